@@ -5,8 +5,9 @@ and new trials are described by the same rule, so that counts of both can be com
 of action with the tools and arguments it concerns; values that belong to one item (ids, texts) are left out,
 so that the same behaviour is found in many items.
 
-A trial that was stopped at a call shows only what it did up to there: what it did not do counts as not done
-only where it ended.
+A trial shows only a part. One that was stopped at a call shows what it did up to there, and not what it would
+have left out; a grade that a trial does not have is neither a failure nor a pass. So each trial says which
+behaviours could be seen in it (`Reading.could_show`), and counts are over these.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ import hashlib
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from replaydiff.diff import responses
 from replaydiff.diff.behaviour import RECORDING
-from replaydiff.diff.graders import assertions, tool_calls
+from replaydiff.diff.graders import answer, assertions, end_state, limits, tool_calls
 from replaydiff.diff.graders.arguments import ArgumentRules, canonical, equal
 from replaydiff.diff.graders.base import JUDGE, PAIRWISE, SCORE_PREFIX
 from replaydiff.diff.graders.matching import same_values
@@ -37,6 +38,8 @@ _WORD = re.compile(r"[A-Za-z_][A-Za-z_-]{0,23}")
 _READABLE, _FEWEST_READABLE = re.compile(r"[^\W\d_]{3,}"), 2
 """Words of three letters or more, and how many of them make a reason worth reading."""
 _CALLS_METRICS = frozenset({tool_calls.NAME, RECORDING, tool_calls.TOOLS_NAME})
+_ANSWER_METRICS = frozenset({answer.NAME})
+_LIMITS = frozenset({limits.LATENCY_NAME, limits.COST_NAME})
 _ERROR_CLASS = re.compile(r"\b([A-Z]\w{2,60}(?:Error|Exception|Exceeded|Timeout|Interrupt|Exit))\b")
 
 _SENTENCES = {
@@ -62,16 +65,23 @@ _SENTENCES = {
     "low": "fails {0}",
     "empty": "gives an empty answer",
     "stopped": "is stopped at {0}, a call that was never recorded",
+    "form": "answers in the form of {0}",
     "shorter": "answers at least 20 % shorter than usual",
     "longer": "answers at least 25 % longer than usual",
 }
-_ORDER = {kind: place for place, kind in enumerate(_SENTENCES)}
-_OF_CALLS = frozenset(_SENTENCES) - {"refused", "error", "failed", "low", "empty", "shorter", "longer"}
+_ORDER = {kind: rank for rank, kind in enumerate(_SENTENCES)}
+_OF_ANSWERS = frozenset({"refused", "empty", "form", "shorter", "longer"})
+_OF_GRADES = frozenset({"failed", "low"})
+_OF_CALLS = frozenset(_SENTENCES) - _OF_ANSWERS - _OF_GRADES - {"error"}
+_OF_ARGUMENTS = frozenset({"renamed", "value", "added", "removed", "changed"})
+_COUNTS, _ENDED = "counts", "ended"
+_NEUTRAL = frozenset({"called", "form", "shorter", "longer"})
+"""What is described without a reference, so that neither more nor less of it is better."""
 
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """One kind of action, the same in every item where it is found."""
+    """One kind of action, the same in every item where it occurs."""
 
     kind: str
     parts: tuple[str, ...] = ()
@@ -85,16 +95,14 @@ class Behaviour:
     @property
     def text(self) -> str:
         """What the agent does, on one line: `calls cancel_order without calling get_order first`."""
-        # Without its values a reason may have nothing left to read: `0.99 is not 1.0` is `… is not …`.
-        is_empty = self.kind == "failed" and len(_READABLE.findall(self.parts[1])) < _FEWEST_READABLE
         limit = _REASON if self.kind == "failed" else _NAME
-        sentence = _SENTENCES["low" if is_empty else self.kind]
+        sentence = _SENTENCES["low" if self.is_whole_metric else self.kind]
         return sentence.format(*(one_line(part, limit) or "''" for part in self.parts))
 
     @property
     def text_of_less(self) -> str:
         """What a version does that acts so less often: `passes judge more often`."""
-        if self.kind == "low":
+        if self.is_whole_metric:
             return f"passes {one_line(self.parts[0], _NAME)} more often"
         return f"less often than before: {self.text}"
 
@@ -108,11 +116,105 @@ class Behaviour:
         """Whether it is only that answers got longer or shorter."""
         return self.kind in ("shorter", "longer")
 
+    @property
+    def is_whole_metric(self) -> bool:
+        """Whether it is only that a metric's grade failed, without a reason that can be read."""
+        # Without its values a reason may have nothing left to read: `0.99 is not 1.0` is `… is not …`.
+        return self.kind == "low" or (
+            self.kind == "failed" and len(_READABLE.findall(self.parts[1])) < _FEWEST_READABLE
+        )
+
+    @property
+    def condition(self) -> str:
+        """What must be true of a trial that does not show it, so that it would have shown it.
+
+        `counts`, that the trial says anything of the agent; `ended`, that it came to its end; of a metric's
+        failure, that the metric passed or failed it.
+        """
+        if self.kind in ("error", "stopped"):
+            return _COUNTS
+        return f"graded {self.parts[0]}" if self.kind in _OF_GRADES else _ENDED
+
+    @property
+    def metric(self) -> str | None:
+        """The metric whose failure it is; None of every other kind."""
+        return self.parts[0] if self.kind in _OF_GRADES else None
+
+    @property
+    def tools(self) -> tuple[str, ...]:
+        """The tools it concerns, the one that is called or left out first."""
+        if self.kind not in _OF_CALLS:
+            return ()
+        return self.parts[: 2 if self.kind in ("skipped", "order") else 1]
+
+    def is_better(self, *, more: bool) -> bool:
+        """Whether doing it more (or less) often is nearer to the reference, a failure that became rarer."""
+        return not more and self.kind not in _NEUTRAL
+
     def concerns(self, metric: str) -> bool:
         """Whether a metric's grade can be due to it."""
         if self.kind in _OF_CALLS:
             return metric in _CALLS_METRICS
-        return self.kind in ("failed", "low") and metric == self.parts[0]
+        return self.kind in _OF_GRADES and metric == self.parts[0]
+
+
+class MetricSight:
+    """Decides which behaviours a metric can see, by what it grades of an item."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def sees(self, metric: str, behaviour: Behaviour, item: Item) -> bool:
+        """Whether a lower score of a metric on an item can be due to a behaviour.
+
+        That a metric fails is not due to its own failure; the reason of that failure is a behaviour.
+        """
+        if behaviour.metric is not None:
+            return behaviour.metric == metric and not behaviour.is_whole_metric
+        if metric in (tool_calls.NAME, RECORDING):
+            return self._counts_calls(behaviour, item)
+        if metric == tool_calls.TOOLS_NAME:
+            return behaviour.kind in ("omitted", "silent", "skipped", "stopped")
+        if metric in _ANSWER_METRICS:
+            return behaviour.kind in _OF_ANSWERS
+        if metric == end_state.NAME:
+            return behaviour.kind in _OF_CALLS
+        # Latency and cost are figures of their own; a judge, a score or a grader sees all that was done.
+        return metric not in _LIMITS
+
+    def _counts_calls(self, behaviour: Behaviour, item: Item) -> bool:
+        """Whether the comparison of calls counts it: its tools, their order, their arguments."""
+        if behaviour.kind not in _OF_CALLS:
+            return False
+        rules = tool_calls.match_rules(item, self._settings)
+        if any(not tool_calls.counts_tool(name, rules) for name in behaviour.tools[:1]):
+            return False
+        if behaviour.kind in ("extra", "more", "repeated", "called", "stopped"):
+            return rules.mode not in ("in_order", "superset")
+        if behaviour.kind in ("omitted", "fewer", "silent"):
+            return rules.mode != "subset"
+        if behaviour.kind in ("order", "skipped"):
+            is_counted = all(tool_calls.counts_tool(name, rules) for name in behaviour.tools)
+            return is_counted and (behaviour.kind == "skipped" or rules.mode in ("strict", "in_order"))
+        if rules.tools.get(behaviour.parts[0]) == "ignore":
+            return False
+        argument = behaviour.parts[1].split(".")[0]
+        if behaviour.kind == "added" and rules.args == "subset":
+            return False
+        return rules.args != "ignore" and argument not in rules.ignore_args
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What one trial shows."""
+
+    shown: frozenset[Behaviour]
+    conditions: frozenset[str]
+    """What is true of the trial that behaviours depend on (`Behaviour.condition`)."""
+
+    def could_show(self, behaviour: Behaviour) -> bool:
+        """Whether the behaviour would have been seen here."""
+        return behaviour in self.shown or behaviour.condition in self.conditions
 
 
 class ActionReader:
@@ -122,96 +224,104 @@ class ActionReader:
         self._settings = settings
         self._rules: dict[str, ArgumentRules | None] = {}
 
-    def of_block(self, block: Block) -> dict[str, list[frozenset[Behaviour]]]:
-        """Return by lane what each trial did; trials that say nothing of the agent are left out."""
+    def of_block(self, block: Block) -> dict[str, list[Reading]]:
+        """Return by lane what each trial shows; trials that say nothing of the agent are left out."""
         expected = reference(block.item)
-        usual = responses.usual_length(one.trial for done in block.lanes.values() for one in done)
-        known: list[tuple[tuple[object, ...], frozenset[Behaviour]]] = []
-        found: dict[str, list[frozenset[Behaviour]]] = {}
-        for lane, done in block.lanes.items():
-            found[lane] = [
-                self._calls(expected, graded.trial, known) | frozenset(_answer(graded, usual))
-                for graded in done
+        usual = responses.usual_lengths(graded.trial for trials in block.lanes.values() for graded in trials)
+        read: list[tuple[tuple[object, ...], frozenset[Behaviour]]] = []
+        return {
+            lane: [
+                Reading(
+                    shown=self._calls(expected, graded.trial, read) | frozenset(_answer(graded, usual)),
+                    conditions=_conditions(graded),
+                )
+                for graded in trials
                 if counts(graded.trial)
             ]
-        return found
+            for lane, trials in block.lanes.items()
+        }
 
     def _calls(
         self,
         expected: Sequence[ExpectedCall | ToolCall] | None,
         trial: Trial,
-        known: list[tuple[tuple[object, ...], frozenset[Behaviour]]],
+        read: list[tuple[tuple[object, ...], frozenset[Behaviour]]],
     ) -> frozenset[Behaviour]:
         """The behaviours of a trial's calls; trials of an item with equal calls are read once."""
         if trial.status.is_error and not trial.served:
             return frozenset()
         missed = bool(trial.served) and trial.served[-1].rule is Rule.MISS
-        made = [served.call for served in trial.served]
-        key = (trial.status, missed, [(call.name, call.args) for call in made])
-        for other, behaviours in known:
-            if other == key:
+        calls = [served.call for served in trial.served]
+        key = (trial.status, missed, [(call.name, call.args) for call in calls])
+        for earlier, behaviours in read:
+            if earlier == key:
                 return behaviours
-        ended = trial.status is Status.OK
-        behaviours = frozenset(self._read(expected, made, ended=ended))
+        behaviours = frozenset(self._read(expected, calls, ended=trial.status is Status.OK))
         if trial.status is Status.DIVERGED and missed:
-            behaviours |= {Behaviour("stopped", (made[-1].name,))}
-        known.append((key, behaviours))
+            behaviours |= {Behaviour("stopped", (calls[-1].name,))}
+        read.append((key, behaviours))
         return behaviours
 
     def _read(
-        self, expected: Sequence[ExpectedCall | ToolCall] | None, made: Sequence[ToolCall], *, ended: bool
+        self, expected: Sequence[ExpectedCall | ToolCall] | None, calls: Sequence[ToolCall], *, ended: bool
     ) -> Iterator[Behaviour]:
-        yield from (Behaviour("repeated", (name,)) for name in _repeated(expected or (), made))
-        if expected is not None and not self._settings.match.tools and same_values(expected, made):
+        yield from (Behaviour("repeated", (name,)) for name in _repeated(expected or (), calls))
+        if expected is not None and not self._settings.match.tools and same_values(expected, calls):
             return
         if expected is None:
-            yield from (Behaviour("called", (name,)) for name in {call.name for call in made})
+            yield from (Behaviour("called", (name,)) for name in {call.name for call in calls})
             return
-        wanted, done = Counter(call.name for call in expected), Counter(call.name for call in made)
+        due, done = Counter(call.name for call in expected), Counter(call.name for call in calls)
         for name, times in done.items():
-            if times > wanted[name]:
-                yield Behaviour("more" if wanted[name] else "extra", (name,))
-        for name, times in wanted.items() if ended else ():
+            if times > due[name]:
+                yield Behaviour("more" if due[name] else "extra", (name,))
+        for name, times in due.items() if ended else ():
             if not done[name]:
                 yield Behaviour("omitted", (name,))
             elif done[name] < times:
                 yield Behaviour("fewer", (name,))
-        if ended and expected and not made:
+        if ended and expected and not calls:
             yield Behaviour("silent")
-        yield from _order([call.name for call in expected], [call.name for call in made])
-        yield from self._arguments(expected, made)
+        yield from _order([call.name for call in expected], [call.name for call in calls])
+        yield from self._arguments(expected, calls)
 
     def _arguments(
-        self, expected: Sequence[ExpectedCall | ToolCall], made: Sequence[ToolCall]
+        self, expected: Sequence[ExpectedCall | ToolCall], calls: Sequence[ToolCall]
     ) -> Iterator[Behaviour]:
         """Where the calls of a tool differ from the expected ones in arguments, equal ones paired first."""
-        wanted: dict[str, list[JsonObject]] = defaultdict(list)
+        due: dict[str, list[JsonObject]] = defaultdict(list)
         for call in expected:
             if call.args is not None:
-                wanted[call.name].append(call.args)
+                due[call.name].append(call.args)
         done: dict[str, list[JsonObject]] = defaultdict(list)
-        for call in made:
-            if call.name in wanted:
-                done[call.name].append(call.args)
-        for name, left in done.items():
+        for made_call in calls:
+            if made_call.name in due:
+                done[made_call.name].append(made_call.args)
+        for name, arguments in done.items():
             rules = self._rules_of(name)
             if rules is None:
                 continue
-            open_ = list(wanted[name])
-            others = []
-            for args in left:
-                place = next((at for at, one in enumerate(open_) if _same(rules, one, args)), None)
-                if place is None:
-                    others.append(args)
+            unpaired_due = list(due[name])
+            unpaired_done = []
+            for args in arguments:
+                index = next((at for at, wish in enumerate(unpaired_due) if _same(rules, wish, args)), None)
+                if index is None:
+                    unpaired_done.append(args)
                 else:
-                    del open_[place]
-            for before, after in zip(open_, others, strict=False):
+                    del unpaired_due[index]
+            for before, after in zip(unpaired_due, unpaired_done, strict=False):
                 yield from _differences(name, before, after, rules)
 
     def _rules_of(self, tool: str) -> ArgumentRules | None:
         if tool not in self._rules:
             self._rules[tool] = tool_calls.argument_rules(tool, self._settings)
         return self._rules[tool]
+
+
+def _conditions(graded: GradedTrial) -> frozenset[str]:
+    """What is true of a trial, of what behaviours depend on."""
+    names = [f"graded {name}" for name, grade in graded.grades.items() if grade.passed is not None]
+    return frozenset((_COUNTS, *names, *([_ENDED] if graded.trial.status is Status.OK else [])))
 
 
 def counts(trial: Trial) -> bool:
@@ -232,11 +342,14 @@ def fails_as(cause: str, item: Item, graded: GradedTrial, settings: Settings, *,
     Returns:
         None where the trial does not tell: after an outage, or where what is missing may have come later.
     """
-    trial = graded.trial
-    if not counts(trial) or (not more and trial.status is not Status.OK):
+    if not counts(graded.trial):
         return None
-    (acted,) = ActionReader(settings).of_block(Block(item=item, lanes={trial.lane: (graded,)}))[trial.lane]
-    return any(one.named(more=more) == cause for one in acted) is more
+    lane = graded.trial.lane
+    (reading,) = ActionReader(settings).of_block(Block(item=item, lanes={lane: (graded,)}))[lane]
+    if any(behaviour.named(more=more) == cause for behaviour in reading.shown):
+        return more
+    # Which behaviour the cause names is not known where no trial shows it, so that only an end tells.
+    return None if _ENDED not in reading.conditions and not more else not more
 
 
 def reference(item: Item) -> Sequence[ExpectedCall | ToolCall] | None:
@@ -246,52 +359,52 @@ def reference(item: Item) -> Sequence[ExpectedCall | ToolCall] | None:
     return item.tape if item.tape or item.case_id is None else None
 
 
-def _repeated(expected: Iterable[ExpectedCall | ToolCall], made: Sequence[ToolCall]) -> Iterator[str]:
+def _repeated(expected: Iterable[ExpectedCall | ToolCall], calls: Sequence[ToolCall]) -> Iterator[str]:
     """Tools of which one call was made again with equal arguments, more often than expected."""
-    if len(made) < 2:
+    if len(calls) < 2:
         return
-    wanted = Counter((call.name, canonical(call.args)) for call in expected if call.args is not None)
-    done = Counter((call.name, canonical(call.args)) for call in made)
-    yield from {name for (name, args), times in done.items() if times > max(1, wanted[name, args])}
+    due = Counter((call.name, canonical(call.args)) for call in expected if call.args is not None)
+    done = Counter((call.name, canonical(call.args)) for call in calls)
+    yield from {name for (name, args), times in done.items() if times > max(1, due[name, args])}
 
 
-def _order(expected: Sequence[str], made: Sequence[str]) -> Iterator[Behaviour]:
+def _order(expected: Sequence[str], calls: Sequence[str]) -> Iterator[Behaviour]:
     """Calls that another one should precede, and did not."""
-    first_expected = {name: place for place, name in reversed(list(enumerate(expected)))}
-    first_made = {name: place for place, name in reversed(list(enumerate(made)))}
-    for name in first_made.keys() & first_expected.keys():
-        for before, place in first_expected.items():
-            if place >= first_expected[name]:
+    first_expected = {name: index for index, name in reversed(list(enumerate(expected)))}
+    first_called = {name: index for index, name in reversed(list(enumerate(calls)))}
+    for name in first_called.keys() & first_expected.keys():
+        for before, index in first_expected.items():
+            if index >= first_expected[name]:
                 continue
-            if before not in first_made:
+            if before not in first_called:
                 yield Behaviour("skipped", (name, before))
-            elif first_made[before] > first_made[name]:
+            elif first_called[before] > first_called[name]:
                 yield Behaviour("order", (name, before))
 
 
-def _same(rules: ArgumentRules, wanted: JsonObject, made: JsonObject) -> bool:
-    return next(rules.differences(wanted, made), None) is None
+def _same(rules: ArgumentRules, expected: JsonObject, actual: JsonObject) -> bool:
+    return next(rules.differences(expected, actual), None) is None
 
 
 def _differences(
-    tool: str, wanted: JsonObject, made: JsonObject, rules: ArgumentRules
+    tool: str, expected: JsonObject, actual: JsonObject, rules: ArgumentRules
 ) -> Iterator[Behaviour]:
-    found = list(rules.differences(wanted, made))
-    removed = [one for one in found if not one.made]
-    added = [one for one in found if not one.wanted]
+    differences = list(rules.differences(expected, actual))
+    removed = [value for value in differences if not value.made]
+    added = [value for value in differences if not value.wanted]
     for old in list(removed):
-        new = next((one for one in added if equal(old.wanted[0], one.made[0])), None)
+        new = next((value for value in added if equal(old.wanted[0], value.made[0])), None)
         if new is not None:
             yield Behaviour("renamed", (tool, old.path, new.path))
             removed.remove(old)
             added.remove(new)
-    yield from (Behaviour("removed", (tool, one.path)) for one in removed)
-    yield from (Behaviour("added", (tool, one.path)) for one in added)
-    for one in found:
-        if one.made and one.wanted:
-            yield Behaviour("changed", (tool, one.path))
-        if one.made and one not in added and _is_word(value := one.made[0]):
-            yield Behaviour("value", (tool, one.path, json.dumps(value)))
+    yield from (Behaviour("removed", (tool, value.path)) for value in removed)
+    yield from (Behaviour("added", (tool, value.path)) for value in added)
+    for value in differences:
+        if value.made and value.wanted:
+            yield Behaviour("changed", (tool, value.path))
+        if value.made and value not in added and _is_word(word := value.made[0]):
+            yield Behaviour("value", (tool, value.path, json.dumps(word)))
 
 
 def _is_word(value: object) -> bool:
@@ -299,17 +412,20 @@ def _is_word(value: object) -> bool:
     return isinstance(value, bool) or (isinstance(value, str) and bool(_WORD.fullmatch(value)))
 
 
-def _answer(graded: GradedTrial, usual: float | None) -> Iterator[Behaviour]:
+def _answer(graded: GradedTrial, usual: Mapping[str, float]) -> Iterator[Behaviour]:
     """What a trial's end, its answer and its grades show."""
     trial = graded.trial
     if trial.status.is_error:
-        named = _ERROR_CLASS.search((trial.reason or "")[:_READ])
-        yield Behaviour("error", (trial.status.value, named[1] if named else "no further class"))
+        error = _ERROR_CLASS.search((trial.reason or "")[:_READ])
+        yield Behaviour("error", (trial.status.value, error[1] if error else "no further class"))
         return
     yield from _failed(graded)
     if trial.status is not Status.OK:
         return
-    yield from map(Behaviour, responses.signs(trial.final_response or "", usual))
+    response = trial.final_response or ""
+    if (form := responses.form(response)) != responses.TEXT:
+        yield Behaviour("form", (form,))
+    yield from map(Behaviour, responses.signs(response, usual))
 
 
 def _failed(graded: GradedTrial) -> Iterator[Behaviour]:
@@ -320,7 +436,7 @@ def _failed(graded: GradedTrial) -> Iterator[Behaviour]:
         yield Behaviour("low", (name,))
         broken = grade.detail.get("failed")
         if name == assertions.NAME and isinstance(broken, list):
-            yield from (Behaviour("failed", (name, str(one))) for one in broken)
+            yield from (Behaviour("failed", (name, str(assertion))) for assertion in broken)
             continue
         if grade.reason and name != JUDGE and not name.startswith(SCORE_PREFIX):
             yield Behaviour("failed", (name, normalise_reason(grade.reason)))

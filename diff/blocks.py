@@ -198,6 +198,8 @@ class PatternKeys:
 
 def _signs(trials: Sequence[Trial], *, several: bool) -> tuple[tuple[str, ...], ...]:
     """What each response shows by itself; `several` says that they are not all the same."""
-    usual = responses.usual_length(trials) if several else None
-    found = [trial.final_response or "" for trial in trials if trial.status is Status.OK]
-    return tuple(tuple(responses.signs(one, usual)) for one in (found if several else found[:1]))
+    usual = responses.usual_lengths(trials) if several else {}
+    texts = [trial.final_response or "" for trial in trials if trial.status is Status.OK]
+    return tuple(
+        (responses.form(text), *responses.signs(text, usual)) for text in (texts if several else texts[:1])
+    )

@@ -5,6 +5,12 @@ repeat `old2` together; the test compares them with the new ones within each ite
 agent that always acts so on some items shows no difference, and only the noise of trials counts. A behaviour
 seen in one item alone is that item's own matter and no cause; items of one session or task count as one.
 
+Counts are over the trials in which the behaviour could be seen (`actions.Reading`): a metric's failure over
+those it graded, what was left out over those that ended. Where one version has more trials that cannot show
+it than the other, the difference speaks against the cause: a version that crashes where it used to fail does
+not pass more often. A cause that is only "fails METRIC" or "passes METRIC more often" is left out where the
+metric's own figure points the other way.
+
 A run describes hundreds of behaviours. Those that could not reach the level in any arrangement of their
 trials are left out first (Tarone 1990, "A modified Bonferroni method for discrete data"), the others are
 corrected by Holm: a person decides on each cause, so that *any* false one counts (the family-wise error), and
@@ -17,15 +23,24 @@ Behaviours that describe nearly the same trials are one cause, named by the one 
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from replaydiff.diff.actions import ActionReader, Behaviour, counts
+from replaydiff.diff.actions import ActionReader, Behaviour, MetricSight, Reading, counts
 from replaydiff.diff.blocks import trials_of
 from replaydiff.diff.comparison import Comparison
-from replaydiff.diff.result import Block, Cause, CauseExample, CauseState
+from replaydiff.diff.result import (
+    Block,
+    Cause,
+    CauseExample,
+    CauseState,
+    ItemVerdict,
+    MetricDelta,
+    Verdict,
+)
 from replaydiff.diff.statistics import noise, trials
 from replaydiff.replay.model import Lane, Status
 from replaydiff.replay.settings import Settings
@@ -37,38 +52,49 @@ _EXAMPLES = 3
 _ALSO = 3
 _STATES = (CauseState.REJECTED, CauseState.OPEN, CauseState.ACCEPTED)
 
-Done = Mapping[str, Sequence[frozenset[Behaviour]]]
-"""By lane, what each trial of an item did."""
+Readings = Mapping[str, Sequence[Reading]]
+"""By lane, what each trial of an item shows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Causes:
     """The causes of a run, and which items their accepted ones explain."""
 
-    found: tuple[Cause, ...] = ()
+    causes: tuple[Cause, ...] = ()
     """Rejected ones first, then open, then accepted; within one those of the largest difference."""
     accepted: frozenset[str] = frozenset()
     """The ids of accepted behaviours."""
-    done: Mapping[int, Done] = field(default_factory=dict)
-    """Pattern (`diff.blocks`) → what its trials did; left empty where nothing is accepted."""
+    readings: Mapping[int, Readings] = field(default_factory=dict)
+    """Pattern (`diff.blocks`) → what its trials show; left empty where nothing is accepted."""
 
     def explained(self, metric: str) -> frozenset[int]:
         """Return the patterns whose every change that this metric can see is accepted."""
         if not self.accepted:
             return frozenset()
-        return frozenset(number for number, done in self.done.items() if self._explains(metric, done))
+        return frozenset(number for number, shown in self.readings.items() if self._explains(metric, shown))
 
-    def _explains(self, metric: str, done: Done) -> bool:
-        before = [*done.get(Lane.OLD, ()), *done.get(Lane.OLD2, ())]
+    def _explains(self, metric: str, readings: Readings) -> bool:
+        before = [reading.shown for lane in (Lane.OLD, Lane.OLD2) for reading in readings.get(lane, ())]
         if not before:
             return False
         ever, always = frozenset[Behaviour]().union(*before), before[0].intersection(*before)
         changes = [
-            {one.named(more=True) for one in acted - ever if one.concerns(metric)}
-            | {one.named(more=False) for one in always - acted if one.concerns(metric)}
-            for acted in done.get(Lane.NEW, ())
+            {acted.named(more=True) for acted in reading.shown - ever if acted.concerns(metric)}
+            | {acted.named(more=False) for acted in always - reading.shown if acted.concerns(metric)}
+            for reading in readings.get(Lane.NEW, ())
         ]
         return any(changes) and all(change <= self.accepted for change in changes)
+
+    def beside(self, metrics: Mapping[str, MetricDelta]) -> tuple[Cause, ...]:
+        """Return the causes without those that contradict the figure of their own metric."""
+        return tuple(cause for cause in self.causes if not _contradicts(cause, metrics))
+
+
+def _contradicts(cause: Cause, metrics: Mapping[str, MetricDelta]) -> bool:
+    metric = metrics.get(cause.metric or "")
+    if metric is None or metric.delta is None:
+        return False
+    return metric.delta >= 0 if cause.more else metric.delta <= 0
 
 
 def find_causes(comparison: Comparison, settings: Settings, decided: Mapping[str, CauseState]) -> Causes:
@@ -86,31 +112,71 @@ def find_causes(comparison: Comparison, settings: Settings, decided: Mapping[str
         return Causes()
     reader = ActionReader(settings)
     patterns = comparison.read.patterns
-    done = [_one_each(reader.of_block(block), comparison.copied) for block in patterns.blocks]
-    counted = _Counted.of(done, comparison)
+    readings = [_first_of_copies(reader.of_block(block), comparison.copied) for block in patterns.blocks]
+    counted = _Counted.of(readings, comparison, MetricSight(settings))
     looks = 1 if comparison.look is None else comparison.look.of
     significant = counted.significant(1 - comparison.confidence, looks)
-    found = [counted.cause(group, decided) for group in counted.merged(significant)]
+    causes = [counted.cause(group, decided) for group in counted.merged(significant)]
     accepted = frozenset(name for name, state in decided.items() if state is CauseState.ACCEPTED)
     return Causes(
-        found=tuple(sorted(found, key=lambda one: (_STATES.index(one.state), -one.difference, one.id))),
+        causes=tuple(
+            sorted(causes, key=lambda cause: (_STATES.index(cause.state), -cause.difference, cause.id))
+        ),
         accepted=accepted,
-        done={
-            number: acted
-            for number, (block, acted) in enumerate(zip(patterns.blocks, done, strict=True))
+        readings={
+            number: shown
+            for number, (block, shown) in enumerate(zip(patterns.blocks, readings, strict=True))
             if accepted and not _has_error(block)
         },
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Which causes explain the fall of a metric, and on how many of its fallen items."""
+
+    items: int
+    """Items on which the metric fell: those that regressed, else those with a lower mean."""
+    causes: tuple[tuple[Cause, int], ...]
+    """The open causes that the metric sees and that are no improvement, each with how many of these items
+    show it; the one that explains most first."""
+
+
+def explanation(metric: str, items: Iterable[ItemVerdict], causes: Iterable[Cause]) -> Explanation:
+    """Return what explains the fall of a metric.
+
+    Args:
+        metric: its name.
+        items: of the run, with their verdicts.
+        causes: of the run.
+    """
+    graded = [(item.item.id, item.metrics[metric]) for item in items if metric in item.metrics]
+    fallen = {name for name, figures in graded if figures.verdict is Verdict.REGRESSED}
+    fallen = fallen or {name for name, figures in graded if (figures.delta or 0.0) < 0}
+    explained = [
+        (cause, len(cause.seen.get(metric, frozenset()) & fallen))
+        for cause in causes
+        if cause.state is CauseState.OPEN and not cause.is_better
+    ]
+    return Explanation(
+        items=len(fallen),
+        causes=tuple(
+            sorted(
+                ((cause, count) for cause, count in explained if count),
+                key=lambda pair: (-pair[1], -pair[0].difference, pair[0].id),
+            )
+        ),
+    )
+
+
 def _has_error(block: Block) -> bool:
     """Whether a trial ended in an error: what it would have done is unknown, so nothing explains it."""
-    return any(one.trial.status.is_error for lane in block.lanes.values() for one in lane)
+    return any(graded.trial.status.is_error for lane in block.lanes.values() for graded in lane)
 
 
-def _one_each(done: Done, copied: bool) -> Done:
+def _first_of_copies(readings: Readings, copied: bool) -> Readings:
     """Where the trials of a lane are copies of one another, the first one counts."""
-    return {lane: acted[:1] for lane, acted in done.items()} if copied else done
+    return {lane: shown[:1] for lane, shown in readings.items()} if copied else readings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,23 +190,56 @@ class _Tested:
     """The new trials that differ, as item and trial: with it, or (not `more`) without it where old has it."""
 
 
+_LANES = (Lane.OLD, Lane.OLD2, Lane.NEW)
 _Times = tuple[int, int, int]
 """How many trials of `old`, `old2` and `new`."""
+_NONE = (0, 0, 0)
 
 
-def _counts_by_behaviour(done: Done) -> tuple[dict[Behaviour, _Times], _Times]:
-    """How many trials of an item show each behaviour, and how many trials there are."""
-    old, again, new = (done.get(lane, ()) for lane in (Lane.OLD, Lane.OLD2, Lane.NEW))
+def _times(values: Iterable[int]) -> _Times:
+    old, again, new = values
+    return old, again, new
 
-    def times(behaviour: Behaviour) -> _Times:
-        return (
-            sum(behaviour in acted for acted in old),
-            sum(behaviour in acted for acted in again),
-            sum(behaviour in acted for acted in new),
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Counts:
+    """How often each behaviour occurs in one item."""
+
+    shown: Mapping[Behaviour, _Times]
+    """Trials that show it; without those that no trial shows."""
+    could: Mapping[Behaviour, _Times]
+    """Trials that could have shown it, of the same behaviours."""
+    conditions: Mapping[str, _Times]
+    """Trials by what is true of them: those of every other behaviour."""
+    readings: tuple[Sequence[Reading], ...]
+    """The trials of each lane that count."""
+
+    @classmethod
+    def of(cls, readings: Readings) -> _Counts:
+        lanes = tuple(readings.get(lane, ()) for lane in _LANES)
+        every = {behaviour for lane in lanes for reading in lane for behaviour in reading.shown}
+        conditions = {condition for lane in lanes for reading in lane for condition in reading.conditions}
+        return cls(
+            shown={
+                behaviour: _times(sum(behaviour in reading.shown for reading in lane) for lane in lanes)
+                for behaviour in every
+            },
+            could={
+                behaviour: _times(sum(reading.could_show(behaviour) for reading in lane) for lane in lanes)
+                for behaviour in every
+            },
+            conditions={
+                condition: _times(sum(condition in reading.conditions for reading in lane) for lane in lanes)
+                for condition in conditions
+            },
+            readings=lanes,
         )
 
-    shown = {behaviour for acted in (*old, *again, *new) for behaviour in acted}
-    return {behaviour: times(behaviour) for behaviour in shown}, (len(old), len(again), len(new))
+    def pair(self, behaviour: Behaviour) -> tuple[_Times, _Times]:
+        """Return the trials that show a behaviour and those that could have."""
+        if behaviour in self.shown:
+            return self.shown[behaviour], self.could[behaviour]
+        return _NONE, self.conditions.get(behaviour.condition, _NONE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,44 +247,78 @@ class _Counted:
     """How often each behaviour occurs, by item and lane."""
 
     blocks: Sequence[Block]
-    done: Sequence[Done]
+    counts: Sequence[_Counts]
+    """Of each item."""
     comparison: Comparison
-    by_item: Mapping[Behaviour, Mapping[int, _Times]]
-    """Behaviour → item → its trials that show it; items without it are left out."""
-    sizes: Sequence[_Times]
-    """The trials of each item that count."""
+    sight: MetricSight
+    positions: Mapping[Behaviour, Sequence[int]]
+    """Behaviour → the items that show it."""
+    patterns: Sequence[tuple[_Counts, int]]
+    """The different counts, and how many items have them."""
+    conditions: Mapping[str, _Times]
+    """Trials by what is true of them, over all items."""
 
     @classmethod
-    def of(cls, done: Sequence[Done], comparison: Comparison) -> _Counted:
-        """Count over all items; `done` is what the trials of each pattern did."""
+    def of(cls, readings: Sequence[Readings], comparison: Comparison, sight: MetricSight) -> _Counted:
+        """Count over all items.
+
+        Args:
+            readings: what the trials of each pattern show.
+            comparison: the lanes.
+            sight: which metrics see which behaviours.
+        """
         read = comparison.read
-        counted = read.patterns.spread([_counts_by_behaviour(lanes) for lanes in done])
-        by_item: dict[Behaviour, dict[int, _Times]] = defaultdict(dict)
-        for place, (times_by_behaviour, _) in enumerate(counted):
-            for behaviour, times in times_by_behaviour.items():
-                by_item[behaviour][place] = times
+        by_pattern = [_Counts.of(lanes) for lanes in readings]
+        positions: dict[Behaviour, list[int]] = defaultdict(list)
+        for position, pattern in enumerate(read.patterns.of):
+            for behaviour in by_pattern[pattern].shown:
+                positions[behaviour].append(position)
+        sizes = Counter(read.patterns.of)
+        patterns = [(of_pattern, sizes[number]) for number, of_pattern in enumerate(by_pattern)]
+        names = {condition for of_pattern in by_pattern for condition in of_pattern.conditions}
         return cls(
             blocks=read.blocks,
-            done=read.patterns.spread(done),
+            counts=read.patterns.spread(by_pattern),
             comparison=comparison,
-            by_item=by_item,
-            sizes=[size for _, size in counted],
+            sight=sight,
+            positions=positions,
+            patterns=patterns,
+            conditions={
+                name: _times(
+                    sum(
+                        times * of_pattern.conditions.get(name, _NONE)[lane] for of_pattern, times in patterns
+                    )
+                    for lane in range(len(_LANES))
+                )
+                for name in names
+            },
         )
 
-    def strata(self, behaviour: Behaviour) -> list[trials.Stratum]:
-        """Old and old2 together against new, by item."""
-        found = []
-        for place, (old, again, new) in self.by_item[behaviour].items():
-            sizes = self.sizes[place]
-            found.append((old + again, sizes[0] + sizes[1], new, sizes[2]))
-        return found
+    def strata(self, behaviour: Behaviour, *, more: bool) -> list[trials.Stratum]:
+        """Old and old2 together against new, by item, for the test of more or less of a behaviour.
+
+        Trials that cannot show it, of which one version has more than the other, speak against the change. Of
+        a metric's failure they do in every item, of what an agent does in those where it was seen at all.
+        """
+        if behaviour.metric is None:
+            return [_stratum(self.counts[position], behaviour, more=more) for position in self.positions[behaviour]]
+        return [
+            stratum
+            for of_pattern, times in self.patterns
+            for stratum in [_stratum(of_pattern, behaviour, more=more)] * times
+        ]
 
     def rates(self, behaviour: Behaviour) -> tuple[list[tuple[int, int]], float]:
         """Counts and trials of `old`, `old2` and `new`, and how much more often the new version does it."""
-        totals = [sum(size[lane] for size in self.sizes) for lane in range(3)]
-        times = [sum(row[lane] for row in self.by_item[behaviour].values()) for lane in range(3)]
-        before = (times[0] + times[1]) / max(1, totals[0] + totals[1])
-        return list(zip(times, totals, strict=True)), times[2] / max(1, totals[2]) - before
+        shown, could = [0, 0, 0], list(self.conditions.get(behaviour.condition, _NONE))
+        for position in self.positions[behaviour]:
+            of_item = self.counts[position]
+            usual = of_item.conditions.get(behaviour.condition, _NONE)
+            for lane in range(len(_LANES)):
+                shown[lane] += of_item.shown[behaviour][lane]
+                could[lane] += of_item.could[behaviour][lane] - usual[lane]
+        before = (shown[0] + shown[1]) / max(1, could[0] + could[1])
+        return list(zip(shown, could, strict=True)), shown[2] / max(1, could[2]) - before
 
     def significant(self, level: float, looks: int) -> list[_Tested]:
         """The behaviours that differ beyond chance, and from either old lane.
@@ -194,37 +327,40 @@ class _Counted:
         taken; p is multiplied by their number.
         """
         level /= looks
-        candidates = sorted(
-            (one for one in self.by_item if self._shared(one)), key=lambda one: (one.rank, one.parts)
-        )
-        least = {one: trials.least_p(self.strata(one)) for one in candidates}
+        shared = (behaviour for behaviour in self.positions if self._shared(behaviour))
+        differences = {
+            behaviour: difference
+            for behaviour in sorted(shared, key=lambda behaviour: (behaviour.rank, behaviour.parts))
+            if (difference := self.rates(behaviour)[1])
+        }
+        strata = {
+            behaviour: self.strata(behaviour, more=difference > 0)
+            for behaviour, difference in differences.items()
+        }
+        least = {behaviour: trials.least_p(strata[behaviour]) for behaviour in differences}
         tests = 1
         while sum(p <= level / tests for p in least.values()) > tests:
             tests += 1
-        tested = [one for one in candidates if least[one] <= level / tests]
-        found = []
-        p_values = noise.holm([trials.stratified(self.strata(one)) for one in tested])
-        for behaviour, p in zip(tested, p_values, strict=True):
-            difference = self.rates(behaviour)[1]
-            if p <= level and difference and self._beyond_repeat(behaviour, difference):
-                more = difference > 0
-                found.append(
-                    _Tested(
-                        behaviour=behaviour,
-                        more=more,
-                        p=min(1.0, p * looks),
-                        trials=self._trials(behaviour, more),
-                    )
-                )
-        return found
+        tested = [behaviour for behaviour in differences if least[behaviour] <= level / tests]
+        p_values = noise.holm([_p_value(strata[behaviour], differences[behaviour]) for behaviour in tested])
+        return [
+            _Tested(
+                behaviour=behaviour,
+                more=differences[behaviour] > 0,
+                p=min(1.0, p * looks),
+                trials=self._trials(behaviour, differences[behaviour] > 0),
+            )
+            for behaviour, p in zip(tested, p_values, strict=True)
+            if p <= level and self._beyond_repeat(behaviour, differences[behaviour])
+        ]
 
     def _shared(self, behaviour: Behaviour) -> bool:
         """Whether it varies in several items that are not one session or task."""
-        clusters = {
-            self.comparison.clusters[self.blocks[place].item.id]
-            for place, times in self.by_item[behaviour].items()
-            if 0 < sum(times) < sum(self.sizes[place])
-        }
+        clusters = set()
+        for position in self.positions[behaviour]:
+            shown, could = self.counts[position].pair(behaviour)
+            if 0 < sum(shown) < sum(could):
+                clusters.add(self.comparison.clusters[self.blocks[position].item.id])
         return len(clusters) >= _FEWEST_ITEMS
 
     def _beyond_repeat(self, behaviour: Behaviour, difference: float) -> bool:
@@ -233,120 +369,168 @@ class _Counted:
         if not old_of or not again_of:
             return True
         rates = old / old_of, again / again_of
-        nearest = min(abs(new / new_of - rate) for rate in rates)
-        same_side = all((new / new_of - rate) * difference > 0 for rate in rates)
+        nearest = min(abs(new / max(1, new_of) - rate) for rate in rates)
+        same_side = all((new / max(1, new_of) - rate) * difference > 0 for rate in rates)
         return same_side and nearest > abs(rates[0] - rates[1])
 
     def _trials(self, behaviour: Behaviour, more: bool) -> frozenset[tuple[int, int]]:
         return frozenset(
-            (place, index)
-            for place, (old, again, _) in self.by_item[behaviour].items()
-            if more or old + again
-            for index, acted in enumerate(self.done[place].get(Lane.NEW, ()))
-            if (behaviour in acted) is more
+            (position, index)
+            for position in self.positions[behaviour]
+            if more or any(self.counts[position].shown[behaviour][lane] for lane in (0, 1))
+            for index, reading in enumerate(self.counts[position].readings[2])
+            if (behaviour in reading.shown) is more and reading.could_show(behaviour)
         )
 
     @staticmethod
     def merged(tested: Sequence[_Tested]) -> list[list[_Tested]]:
         """Groups of behaviours that describe nearly the same trials, the one that explains most first."""
         groups: list[list[_Tested]] = []
-        for one in sorted(tested, key=lambda one: (not one.more, one.behaviour.rank)):
+        for change in sorted(tested, key=lambda change: (not change.more, change.behaviour.rank)):
             for group in groups:
-                both = len(one.trials & group[0].trials)
-                if both >= SAME_TRIALS * len(one.trials | group[0].trials):
-                    group.append(one)
+                both = len(change.trials & group[0].trials)
+                if both >= SAME_TRIALS * len(change.trials | group[0].trials):
+                    group.append(change)
                     break
             else:
-                groups.append([one])
+                groups.append([change])
         return groups
 
     def cause(self, group: Sequence[_Tested], decided: Mapping[str, CauseState]) -> Cause:
         """The cause that a group is; `decided` on its first behaviour."""
         first = group[0]
-        lanes, difference = self.rates(first.behaviour)
+        behaviour, more = first.behaviour, first.more
+        lanes, difference = self.rates(behaviour)
+        if behaviour.is_whole_metric and not more:
+            lanes = [(graded - failures, graded) for failures, graded in lanes]
         has_repeat = Lane.OLD2 in self.comparison.run.lanes
         return Cause(
-            id=first.behaviour.named(more=first.more),
+            id=behaviour.named(more=more),
             text=_sentence(first) + self._lengths(first),
-            items=len({place for place, _ in first.trials}),
-            trials={
-                lane: lanes[at]
-                for at, lane in ((0, Lane.OLD), (1, Lane.OLD2), (2, Lane.NEW))
-                if lane != Lane.OLD2 or has_repeat
-            },
-            p=min(one.p for one in group),
+            items=len({position for position, _ in first.trials}),
+            trials={lane: lanes[at] for at, lane in enumerate(_LANES) if lane != Lane.OLD2 or has_repeat},
+            p=min(change.p for change in group),
             state=_state(group, decided),
             examples=self._examples(first),
-            also=tuple(_sentence(one) for one in group[1 : 1 + _ALSO]),
+            also=tuple(_sentence(change) for change in group[1 : 1 + _ALSO]),
             covers=_decided_together(group),
-            item_ids=frozenset(self.blocks[place].item.id for place, _ in first.trials),
+            item_ids=frozenset(self.blocks[position].item.id for position, _ in first.trials),
             difference=abs(difference),
+            more=more,
+            is_better=behaviour.is_better(more=more),
+            metric=behaviour.metric if behaviour.is_whole_metric else None,
+            tools=behaviour.tools,
+            seen=self._seen(first),
         )
 
-    def _lengths(self, tested: _Tested) -> str:
+    def _seen(self, change: _Tested) -> dict[str, frozenset[str]]:
+        """By metric, the items on which the new version shows a change more, and the metric can see it."""
+        seen: dict[str, set[str]] = defaultdict(set)
+        sign = 1 if change.more else -1
+        for position in {position for position, _ in change.trials}:
+            shown, could = self.counts[position].pair(change.behaviour)
+            before = (shown[0] + shown[1]) / max(1, could[0] + could[1])
+            if sign * (shown[2] / max(1, could[2]) - before) <= 0:
+                continue
+            block = self.blocks[position]
+            metrics = {name for lane in block.lanes.values() for graded in lane for name in graded.grades}
+            for metric in metrics:
+                if self.sight.sees(metric, change.behaviour, block.item):
+                    seen[metric].add(block.item.id)
+        return {metric: frozenset(names) for metric, names in seen.items()}
+
+    def _lengths(self, change: _Tested) -> str:
         """Of answers that got longer or shorter, by how much in the items that show it."""
-        if not tested.behaviour.is_length:
+        if not change.behaviour.is_length:
             return ""
         lengths: dict[bool, list[int]] = {True: [], False: []}
-        for block in (self.blocks[place] for place in {place for place, _ in tested.trials}):
+        for block in (self.blocks[position] for position in {position for position, _ in change.trials}):
             for lane in block.lanes:
                 lengths[lane.is_new] += [
-                    len(one.final_response or "") for one in trials_of(block, lane) if one.status is Status.OK
+                    len(trial.final_response or "")
+                    for trial in trials_of(block, lane)
+                    if trial.status is Status.OK
                 ]
         old, new = (statistics.median(lengths[is_new]) for is_new in (False, True))
         return f" (median {old:.0f} → {new:.0f} characters)"
 
-    def _examples(self, tested: _Tested) -> tuple[CauseExample, ...]:
+    def _examples(self, change: _Tested) -> tuple[CauseExample, ...]:
         """The items that show it most clearly and little else, each with two trials to look at."""
-        sign = 1 if tested.more else -1
-        clear, others = {}, {}
-        for place in {place for place, _ in tested.trials}:
-            others[place] = sum(
-                len(frozenset[Behaviour]().union(*self.done[place].get(lane, ())))
-                for lane in (Lane.OLD, Lane.NEW)
+        sign = 1 if change.more else -1
+        clear, beside = {}, {}
+        for position in {position for position, _ in change.trials}:
+            of_item = self.counts[position]
+            beside[position] = sum(
+                len(frozenset[Behaviour]().union(*(reading.shown for reading in of_item.readings[lane])))
+                for lane in (0, 2)
             )
-            old, again, new = self.by_item[tested.behaviour][place]
-            sizes = self.sizes[place]
-            clear[place] = sign * (new / max(1, sizes[2]) - (old + again) / max(1, sizes[0] + sizes[1]))
-        places = sorted(clear, key=lambda place: (-clear[place], others[place], self.blocks[place].item.id))[
-            :_EXAMPLES
-        ]
+            shown, could = of_item.pair(change.behaviour)
+            before = (shown[0] + shown[1]) / max(1, could[0] + could[1])
+            clear[position] = sign * (shown[2] / max(1, could[2]) - before)
+        positions = sorted(clear, key=lambda position: (-clear[position], beside[position], self.blocks[position].item.id))
         return tuple(
             CauseExample(
-                item=self.blocks[place].item.id,
-                old=self._index(place, Lane.OLD, tested, shows=not tested.more),
-                new=self._index(place, Lane.NEW, tested, shows=tested.more),
+                item=self.blocks[position].item.id,
+                old=self._index(position, Lane.OLD, change, shows=not change.more),
+                new=self._index(position, Lane.NEW, change, shows=change.more),
             )
-            for place in places
+            for position in positions[:_EXAMPLES]
         )
 
-    def _index(self, place: int, lane: Lane, tested: _Tested, *, shows: bool) -> int | None:
+    def _index(self, position: int, lane: Lane, change: _Tested, *, shows: bool) -> int | None:
         """The index of a typical trial of a lane that shows the behaviour or does not, else of the first.
 
         Typical is what most such trials of the lane did; of those the first.
         """
-        counted = [one for one in trials_of(self.blocks[place], lane) if counts(one)]
-        wanted = [
-            (did, trial.index)
-            for trial, did in zip(counted, self.done[place].get(lane, ()), strict=False)
-            if (tested.behaviour in did) is shows
+        counted = [trial for trial in trials_of(self.blocks[position], lane) if counts(trial)]
+        readings = self.counts[position].readings[_LANES.index(lane)]
+        matching = [
+            (reading.shown, trial.index)
+            for trial, reading in zip(counted, readings, strict=False)
+            if (change.behaviour in reading.shown) is shows and reading.could_show(change.behaviour)
         ]
-        if not wanted:
+        if not matching:
             return counted[0].index if counted else None
-        typical = Counter(did for did, _ in wanted).most_common(1)[0][0]
-        return next(index for did, index in wanted if did == typical)
+        typical = Counter(shown for shown, _ in matching).most_common(1)[0][0]
+        return next(index for shown, index in matching if shown == typical)
 
 
-def _sentence(tested: _Tested) -> str:
-    return tested.behaviour.text if tested.more else tested.behaviour.text_of_less
+def _stratum(of_item: _Counts, behaviour: Behaviour, *, more: bool) -> trials.Stratum:
+    """One item's trials, with those that cannot show the behaviour where one version has more of them."""
+    shown, could = of_item.pair(behaviour)
+    old, old_of, new, new_of = shown[0] + shown[1], could[0] + could[1], shown[2], could[2]
+    size_old, size_new = len(of_item.readings[0]) + len(of_item.readings[1]), len(of_item.readings[2])
+    hidden_old, hidden_new = size_old - old_of, size_new - new_of
+    more_old = max(0, hidden_old - hidden_new * size_old // max(1, size_new))
+    more_new = max(0, hidden_new - hidden_old * size_new // max(1, size_old))
+    return (
+        old + (more_old if more else 0),
+        old_of + more_old,
+        new + (0 if more else more_new),
+        new_of + more_new,
+    )
+
+
+def _p_value(strata: Sequence[trials.Stratum], difference: float) -> float:
+    """The two-sided p-value; 1 where the trials that cannot show it turn the difference around."""
+    excess = math.fsum(
+        new - new_of * (old + new) / (old_of + new_of)
+        for old, old_of, new, new_of in strata
+        if old_of and new_of
+    )
+    return trials.stratified(strata) if excess * difference > 0 else 1.0
+
+
+def _sentence(change: _Tested) -> str:
+    return change.behaviour.text if change.more else change.behaviour.text_of_less
 
 
 def _decided_together(group: Sequence[_Tested]) -> tuple[str, ...]:
     """The ids of a cause's behaviours. A length beside others is left out: alone, it may have any reason."""
     return tuple(
-        one.behaviour.named(more=one.more)
-        for place, one in enumerate(group)
-        if place == 0 or not one.behaviour.is_length
+        change.behaviour.named(more=change.more)
+        for index, change in enumerate(group)
+        if index == 0 or not change.behaviour.is_length
     )
 
 

@@ -228,7 +228,7 @@ def _compared(inputs: _Inputs, comparison: Comparison) -> DiffResult:
     varying = count_varying(names, read.patterns.blocks)
     deciding = _deciding(names, inputs, comparison)
     by_kind = {Kind.QUALITY: settings, Kind.AGREEMENT: behaviour.without(settings, inputs.texts)}
-    causes = find_causes(comparison, by_kind[Kind.AGREEMENT], inputs.decided)
+    searched = find_causes(comparison, by_kind[Kind.AGREEMENT], inputs.decided)
     found = {
         name: compute_metric(
             name,
@@ -237,7 +237,7 @@ def _compared(inputs: _Inputs, comparison: Comparison) -> DiffResult:
             inputs.vouching,
             name in deciding,
             metrics=varying,
-            accepted=causes.explained(name),
+            accepted=searched.explained(name),
         )
         for name in names
     }
@@ -247,6 +247,8 @@ def _compared(inputs: _Inputs, comparison: Comparison) -> DiffResult:
     items = _verdicts(run, read, found, inputs.cases.case_threshold)
     counts = _counts(read.items, items)
     deltas = {name: metric.delta for name, metric in found.items()}
+    corrected = {name: answers.by_labels(delta, comparison.look) for name, delta in deltas.items()}
+    causes = searched.beside(corrected)
     summaries = {
         lane: totals.summary(run.lanes[lane], read.witnesses[lane])
         for lane, totals in read.totals_by_lane.items()
@@ -255,14 +257,14 @@ def _compared(inputs: _Inputs, comparison: Comparison) -> DiffResult:
     distrust = divergence.distrust_reason(run, read.witnesses)
     evidence = Evidence(
         comparison=comparison,
-        metrics={name: answers.by_labels(delta, comparison.look) for name, delta in deltas.items()},
+        metrics=corrected,
         unknown_noise=unknown,
         items=items,
         counts=counts,
         distrust=distrust,
         gate=settings.gate,
         cases=inputs.cases,
-        causes=causes.found,
+        causes=causes,
     )
     given = answers.at_look(decide(evidence), evidence)
     errors = sum(totals.errors for totals in read.totals_by_lane.values())
@@ -283,7 +285,7 @@ def _compared(inputs: _Inputs, comparison: Comparison) -> DiffResult:
         counts=counts,
         metrics=deltas,
         items=items,
-        causes=causes.found,
+        causes=causes,
         usage=usage(comparison),
         slices=slices(
             items, [name for name, delta in deltas.items() if delta.gated] or names, settings.diff.slice_by

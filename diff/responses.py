@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import statistics
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from replaydiff.replay.model import Status, Trial
 
@@ -12,6 +13,9 @@ LONGER, SHORTER = 1.25, 0.8
 """A response this many times as long as the item's usual one is longer, or shorter."""
 _SHORTEST = 20
 """Responses of fewer characters have no length worth comparing."""
+TEXT, JSON, CODE, MARKUP = "text", "JSON", "a block of code", "HTML or XML"
+"""The forms of a response."""
+_MARKUP = re.compile(r"<(?:!doctype|\?xml|[a-z][\w:-]*[\s>/])", re.IGNORECASE)
 _READ = 600
 """Characters of a response in which a refusal is looked for."""
 _REFUSAL = re.compile(
@@ -27,24 +31,50 @@ def declines(response: str) -> bool:
     return bool(_REFUSAL.search(response[:_READ]))
 
 
-def usual_length(trials: Iterable[Trial]) -> float | None:
-    """Return the median length of an item's responses; None where no trial ended `ok`.
+def form(response: str) -> str:
+    """Return the form of a whole response: `TEXT`, `JSON` (an object or a list), `CODE` or `MARKUP`."""
+    text = response.strip()
+    if text[:1] in "{[" and text[-1:] in "}]" and text:
+        try:
+            json.loads(text)
+        except (ValueError, RecursionError):
+            return TEXT
+        return JSON
+    if text.startswith("```") and text.endswith("```") and len(text) > len("``````"):
+        return CODE
+    return MARKUP if text.endswith(">") and _MARKUP.match(text) else TEXT
+
+
+def usual_lengths(trials: Iterable[Trial]) -> dict[str, float]:
+    """Return the median length of an item's responses in each form; without those that did not end `ok`.
+
+    Responses of another form have another length: a text that became JSON is not called shorter.
 
     Args:
         trials: those of all lanes, so that no lane is the measure of the other.
     """
-    lengths = [len(trial.final_response or "") for trial in trials if trial.status is Status.OK]
-    return statistics.median(lengths) if lengths else None
+    lengths: dict[str, list[int]] = {}
+    for trial in trials:
+        if trial.status is Status.OK:
+            response = trial.final_response or ""
+            lengths.setdefault(form(response), []).append(len(response))
+    return {name: statistics.median(of_form) for name, of_form in lengths.items()}
 
 
-def signs(response: str, usual: float | None) -> Iterator[str]:
-    """Yield what is unusual: `empty` or `refused`, then `shorter` or `longer` than the usual length."""
+def signs(response: str, usual: Mapping[str, float]) -> Iterator[str]:
+    """Yield what is unusual: `empty` or `refused`, then `shorter` or `longer` than is usual in its form.
+
+    Args:
+        response: the text.
+        usual: the item's usual length by form.
+    """
     if not response.strip():
         yield "empty"
     elif declines(response):
         yield "refused"
-    if usual is not None and usual >= _SHORTEST:
-        if len(response) <= SHORTER * usual:
+    length = usual.get(form(response))
+    if length is not None and length >= _SHORTEST:
+        if len(response) <= SHORTER * length:
             yield "shorter"
-        elif len(response) >= LONGER * usual:
+        elif len(response) >= LONGER * length:
             yield "longer"

@@ -180,10 +180,20 @@ class Cause:
     """The items on which the new version shows it."""
     difference: float = 0.0
     """How far the shares of trials lie apart, from 0 to 1."""
+    more: bool = True
+    """Whether the new version does it more often; else less."""
+    is_better: bool = False
+    """Whether it is nearer to what was expected or recorded: a failure that became rarer."""
+    metric: str | None = None
+    """The metric that passes or fails, where the cause is only that; else None."""
+    tools: tuple[str, ...] = ()
+    """The tools it concerns, the one that is called or left out first; empty where it concerns none."""
+    seen: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """By metric, the items on which the new version shows it more and where the metric can see it."""
 
     def names(self, *, everything: bool = False) -> list[str]:
         """Return the ids of its example items; of `everything` then those of all other items that show it."""
-        examples = [one.item for one in self.examples]
+        examples = [example.item for example in self.examples]
         return [*examples, *sorted(self.item_ids - set(examples))] if everything else examples
 
     @property

@@ -91,6 +91,16 @@ def _expected(item: Item, settings: Settings) -> tuple[Sequence[ExpectedCall | T
     return item.tape, rules
 
 
+def match_rules(item: Item, settings: Settings) -> Match:
+    """Return the rules by which an item's calls are compared: those of its case, else of `[match]`."""
+    return _expected(item, settings)[1]
+
+
+def counts_tool(name: str, rules: Match) -> bool:
+    """Return whether calls of a tool are compared at all."""
+    return (not rules.only_tools or name in rules.only_tools) and name not in rules.ignore_tools
+
+
 def _tools(given: Mapping[str, str | ToolMatch], settings: Settings) -> dict[str, str | ToolMatch]:
     """Return the rules of single tools, with `[tools.NAME]` as fallback."""
     tools = dict(given)

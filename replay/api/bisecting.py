@@ -229,18 +229,14 @@ def cause_of_run(store: Path, settings: Settings, run: str | None, name: str) ->
         UnknownNameError: there is no such run or cause.
     """
     from replaydiff.replay.api.diff import diff_of
-    from replaydiff.replay.model import Lane
 
     diff = diff_of(store, settings, run)
     cause, result = diff.cause(name), diff.result
-    times, of = cause.trials[Lane.NEW]
-    before = [cause.trials[lane] for lane in (Lane.OLD, Lane.OLD2) if lane in cause.trials]
-    more = times / of > sum(one for one, _ in before) / sum(total for _, total in before)
     return SearchedCause(
         id=cause.id,
-        more=more,
-        items=tuple(one.item for one in result.items if one.item.id in cause.item_ids),
-        shown_alone=_is_shown_alone(cause, result, settings, more=more),
+        more=cause.more,
+        items=tuple(verdict.item for verdict in result.items if verdict.item.id in cause.item_ids),
+        shown_alone=_is_shown_alone(cause, result, settings, more=cause.more),
     )
 
 

@@ -43,7 +43,7 @@ def acted(calls: Sequence[ToolCall], of: Item | None = None, **fields: Any) -> s
         item=one, lanes={Lane.NEW: (GradedTrial(trial=trial(one, "new", calls=calls, **fields), grades={}),)}
     )
     reader = ActionReader(fields.pop("settings", Settings(root=Path())))
-    return {behaviour.text for behaviour in reader.of_block(block)[Lane.NEW][0]}
+    return {behaviour.text for behaviour in reader.of_block(block)[Lane.NEW][0].shown}
 
 
 def diffed(folder: Path, items: Sequence[Item], done: Sequence[Trial], **sections: Any) -> DiffResult:
@@ -116,7 +116,7 @@ def test_arguments_that_never_count_are_no_behaviour() -> None:
     one = item("t")
     made = trial(one, "new", calls=[call("get_order_status", order_id="9"), CANCEL])
     block = Block(item=one, lanes={Lane.NEW: (GradedTrial(trial=made, grades={}),)})
-    assert ActionReader(ignoring).of_block(block)[Lane.NEW] == [frozenset()]
+    assert [reading.shown for reading in ActionReader(ignoring).of_block(block)[Lane.NEW]] == [frozenset()]
 
 
 def test_a_case_without_recording_or_expected_calls_counts_the_tools_themselves() -> None:
