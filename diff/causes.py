@@ -301,7 +301,10 @@ class _Counted:
         a metric's failure they do in every item, of what an agent does in those where it was seen at all.
         """
         if behaviour.metric is None:
-            return [_stratum(self.counts[position], behaviour, more=more) for position in self.positions[behaviour]]
+            return [
+                _stratum(self.counts[position], behaviour, more=more)
+                for position in self.positions[behaviour]
+            ]
         return [
             stratum
             for of_pattern, times in self.patterns
@@ -467,7 +470,9 @@ class _Counted:
             shown, could = of_item.pair(change.behaviour)
             before = (shown[0] + shown[1]) / max(1, could[0] + could[1])
             clear[position] = sign * (shown[2] / max(1, could[2]) - before)
-        positions = sorted(clear, key=lambda position: (-clear[position], beside[position], self.blocks[position].item.id))
+        positions = sorted(
+            clear, key=lambda position: (-clear[position], beside[position], self.blocks[position].item.id)
+        )
         return tuple(
             CauseExample(
                 item=self.blocks[position].item.id,

@@ -820,6 +820,7 @@ def decide(evidence: Evidence) -> Conclusion:
     reason = conclusion.reason
     if evidence.run.has_control:
         reason += f"; {_CONTROL}"
-    if conclusion.answer is Answer.HOLD and evidence.open_causes:
-        reason += "; new: " + "; ".join(cause.text for cause in evidence.open_causes[:_NAMED])
+    worse = [cause for cause in evidence.open_causes if not cause.is_better]
+    if conclusion.answer is Answer.HOLD and worse:
+        reason += "; new: " + "; ".join(cause.text for cause in worse[:_NAMED])
     return replace(conclusion, reason=reason)

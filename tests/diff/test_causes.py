@@ -15,8 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from replaydiff.diff import responses
 from replaydiff.diff.actions import ActionReader, Behaviour, fails_as, normalise_reason
 from replaydiff.diff.cause_decisions import decisions_path, read_decisions, write_decisions
+from replaydiff.diff.causes import explanation
 from replaydiff.diff.compute import compute
 from replaydiff.diff.document import to_json
 from replaydiff.diff.result import Answer, Block, Cause, CauseState, DiffResult, GradedTrial, Verdict
@@ -24,7 +26,18 @@ from replaydiff.diff.statistics.trials import least_p, stratified
 from replaydiff.diff.stopping import new_plan
 from replaydiff.replay.api.bisecting import cause_of_run
 from replaydiff.replay.errors import InputError
-from replaydiff.replay.model import Item, JsonObject, Lane, Look, Rule, Status, ToolCall, Trial
+from replaydiff.replay.model import (
+    ExpectedCall,
+    Item,
+    JsonObject,
+    Lane,
+    Look,
+    Match,
+    Rule,
+    Status,
+    ToolCall,
+    Trial,
+)
 from replaydiff.replay.settings import MatchSection, Settings, ToolSection
 from tests.diff.build import CALLS, RUN_ID, WHEN, case, filled, item, settings, trial, trials
 
@@ -455,3 +468,136 @@ def test_several_looks_share_the_error_of_causes(tmp_path: Path) -> None:
     assert len(looks) > 1
     assert over_looks.id == once.id
     assert over_looks.p == pytest.approx(min(1.0, once.p * len(looks)))
+
+
+def scored_trials(of: Item, lane: str, outcomes: str, **fields: Any) -> list[Trial]:
+    """Trials by the score they came with: 1 passes, 0 fails, D was stopped and has none."""
+    return [
+        trial(of, lane, index, status=Status.DIVERGED, **fields)
+        if outcome == "D"
+        else trial(of, lane, index, scores={"right": float(outcome)}, **fields)
+        for index, outcome in enumerate(outcomes)
+    ]
+
+
+@pytest.mark.parametrize("outcomes", ["DDD", "1D1", "D11"])
+def test_trials_without_a_grade_are_no_passes(tmp_path: Path, outcomes: str) -> None:
+    """The old version fails a third of its trials; the new one has no grade where it would have failed."""
+    items = [item(f"t{n:02}") for n in range(40)]
+    done = [
+        made
+        for one in items
+        for lane, of_lane in (("old", "101"), ("old2", "011"), ("new", outcomes))
+        for made in scored_trials(one, lane, of_lane)
+    ]
+    assert diffed(tmp_path, items, done).causes == ()
+
+
+def test_a_metric_that_passes_more_often_counts_passes_of_graded_trials(tmp_path: Path) -> None:
+    items = [item(f"t{n:02}") for n in range(40)]
+    done = [
+        made
+        for one in items
+        for lane, of_lane in (("old", "10D"), ("old2", "01D"), ("new", "11D"))
+        for made in scored_trials(one, lane, of_lane)
+    ]
+    (cause,) = diffed(tmp_path, items, done).causes
+    assert cause.text == "passes score:right more often"
+    assert cause.counts == "new 80 of 80 trials, old 40, old2 40"
+    assert (cause.more, cause.is_better, cause.metric) == (False, True, "score:right")
+
+
+def test_a_cause_does_not_contradict_the_figure_of_its_metric(tmp_path: Path) -> None:
+    """Twelve light items fail now and then; two heavy ones pass now: the weighted mean rises."""
+    from replaydiff.replay.model import SampleRecord
+    from replaydiff.replay.store.samples import write_sample
+
+    items = [item(f"t{n:02}", weight=500.0 if n < 2 else 1.0) for n in range(14)]
+    done = [
+        made
+        for n, one in enumerate(items)
+        for lane in ("old", "new")
+        for made in scored_trials(one, lane, ("0000" if lane == "old" else "1111") if n < 2 else ("1111" if lane == "old" else "1000"))
+    ]  # fmt: skip
+    record = SampleRecord(
+        name="s", created_at=WHEN, month="2026-10", where=None, by=(), size=14, seed=0, population=1012
+    )
+    with filled(tmp_path, items, done, sample="s", golden_path=None) as con:
+        write_sample(con, record, ())
+        result = compute(con, RUN_ID, settings(tmp_path, match=MatchSection()))
+    assert (result.metrics["score:right"].delta or 0) > 0
+    assert not [cause for cause in result.causes if cause.text == "fails score:right"]
+
+
+def test_what_a_crash_hides_is_not_left_out(tmp_path: Path) -> None:
+    """Every second new trial crashes before its calls: that is the cause, and no call became rarer."""
+    items = [item(f"t{n:02}") for n in range(30)]
+    done = [
+        made
+        for one in items
+        for made in (
+            *(
+                trial(one, lane, k, calls=[*CALLS, call("notify")])
+                for lane in ("old", "old2")
+                for k in (0, 1)
+            ),
+            trial(one, "new", 0, calls=[*CALLS, call("notify")]),
+            trial(one, "new", 1, calls=(), status=Status.CRASHED, reason="it died"),
+        )
+    ]
+    (cause,) = diffed(tmp_path, items, done).causes
+    assert cause.text == "ends in crashed (no further class)"
+
+
+def test_answers_that_became_json_are_one_cause_of_a_kind_of_its_own(tmp_path: Path) -> None:
+    items = [item(f"t{n:02}") for n in range(20)]
+    done = [
+        trial(one, lane, k, final_response='{"answer": "done"}' if lane == "new" else "Your order was cancelled. " * 9)
+        for one in items for lane in ("old", "old2", "new") for k in range(3)
+    ]  # fmt: skip
+    (cause,) = diffed(tmp_path, items, done).causes
+    assert cause.text == "answers in the form of JSON"
+    assert (cause.also, cause.counts) == ((), "new 60 of 60 trials, old 0, old2 0")
+
+
+def test_a_fall_is_explained_by_what_its_metric_can_see(tmp_path: Path) -> None:
+    """The case counts neither the look-up nor the length: the hand-over that it counts explains the fall."""
+    rules = Match(mode="strict", only_tools=("cancel_order", "hand_over"))
+    items = [
+        case(f"c{n:02}", ExpectedCall(name="cancel_order", args={"order_id": "1"}), match=rules)
+        for n in range(30)
+    ]
+    done = []
+    for n, one in enumerate(items):
+        for lane in ("old", "old2", "new"):
+            calls = list(CALLS)
+            if lane == "new":
+                calls += [call("get_status")] if n < 20 else []
+                calls += [call("hand_over")] if n < 10 else []
+            text = "x" * (30 if lane == "new" else 100)
+            done += [trial(one, lane, k, calls=calls, final_response=text) for k in range(3)]
+    result = diffed(tmp_path, items, done)
+    assert len(result.causes) == 3
+    explained = explanation("tool_calls", result.items, result.causes)
+    assert explained.items == 10
+    assert [(cause.text, count) for cause, count in explained.causes] == [
+        ("calls hand_over, which is not expected", 10)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "form"),
+    [
+        ("", "text"),
+        ("{", "text"),
+        ("[see the list]", "text"),
+        ('{"a": [1]}', "JSON"),
+        ("[1]", "JSON"),
+        ("```\nx\n```", "a block of code"),
+        ("<p>done</p>", "HTML or XML"),
+        ("<3 thanks>", "text"),
+        ("done", "text"),
+    ],
+)
+def test_the_form_of_a_response(text: str, form: str) -> None:
+    assert responses.form(text) == form
