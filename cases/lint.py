@@ -4,8 +4,8 @@ errors    a line that is no case · an id or a content that comes twice · one i
           expectation that contradicts itself
 warnings  nothing is expected · the tape cannot answer an expected call · near-duplicates · not reviewed for
           long · flips in runs of one version (`cases.lint`) · quarantine without an owner or a date, or for
-          long · keys that nothing reads
-notes     in quarantine, by whom and for how long
+          long · keys that nothing reads · a tape with `"false"` or `"3"`, where the tool may return a value
+notes     in quarantine, by whom and for how long · a tape with JSON text, where the tool may return an object
 
 Cases that end now so, now so, with one version: what stored runs say about the golden set itself.
 
@@ -15,7 +15,7 @@ all of one version: where some pass and some fail, case or agent is not steady, 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from enum import StrEnum
@@ -30,9 +30,12 @@ from replaydiff.diff.result import Block, GradedTrial
 from replaydiff.replay.align import same
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.golden import content_id, each_case
-from replaydiff.replay.model import Case, Expectation, ExpectedCall, Lane, RunRecord, ToolMatch
+from replaydiff.replay.model import Case, Expectation, ExpectedCall, Json, Lane, RunRecord, ToolMatch
+from replaydiff.replay.result_form import is_json_text, scalar_of
 from replaydiff.replay.settings import Settings
+from replaydiff.replay.settings.toml import tool_table
 from replaydiff.replay.store.runs import list_runs
+from replaydiff.replay.terminal.text import one_line
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -64,9 +67,20 @@ class LintFinding:
 
 
 def lint(
-    path: Path, today: date, stale_days: int = STALE_DAYS, flaky: Mapping[str, str] | None = None
+    path: Path,
+    today: date,
+    stale_days: int = STALE_DAYS,
+    flaky: Mapping[str, str] | None = None,
+    is_settled: Callable[[str], bool] = lambda _: False,
 ) -> list[LintFinding]:
-    """Everything there is to say about a golden set, by line; `flaky` is what runs say of cases, by id.
+    """Return the findings about a golden set, by line.
+
+    Args:
+        path: of the golden set.
+        today: the date by which reviews are old.
+        stale_days: days after which a review is old.
+        flaky: case id -> what runs show of it.
+        is_settled: shows of a tool whether settings or code fix what it returns.
 
     Raises:
         InputError: the file cannot be read as a whole.
@@ -86,6 +100,7 @@ def lint(
             *((Level.WARNING, text) for text in _about(case, today, stale_days)),
             *_quarantine(case, today, stale_days),
             *((Level.WARNING, text) for text in [(flaky or {}).get(case.id)] if text),
+            *_forms(case, is_settled),
         ]
         findings += [LintFinding(level=level, line=line, case=case.id, text=text) for level, text in about]
     findings += _alike(read)
@@ -144,6 +159,28 @@ def _about(case: Case, today: date, stale_days: int) -> Iterator[str]:
     unread = sorted(expected.extra.keys() - _READ_ELSEWHERE)
     if unread:
         yield f"nothing reads {', '.join(unread[:5])}; is a key misspelt?"
+
+
+def _forms(case: Case, is_settled: Callable[[str], bool]) -> Iterator[tuple[Level, str]]:
+    """Yield that the tape has JSON text of tools that may return the value."""
+    texts: dict[str, list[Json]] = {}
+    for call in case.tape:
+        if (
+            call.answered
+            and call.error is None
+            and isinstance(call.result, str)
+            and not is_settled(call.name)
+        ):
+            texts.setdefault(call.name, []).append(call.result)
+    for name, results in texts.items():
+        if all(map(is_json_text, results)):
+            is_scalar = not isinstance(scalar_of(results[0]), str)
+            yield (
+                Level.WARNING if is_scalar else Level.NOTE,
+                f"the tape answers {name} with the text {one_line(str(results[0]), 40)}: if the tool returns "
+                f'the value, promote the trace again or set result = "json" in {tool_table(name)}; if it '
+                'returns text, result = "text"',
+            )
 
 
 def _contradictions(expected: Expectation) -> Iterator[str]:

@@ -32,6 +32,7 @@ from replaydiff.replay.messages import (
     read_args,
     read_messages,
 )
+from replaydiff.replay.messages.decode import as_json
 from replaydiff.replay.model import Json, JsonObject, Message, ToolCall, Witness
 from replaydiff.replay.model.light import light_dataclass
 
@@ -303,7 +304,7 @@ _RULES: tuple[tuple[Rule, Witness], ...] = (
 def _plain(value: Json) -> str:
     """A result as text that is equal for equal results, whether they were recorded as text or as data."""
     value = decode(value)
-    return canonical_args({"": value}) if isinstance(value, dict | list) else " ".join(str(value).split())
+    return " ".join(value.split()) if isinstance(value, str) else as_json(value)
 
 
 def _of_run(run: ToolRun) -> ToolCall:

@@ -30,6 +30,7 @@ from typing import Any
 
 from replaydiff.replay.messages import count_requests, decode, parse, read_messages
 from replaydiff.replay.model import Json, JsonObject
+from replaydiff.replay.result_form import scalar_of
 
 REDACTED = "__REDACTED__"
 """What OpenInference writes in place of a masked value."""
@@ -407,13 +408,33 @@ def _vercel_answer(span: RawSpan) -> Json:
     return {"role": "assistant", "content": text or "", "tool_calls": calls}
 
 
+def _encoded(*names: str) -> Reader:
+    """Read results of a convention that writes JSON for every result: what is text in the JSON was text."""
+
+    def read(span: RawSpan) -> Json:
+        text: Json = span.first(*names)
+        try:
+            return parse(text) if isinstance(text, str) else text
+        except ValueError:
+            return text
+
+    return read
+
+
+def _encoded_unless_text(*names: str) -> Reader:
+    """Read results of a convention that writes JSON for every result but texts.
+
+    Booleans, numbers and null are read as such. Whether an object was returned as an object or as text is not
+    known, and it stays text.
+    """
+    return lambda span: scalar_of(span.first(*names))
+
+
 def _vercel_result(span: RawSpan) -> Json:
-    """The result of a tool of the AI SDK, which encodes every result: what is JSON in it was text."""
-    text = span.attributes.get("gen_ai.tool.call.result" if span.scope == "gen_ai" else "ai.toolCall.result")
-    try:
-        return parse(text) if isinstance(text, str) else text
-    except ValueError:
-        return text
+    return _VERCEL_RESULT[span.scope == "gen_ai"](span)
+
+
+_VERCEL_RESULT = (_encoded("ai.toolCall.result"), _encoded("gen_ai.tool.call.result"))
 
 
 def _schema_aside(span: RawSpan) -> Json:
@@ -479,14 +500,14 @@ _ARGS: tuple[Reader, ...] = (
 )
 _RESULT: tuple[Reader, ...] = (
     _vercel_result,
-    _attribute(
-        "gen_ai.tool.call.result",
-        "gen_ai.tool.output",
-        "gen_ai.output",
-        "tool_response",
-    ),
+    _encoded_unless_text("gen_ai.tool.call.result", "tool_response"),
+    _attribute("gen_ai.tool.output", "gen_ai.output"),
     _tool_event("gen_ai.choice", "message"),
-    _attribute("gcp.vertex.agent.tool_response", "langfuse.observation.output", "mlflow.spanOutputs"),
-    _attribute("braintrust.output_json", "braintrust.output", "traceloop.entity.output"),
+    _attribute("gcp.vertex.agent.tool_response"),
+    _encoded_unless_text("langfuse.observation.output"),
+    _attribute("mlflow.spanOutputs"),
+    _encoded("braintrust.output_json"),
+    _attribute("braintrust.output"),
+    _encoded("traceloop.entity.output"),
     _attribute("output.value", "output"),
 )

@@ -153,9 +153,6 @@ class Rules:
     """The run whose recorded answers take the place of models."""
     results: Mapping[str, str] = field(default_factory=dict)
     """Tool → `text` or `json`, where its recordings show what it returns."""
-    ambiguous: tuple[str, ...] = ()
-    """Tools with results that are JSON text and may have been objects; nothing recorded shows which."""
-
     concurrency: int = 1
     """The most trials in flight at once. This and what follows is not stored."""
     single: bool = False
@@ -184,9 +181,9 @@ class Rules:
 
         None where neither shows it, or where the agent's code has `returns` for the tool and decides itself.
         """
-        own = self.tools[name].result if name in self.tools else None
+        setting = self.tools[name].result if name in self.tools else None
         promised = name in returns or ANY_TOOL in returns
-        return own or (None if promised else self.results.get(name))
+        return setting or (None if promised else self.results.get(name))
 
     def ignored(self, name: str) -> Collection[str]:
         """Return the arguments of a tool that do not count."""
@@ -223,7 +220,6 @@ class Rules:
             "record": self.record,
             "replay_model": self.replay_model,
             "results": dict(self.results),
-            "ambiguous": [*self.ambiguous],
         }
 
     @classmethod
@@ -244,7 +240,6 @@ class Rules:
             record=bool(stored.get("record")),
             replay_model=stored.get("replay_model"),
             results=dict(stored.get("results") or {}),
-            ambiguous=tuple(stored.get("ambiguous") or ()),
         )
 
 

@@ -87,7 +87,28 @@ def _search(body: Sequence[ast.stmt], names: Sequence[str], owner: str, file: st
 def _is_annotated(found: ast.stmt) -> bool:
     if not isinstance(found, ast.FunctionDef | ast.AsyncFunctionDef) or found.returns is None:
         return False
-    return ast.unparse(found.returns).rpartition(".")[2] not in {"Any", "object", "None"}
+    members = _members(found.returns)
+    return members == ["str"] or (bool(members) and not {"str", "Any", "object"} & {*members})
+
+
+def _members(annotation: ast.expr) -> list[str]:
+    """Return the names of the types that an annotation allows, without `None`."""
+    match annotation:
+        case ast.Constant(value=str(text)):
+            try:
+                return _members(ast.parse(text, mode="eval").body)
+            except SyntaxError:
+                return []
+        case ast.Constant(value=None):
+            return []
+        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+            return [*_members(left), *_members(right)]
+        case ast.Subscript(value=generic, slice=inner):
+            name = ast.unparse(generic).rpartition(".")[2]
+            if name not in ("Optional", "Union"):
+                return [name]
+            return [each for part in getattr(inner, "elts", [inner]) for each in _members(part)]
+    return [ast.unparse(annotation).rpartition(".")[2]]
 
 
 def _defined(body: Sequence[ast.stmt]) -> Iterator[tuple[str, ast.stmt]]:

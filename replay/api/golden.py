@@ -60,9 +60,15 @@ class GoldenSet:
     def lint(self, message: Callable[[str], None], *, stale_days: int | None = None) -> list[LintFinding]:
         """Return what is wrong with it, line by line."""
         from replaydiff.cases.lint import lint
+        from replaydiff.replay.api.importing import settled_by
 
-        days = stale_days or self._settings.cases.stale_days
-        return lint(self.existing().path, utc_today(), days, self._flaky(message))
+        return lint(
+            self.existing().path,
+            utc_today(),
+            stale_days or self._settings.cases.stale_days,
+            self._flaky(message),
+            settled_by(self._settings),
+        )
 
     def _flaky(self, message: Callable[[str], None]) -> dict[str, str]:
         """Return what stored runs report about the cases; nothing if the store cannot be read now."""

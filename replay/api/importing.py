@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from replaydiff.importers.base import Importer, InputFile
     from replaydiff.importers.ingest import Progress, Report
     from replaydiff.importers.redacting import Redaction
+    from replaydiff.replay.result_form import ResultForms
     from replaydiff.replay.store.import_records import StoredReject
 
 AUTO = "auto"
@@ -65,7 +66,7 @@ class ImportReport:
     """What an import did."""
 
     def __init__(
-        self, reports: Sequence[Report], *, redacted: bool, first: bool, unclear: Sequence[str] = ()
+        self, reports: Sequence[Report], *, redacted: bool, first: bool, unclear: Sequence[ResultForms] = ()
     ) -> None:
         self.reports = tuple(reports)
         """One for each source."""
@@ -74,7 +75,8 @@ class ImportReport:
         self.first = first
         """Whether the store held no trace before."""
         self.unclear_results = tuple(unclear)
-        """Tools with results that are JSON text, where nothing shows if they return text or objects."""
+        """Tools of which it shows for the first time that results are JSON text, and nothing shows if they
+        return text or the value."""
 
     @property
     def new(self) -> int:
@@ -122,7 +124,7 @@ class ImportReport:
             "older": sum(report.older for report in self.reports),
             "no_content": states[TraceState.NO_CONTENT],
             "incomplete": states[TraceState.INCOMPLETE],
-            "unclear_results": [*self.unclear_results],
+            "unclear_results": [tool.name for tool in self.unclear_results],
             "redacted": self.redacted,
             "skipped_because": dict(skipped),
             "notes": dict(notes),
@@ -266,13 +268,21 @@ def import_live(
     return [report], first
 
 
-def report_of(store: Path, settings: Settings, reports: Sequence[Report], *, first: bool) -> ImportReport:
-    """Return what an import did, with the tools whose results it leaves unclear."""
+def report_of(
+    store: Path,
+    settings: Settings,
+    reports: Sequence[Report],
+    *,
+    first: bool,
+    unclear_before: Sequence[ResultForms] = (),
+) -> ImportReport:
+    """Return what an import did, with the tools whose results it leaves unclear and was the first to."""
+    before = {tool.name for tool in unclear_before}
     return ImportReport(
         reports,
         redacted=settings.import_.redaction is not None,
         first=first,
-        unclear=unclear_tools(store, settings),
+        unclear=[tool for tool in unclear_tools(store, settings) if tool.name not in before],
     )
 
 
@@ -285,35 +295,44 @@ def retry(store: Path, settings: Settings, source: str | None) -> list[Report]:
         return ingest_rejects(con, find_importer, source, redaction)
 
 
-def unclear_tools(store: Path, settings: Settings) -> list[str]:
-    """Return the tools of which no recording, setting or annotation says if they return text or objects."""
-    from replaydiff.replay.agents.locate import locate
+def unclear_tools(store: Path, settings: Settings) -> list[ResultForms]:
+    """Return the tools of which no recording, setting or annotation shows if they return text or values."""
     from replaydiff.replay.store.connection import open_store
     from replaydiff.replay.store.traces import result_forms
 
+    if not store.exists():
+        return []
     with open_store(store, read_only=True) as con:
-        found = [one.name for one in result_forms(con) if one.form is None]
+        open_tools = [tool for tool in result_forms(con) if tool.form is None]
+    is_settled = settled_by(settings)
+    return [tool for tool in open_tools if not is_settled(tool.name)]
+
+
+def settled_by(settings: Settings) -> Callable[[str], bool]:
+    """Return what shows of a tool whether the settings, or an annotation in the code, fix what it returns."""
+    from replaydiff.replay.agents.locate import locate
+
     agent = settings.agent
     points = agent.tools if isinstance(agent.tools, tuple) else ()
     point_of = {re.split("[:.]", point)[-1]: point for point in points}
-    # A table's functions are mostly defined beside it. Where they are not, the start of a run still tells.
+    # A table's functions are mostly defined beside it.
     modules = dict.fromkeys(point.partition(":")[0] for point in points if ":" in point)
     folder = settings.root / agent.path
 
     def is_settled(name: str) -> bool:
         if name in settings.tools and settings.tools[name].result is not None:
             return True
-        places = [point_of[name]] if name in point_of else [f"{module}:{name}" for module in modules]
-        return any(locate(place, folder, search_installed=False).annotated for place in places)
+        candidates = [point_of[name]] if name in point_of else [f"{module}:{name}" for module in modules]
+        return any(locate(point, folder, search_installed=False).annotated for point in candidates)
 
-    return [name for name in found if not is_settled(name)]
+    return is_settled
 
 
-def unclear_sentence(names: Sequence[str]) -> str:
+def unclear_sentence(tools: Sequence[ResultForms]) -> str:
     """Return what a person should know of such tools."""
-    from replaydiff.replay.result_form import unclear_results
+    from replaydiff.replay.result_form import SHOWN_TOOLS, unclear_results
 
-    return unclear_results(names)
+    return unclear_results(tools, SHOWN_TOOLS)
 
 
 def summary(report: Report) -> Iterator[str]:

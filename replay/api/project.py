@@ -103,6 +103,7 @@ class Project:
         from replaydiff.replay.api import importing
 
         shown = display or importing.Display()
+        unclear = importing.unclear_tools(self.store, self.settings)
         if paths:
             reports, first = importing.import_files(
                 self.store,
@@ -118,7 +119,7 @@ class Project:
             reports, first = importing.import_live(
                 self.store, self.settings, source, options, self.channel, shown, strict=strict
             )
-        return importing.report_of(self.store, self.settings, reports, first=first)
+        return importing.report_of(self.store, self.settings, reports, first=first, unclear_before=unclear)
 
     aimport_ = in_thread(import_)
 
@@ -126,8 +127,9 @@ class Project:
         """Import rejected records again, after an upgrade or a corrected setting."""
         from replaydiff.replay.api import importing
 
+        unclear = importing.unclear_tools(self.store, self.settings)
         reports = importing.retry(self.store, self.settings, source)
-        return importing.report_of(self.store, self.settings, reports, first=False)
+        return importing.report_of(self.store, self.settings, reports, first=False, unclear_before=unclear)
 
     aretry_rejects = in_thread(retry_rejects)
 

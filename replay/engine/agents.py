@@ -15,14 +15,12 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from replaydiff.replay.agents import Agent, Rules, build
-from replaydiff.replay.agents.base import ANY_TOOL
 from replaydiff.replay.engine.conversation import Simulation
 from replaydiff.replay.engine.corpus import StoreCorpus
 from replaydiff.replay.engine.probe import list_names
 from replaydiff.replay.engine.redaction import RunRedactor
 from replaydiff.replay.errors import SettingsError, VersionError
 from replaydiff.replay.model import Lane, Mode, RunRecord, Version, VersionKind
-from replaydiff.replay.result_form import unclear_results
 from replaydiff.replay.settings import Settings
 from replaydiff.replay.settings.toml import toml_key
 from replaydiff.replay.store.connection import open_store
@@ -167,12 +165,7 @@ def with_results(rules: Rules, store: Path) -> Rules:
         return rules
     with open_store(store, read_only=True) as con:
         forms = result_forms(con)
-    open_forms = [one for one in forms if one.name not in rules.tools or rules.tools[one.name].result is None]
-    return replace(
-        rules,
-        results={one.name: one.form for one in open_forms if one.form},
-        ambiguous=tuple(one.name for one in open_forms if one.form is None),
-    )
+    return replace(rules, results={tool.name: tool.form for tool in forms if tool.form})
 
 
 @dataclass(slots=True)
@@ -349,8 +342,7 @@ async def start_agents(lane_agents: LaneAgents) -> None:
         if before and other:
             notes.append(f"note: lane {lane} has other packages than when the run began: {', '.join(other)}")
         lane_agents.lanes[lane] = replace(lane_agents.lanes[lane], packages=now)
-    unclear = _unclear_results(lane_agents)
-    lane_agents.notes = [*_inventory(lane_agents.agents), *_open_writes(lane_agents), *notes, *unclear]
+    lane_agents.notes = [*_inventory(lane_agents.agents), *_open_writes(lane_agents), *notes]
 
 
 def _check_writes(lane_agents: LaneAgents) -> None:
@@ -406,17 +398,6 @@ def _check_turns(lane_agents: LaneAgents) -> None:
                 "`messages` (or its request template `{{ messages | tojson }}`), or add "
                 "--no-user"
             )
-
-
-def _unclear_results(lane_agents: LaneAgents) -> list[str]:
-    """Return a note on the tools of which neither code nor recordings show what they return."""
-    known: list[Mapping[str, str]] = [getattr(one, "returns", {}) for one in lane_agents.agents.values()]
-    names = [
-        name
-        for name in lane_agents.rules.ambiguous
-        if any(name not in returns and ANY_TOOL not in returns for returns in known)
-    ]
-    return [f"note: {unclear_results(names)}"] if names else []
 
 
 def _inventory(agents: Mapping[Lane, Agent]) -> list[str]:

@@ -94,9 +94,9 @@ class ToolSection:
     renamed_args: dict[str, str] = field(default_factory=dict)
     """Earlier name of an argument → its present name."""
     result: Literal["text", "json"] | None = None
-    """What the tool returns: `text`, so a recorded object is answered as JSON text; or `json`, so recorded
-    JSON text is answered as an object or list. Without it the function's return annotation decides, else
-    what the recordings of the tool show."""
+    """What the tool returns: `text`, so any other recorded value is answered as JSON text; or `json`, so
+    recorded text that is JSON is decoded. Without it the function's return annotation decides, else the other
+    recordings of the tool."""
     match: Literal["exact", "subset", "ignore"] | ToolMatch | None = None
     """How arguments are compared, unless the case or `[match]` sets it: a mode, or a table of `args`, `paths`
     (dotted path → `exact`, `ignore`, `ignore_case`, `date`, `time`, or a table with `tolerance`,

@@ -21,6 +21,7 @@ from replaydiff.replay.clock import utc_now
 from replaydiff.replay.errors import UnknownNameError
 from replaydiff.replay.interruption import interruptible
 from replaydiff.replay.model import Score, ToolCall, Trace
+from replaydiff.replay.result_form import ResultForms
 from replaydiff.replay.store import arrow, sql
 from replaydiff.replay.store.connection import transaction
 from replaydiff.replay.store.driver import read_registered
@@ -276,41 +277,28 @@ def count_tool_calls(con: DuckDBPyConnection) -> dict[str, int]:
     return {str(name): int(count) for name, count in rows}
 
 
-@dataclass(frozen=True, slots=True)
-class ResultForms:
-    """The recorded results of one tool, by what they are."""
-
-    name: str
-    objects: int
-    """Objects and lists."""
-    json_texts: int
-    """Texts that are JSON of an object or list: a source may have written an object so."""
-    texts: int
-
-    @property
-    def form(self) -> str | None:
-        """`json` or `text`, where other results of the tool show it; None where nothing does."""
-        if self.objects and not self.texts:
-            return "json"
-        return "text" if self.texts and not self.objects else None
-
-
-_LOOKED_AT = 200
+_COUNTED_RESULTS = 1_000
 _FORMS = f"""
-SELECT name, count(*) FILTER (kind IN ('OBJECT', 'ARRAY')), count(*) FILTER (kind = 'VARCHAR' AND is_json),
-    count(*) FILTER (kind = 'VARCHAR' AND NOT is_json)
-FROM (SELECT name, json_type(result) AS kind,
-        coalesce(regexp_matches(result->>'$', '^\\s*[\\[{{]') AND json_valid(result->>'$'), false) AS is_json
+SELECT name, count(*) FILTER (kind = 'value'),
+    count(*) FILTER (kind = 'json') + if(bool_or(kind = 'text'), 0, count(*) FILTER (kind = 'number')),
+    count(*) FILTER (kind = 'text') + if(bool_or(kind = 'text'), count(*) FILTER (kind = 'number'), 0)
+FROM (SELECT name, CASE
+        WHEN json_type(result) <> 'VARCHAR' THEN 'value'
+        WHEN regexp_full_match(trim(result->>'$'), '-?(0|[1-9][0-9]*)(\\.[0-9]+)?') THEN 'number'
+        WHEN regexp_matches(result->>'$', '^\\s*([\\[{{]|(true|false|null)\\s*$)')
+            AND json_valid(result->>'$') THEN 'json'
+        ELSE 'text' END AS kind
     FROM tool_calls WHERE rowid IN (
-        SELECT rowid FROM tool_calls WHERE answered AND error IS NULL
-        QUALIFY row_number() OVER (PARTITION BY name ORDER BY rowid DESC) <= {_LOOKED_AT}))
+        SELECT rowid FROM tool_calls WHERE answered AND error IS NULL AND json_type(result) <> 'NULL'
+        QUALIFY row_number() OVER (PARTITION BY name ORDER BY rowid DESC) <= {_COUNTED_RESULTS}))
 GROUP BY name ORDER BY name
 """
+"""A number is JSON only where no other result of the tool is text: most texts that are numbers are ids."""
 
 
 def result_forms(con: DuckDBPyConnection) -> list[ResultForms]:
     """Return what the latest results of each tool are, for tools some of whose results are JSON text."""
-    return [found for row in all_rows(con, _FORMS, []) if (found := ResultForms(*row)).json_texts]
+    return [forms for row in all_rows(con, _FORMS, []) if (forms := ResultForms(*row)).json_texts]
 
 
 def most_varied_traces(con: DuckDBPyConnection, number: int) -> list[str]:

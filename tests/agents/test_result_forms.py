@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from replaydiff.replay.agents.attempt import Attempt
 from replaydiff.replay.agents.base import ANY_TOOL, Rules
 from replaydiff.replay.model import Item, Json, Status, ToolCall
-from replaydiff.replay.result_form import result_as
+from replaydiff.replay.result_form import ResultForms, result_as, scalar_of
 from replaydiff.replay.settings import ToolSection
 from replaydiff.replay.store.connection import open_store
-from replaydiff.replay.store.traces import ResultForms, result_forms, write_traces
+from replaydiff.replay.store.traces import result_forms, write_traces
 from tests.agents.running import item, recorded, run_one
 from tests.store.build import trace
 
@@ -80,9 +84,47 @@ def test_the_setting_decides_then_the_annotation_then_the_recordings(
     assert served(attempt(TEXT, setting=setting, recordings=recordings, returns=returns)) == expected
 
 
-@pytest.mark.parametrize("value", ["3", "null", "text", '"quoted"', "{broken", "", 3, None, True])
-def test_only_json_of_objects_and_lists_may_have_been_one(value: Json) -> None:
-    assert result_as(value, "json") == value
+@pytest.mark.parametrize(
+    ("recorded_result", "value"),
+    [
+        ("3", 3),
+        ("9.5", 9.5),
+        ("false", False),
+        ("null", None),
+        ('"quoted"', "quoted"),
+        (" [1]", [1]),
+        ("007", "007"),
+        ("NaN", "NaN"),
+        ("text", "text"),
+        ("{broken", "{broken"),
+        ("", ""),
+        (3, 3),
+        (None, None),
+        (True, True),
+    ],
+)
+def test_json_of_any_value_is_decoded_and_other_text_is_not(recorded_result: Json, value: Json) -> None:
+    decoded = result_as(recorded_result, "json")
+    assert (decoded, type(decoded)) == (value, type(value))
+
+
+@given(st.none() | st.booleans() | st.integers(-(2**53) + 1, 2**53 - 1) | st.floats(allow_nan=False))
+def test_a_scalar_that_an_sdk_wrote_is_read_back(value: Json) -> None:
+    assume(not isinstance(value, float) or math.isfinite(value))
+    read = scalar_of(json.dumps(value))
+    assert (read, type(read)) == (value, type(value))
+    assert result_as(read, "text") == (None if value is None else json.dumps(value))
+
+
+@given(st.text())
+def test_a_text_is_read_as_a_scalar_only_if_an_sdk_would_have_written_it_so(text: str) -> None:
+    read = scalar_of(text)
+    assert read == text or json.dumps(read) == text
+
+
+@pytest.mark.parametrize("text", ["1.50", "007", "+1", "1e3", "-0.0x", " 3", str(2**53), "True", "NaN", "-"])
+def test_a_text_that_no_sdk_writes_for_a_value_stays_text(text: str) -> None:
+    assert scalar_of(text) == text
 
 
 def test_an_object_is_answered_as_the_text_that_the_setting_asks_for() -> None:
@@ -94,6 +136,11 @@ def test_an_object_is_answered_as_the_text_that_the_setting_asks_for() -> None:
     [
         (TEXT, "TypeError: string indices must be integers, not 'str'", "json"),
         (TEXT, "AttributeError: 'str' object has no attribute 'get'", "json"),
+        ("3", "TypeError: '>' not supported between instances of 'str' and 'int'", "json"),
+        ("9.5", "TypeError: unsupported operand type(s) for -: 'str' and 'float'", "json"),
+        ("[]", "TypeError: list indices must be integers or slices, not str", "json"),
+        (3, 'TypeError: can only concatenate str (not "int") to str', "text"),
+        (False, "AttributeError: 'bool' object has no attribute 'lower'", "text"),
         (OBJECT, "TypeError: the JSON object must be str, bytes or bytearray, not dict", "text"),
     ],
 )
@@ -158,11 +205,11 @@ def test_the_store_shows_what_the_recordings_of_a_tool_are(tmp_path: Path) -> No
     with open_store(tmp_path / "s.duckdb") as con:
         calls = [ToolCall(name=name, result=value) for name, values in results.items() for value in values]
         write_traces(con, [trace("t1", tool_calls=tuple(calls))])
-        found = result_forms(con)
-    assert found == [
+        tools = result_forms(con)
+    assert tools == [
         ResultForms("mixed", 1, 1, 1),
         ResultForms("objects", 2, 1, 0),
         ResultForms("only", 0, 2, 0),
         ResultForms("texts", 0, 1, 1),
     ]
-    assert [one.form for one in found] == [None, "json", None, "text"]
+    assert [tool.form for tool in tools] == [None, "json", None, None]

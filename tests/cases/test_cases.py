@@ -92,6 +92,14 @@ def test_a_good_set_has_nothing_to_complain_of(tmp_path: Path) -> None:
             "error", "expected_tools names pay, and expected_tool_calls with match strict allows no call of it",
         ),
         ({**GOOD, "id": "b", "input": "x", "tolerance": "exact_match"}, "error", "has no expected_answer"),
+        (
+            {**GOOD, "id": "b", "input": "x", "tape": [*GOOD["tape"], {"name": "is_open", "result": "false"}]},
+            "warning", "the tape answers is_open with the text false: if the tool returns the value, promote",
+        ),
+        (
+            {**GOOD, "id": "b", "input": "x", "tape": [*GOOD["tape"], {"name": "look", "result": '{"a": 1}'}]},
+            "note", 'set result = "json" in [tools.look]; if it returns text, result = "text"',
+        ),
         ({**GOOD, "id": "b", "input": "x", "expcted_tools": []}, "warning", "nothing reads expcted_tools"),
     ],
 )  # fmt: skip
@@ -101,6 +109,14 @@ def test_what_is_wrong_is_said_by_line(
     (finding,) = lint(_write(tmp_path, GOOD, case), TODAY)
     assert (finding.level.value, finding.line) == (level, 2)
     assert text in finding.text
+
+
+def test_a_tool_of_which_the_settings_say_what_it_returns_is_not_named(tmp_path: Path) -> None:
+    tape = [*GOOD["tape"], {"name": "is_open", "result": "false"}]
+    _write(tmp_path, {**GOOD, "tape": tape})
+    assert "is_open" in _replay(tmp_path, "cases", "lint").stdout
+    (tmp_path / "replay.toml").write_text('[tools.is_open]\nresult = "text"\n')
+    assert "is_open" not in _replay(tmp_path, "cases", "lint").stdout
 
 
 def test_errors_fail_warnings_only_where_they_are_to(tmp_path: Path) -> None:

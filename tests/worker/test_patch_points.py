@@ -45,6 +45,15 @@ class Order:
     def shown(self): return f"order {self.id}"
 
 def gives_order(n) -> Order: raise RealToolRan
+def gives_orders(n) -> "dict[str, list[Order]]": raise RealToolRan
+def gives_bool(n) -> bool: raise RealToolRan
+def gives_int(n) -> int: raise RealToolRan
+def gives_float(n) -> "float | None": raise RealToolRan
+def gives_none(n) -> None: raise RealToolRan
+def gives_value(n) -> "bool | int | dict": raise RealToolRan
+def gives_pair(n) -> "tuple[int, str]": raise RealToolRan
+def gives_set(n) -> "set[str]": raise RealToolRan
+def gives_any(n) -> Any: raise RealToolRan
 
 
 class Shop:
@@ -237,6 +246,26 @@ PROMISES = [
     ("gives_anything", '{"a": 1}', '{"a": 1}'),
     ("gives_anything", {"a": 1}, {"a": 1}),
     ("gives_unknown", {"a": 1}, {"a": 1}),
+    ("gives_text", False, "false"),
+    ("gives_bool", "false", False),
+    ("gives_bool", "True", True),
+    ("gives_bool", "3", "3"),
+    ("gives_bool", "not found", "not found"),
+    ("gives_int", "3", 3),
+    ("gives_int", "3.5", "3.5"),
+    ("gives_int", "true", "true"),
+    ("gives_float", "9.5", 9.5),
+    ("gives_float", "null", None),
+    ("gives_float", '"9.5"', '"9.5"'),
+    ("gives_none", "null", None),
+    ("gives_none", "done", "done"),
+    ("gives_value", "false", False),
+    ("gives_value", '{"a": 1}', {"a": 1}),
+    ("gives_value", "a", "a"),
+    ("gives_pair", '[1, "a"]', (1, "a")),
+    ("gives_set", ["a"], {"a"}),
+    ("gives_any", "false", "false"),
+    ("gives_either", "false", "false"),
 ]
 
 
@@ -256,6 +285,9 @@ def test_answers_become_the_promised_class(tmp_path: Path) -> None:
     tape = recorded("gives_order", {"id": 5, "added_later": 1}, n=1)
     outcome = ask(tmp_path, "tools.gives_order(1)", tape, tools="tools:gives_order")
     assert outcome.final_response == "{'id': 5, 'added_later': 1}"
+    tape = recorded("gives_orders", '{"mine": [{"id": 5}]}', n=1)
+    outcome = ask(tmp_path, "tools.gives_orders(1)['mine'][0].shown()", tape, tools="tools:gives_orders")
+    assert outcome.final_response == "'order 5'"
 
 
 def test_arguments_that_are_no_json_are_asked_as_well_as_can_be(tmp_path: Path) -> None:

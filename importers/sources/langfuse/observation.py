@@ -26,6 +26,7 @@ from replaydiff.importers.joining import ModelTurn, joined_calls, tool_run
 from replaydiff.importers.sources.langfuse.rows import TraceRows, table
 from replaydiff.replay.messages import canonical_args, decode, read_args, read_messages, read_text
 from replaydiff.replay.model import Json, JsonObject, Message, Score, ToolCall, Usage
+from replaydiff.replay.result_form import scalar_of
 
 _PREFIX = re.compile(r"^(execute_tool |running tool:? |tool\.)")
 _CALL_ID_KEYS = (
@@ -273,7 +274,8 @@ def tool_calls(
             tool_run(
                 one.runs,
                 one.tool_args,
-                one.output,
+                # The SDK writes JSON for every result but texts.
+                scalar_of(one.output),
                 call_id=one.call_id,
                 error=one.error,
                 started_at=one.started_at,
