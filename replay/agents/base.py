@@ -133,6 +133,8 @@ class Rules:
     """What the settings say about single tools."""
     live: Collection[str] = ()
     """Tools that may run."""
+    ignore: Collection[str] = ()
+    """Paths of values in tables of tools that are no tools."""
     from_corpus: bool = True
     """Recordings of other traces may answer tools that read."""
     network: Collection[str] | None = None
@@ -211,6 +213,7 @@ class Rules:
                 for name, tool in self.tools.items()
             },
             "live": [*self.live],
+            "ignore": [*self.ignore],
             "corpus": self.from_corpus,
             "memory_mb": self.memory_mb,
             "network": None if self.network is None else [*self.network],
@@ -231,6 +234,7 @@ class Rules:
             ignore_args=tuple(stored["ignore_args"]),
             tools=msgspec.convert(stored["tools"], dict[str, ToolSection]),
             live=tuple(stored.get("live") or ()),
+            ignore=tuple(stored.get("ignore") or ()),
             from_corpus=bool(stored.get("corpus")),
             memory_mb=stored.get("memory_mb"),
             network=stored.get("network"),

@@ -68,6 +68,7 @@ class PythonAgent:
                 "factory": version.factory,
                 "tools": list(version.tools),
                 "live": list(rules.live),
+                "ignore": list(rules.ignore),
                 "settled": [name for name, tool in rules.tools.items() if tool.result],
                 "adapter": _adapter(version),
                 "args": version.args,
@@ -86,6 +87,8 @@ class PythonAgent:
         self._packages: dict[str, str] = {}
         self.tools: tuple[str, ...] = ()
         """The tools whose calls are answered here, known once it has started."""
+        self.patched: tuple[str, ...] = ()
+        """What is patched, as in `app:TOOLS['cancel'].runner`; of a framework, its tools' names."""
         self.returns: dict[str, str] = {}
         """What return annotations promise of results, as `WorkerClient.returns`."""
         self.signature = ""
@@ -108,7 +111,7 @@ class PythonAgent:
         except VersionError as error:
             raise VersionError(f"version {self._version.name!r} does not start: {error}") from None
         self._takes, self._packages, self.signature = first.takes, first.versions, first.signature
-        self.returns = first.returns
+        self.returns, self.patched = first.returns, first.patched
         self.tools = tuple(name for name in first.tools if name not in self._rules.live)
         start_s = time.monotonic() - began
         # Which trial asked a model is known only where a process runs one at a time.

@@ -86,6 +86,8 @@ class WorkerClient:
     """Interpreter and packages, where they were asked for."""
     tools: tuple[str, ...]
     """Names of the tools whose calls come here; `execute(name, args)` is a dispatcher of any tool."""
+    patched: tuple[str, ...]
+    """What is patched, as in `app:TOOLS['cancel'].runner`; of a framework, its tools' names."""
     returns: dict[str, str]
     """Tool → `text` or `json`, where its return annotation promises it; `*` for the tools of a dispatcher."""
     address: Address | None = None
@@ -142,7 +144,7 @@ class WorkerClient:
         ready = first["ready"]
         worker.mode, worker.takes, worker.versions = ready["mode"], ready["takes"], ready["versions"]
         worker.tools, worker.signature = tuple(ready["tools"]), ready["signature"]
-        worker.returns = ready["returns"]
+        worker.returns, worker.patched = ready["returns"], tuple(ready["patched"])
         return worker
 
     @property

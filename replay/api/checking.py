@@ -156,8 +156,7 @@ class StartedVersion:
             VersionError: it cannot be resolved, or does not start.
         """
         from replaydiff.replay.clock import utc_now
-        from replaydiff.replay.engine.agents import build_agents, rules_of, start_agents
-        from replaydiff.replay.engine.probe import Probe
+        from replaydiff.replay.engine.agents import build_agents, probe_of, rules_of, start_agents
         from replaydiff.replay.model import Lane, RunRecord
 
         check_runs_here(settings, "the pytest plugin")
@@ -172,10 +171,10 @@ class StartedVersion:
         self._thread.start()
         self._agents = build_agents(run, self._settings, rules_of(self._settings))
         self._agent = self._agents.agents[Lane.NEW]
-        self._probe = Probe("pytest", lanes, items=0, live=self._agents.rules.live)
         self._version = lanes[Lane.NEW]
         try:
             self._call(start_agents(self._agents))
+            self._probe = probe_of("pytest", self._agents, items=0)
         except BaseException:
             self.close()
             raise

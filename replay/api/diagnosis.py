@@ -17,7 +17,7 @@ from replaydiff.replay.trust import trust_by_use
 from replaydiff.replay.version import VERSION
 
 if TYPE_CHECKING:
-    from replaydiff.replay.agents import Outcome
+    from replaydiff.replay.agents import Outcome, Rules
     from replaydiff.replay.engine.agents import LaneAgents
     from replaydiff.replay.model import Item, RunRecord, Version
     from replaydiff.replay.renames import Renames
@@ -227,8 +227,6 @@ def _store(path: Path, load: Callable[[], Settings]) -> Iterator[Finding]:
 
 TRACES = 3
 """The most traces that are replayed until one of them calls a tool."""
-DISPATCHER = "(name, args)"
-"""What follows the name of a patched dispatcher, which answers any tool."""
 
 
 class _Recorded(NamedTuple):
@@ -269,9 +267,9 @@ def start_and_replay(settings: Settings, store: Path, name: str) -> list[Finding
 
 async def _probe(agents: LaneAgents, run: RunRecord, version: Version, recorded: _Recorded) -> list[Finding]:
     from replaydiff.replay.agents.python import PythonAgent
-    from replaydiff.replay.engine.agents import start_agents
+    from replaydiff.replay.engine.agents import patched_names, probe_of, start_agents
     from replaydiff.replay.engine.conversation import converse
-    from replaydiff.replay.engine.probe import Probe, UncontainedError, list_names
+    from replaydiff.replay.engine.probe import UncontainedError, list_names
     from replaydiff.replay.model import Lane
 
     try:
@@ -280,33 +278,82 @@ async def _probe(agents: LaneAgents, run: RunRecord, version: Version, recorded:
         except ReplayError as error:
             return [Finding("start", State.WRONG, str(error))]
         agent = agents.agents[Lane.NEW]
-        answered = agent.tools if isinstance(agent, PythonAgent) else ()
-        answered = tuple(map(agents.rules.renames.name, answered))
         signature = agent.signature if isinstance(agent, PythonAgent) else ""
         python = agent.describe().get("python")
         started = f"version {version.name!r} starts" + (f" with Python {python}" if python else "")
         called = f"; it is called as {signature}" if signature else ""
-        found = [
+        findings = [
             Finding("start", State.OK, started + called),
-            *_tools(version, answered, recorded, agents.rules.live),
+            *_tools(
+                version,
+                getattr(agent, "patched", ()),
+                patched_names(agents)[Lane.NEW],
+                recorded,
+                agents.rules,
+            ),
         ]
-        checked = Probe(run.id, run.lanes, items=0, live=agents.rules.live)
+        if any(finding.state is State.WRONG for finding in findings):
+            return findings
+        probe, shown = probe_of(run.id, agents, items=0), _Shown()
         for item in recorded.items:
+            if shown.missing and shown.missing.keys().isdisjoint(call.name for call in item.tape):
+                continue
             outcome = await converse(agent, item, 0)
             try:
-                checked.add(Lane.NEW, item, outcome, is_last=True)
+                probe.add(Lane.NEW, item, outcome, is_last=True)
             except UncontainedError as error:
                 text = f"{list_names(error.tools)} may have run for real: {error.evidence}; {error.fix}"
-                return [*found, Finding("trace", State.WRONG, text)]
-            if outcome.served or outcome.status.is_error or not version.tools:
-                notes = [Finding("outside", State.NOTE, text) for text in checked.notes]
-                return [*found, _replayed(item, outcome), *notes]
-        if recorded.items:
-            text = f"{len(recorded.items)} traces with recorded tool calls were answered without one"
-            found.append(Finding("trace", State.NOTE, f"{text}; that tools are answered is not shown"))
-        return found
+                return [*findings, Finding("trace", State.WRONG, text)]
+            findings.append(_replayed(item, outcome))
+            shown.add(item, outcome)
+            if outcome.status.is_error or not version.tools or not shown.missing:
+                break
+        findings += [Finding("outside", State.NOTE, text) for text in probe.notes]
+        return [*findings, *(shown.findings(recorded.calls) if version.tools else ())]
     finally:
         await agents.close()
+
+
+class _Shown:
+    """Compares the tool calls that replays asked for with those that their traces recorded."""
+
+    def __init__(self) -> None:
+        """Begin without a replay."""
+        self.answered: set[str] = set()
+        self.missing: dict[str, str] = {}
+        """Tool → the sentence that says how often it was recorded and asked for."""
+        self._complete: set[str] = set()
+
+    def add(self, item: Item, outcome: Outcome) -> None:
+        """Take in the replay of a trace. A tool counts as shown once a replay asked for it often enough."""
+        from replaydiff.replay.agents.attempt import NOT_SEEN
+        from replaydiff.replay.model import Rule
+
+        asked = Counter(served.call.name for served in outcome.served if served.note != NOT_SEEN)
+        recorded = Counter(call.name for call in item.tape)
+        self.answered |= {served.call.name for served in outcome.served if served.rule is not Rule.MISS}
+        for name, count in recorded.items():
+            if asked[name] >= count:
+                self._complete.add(name)
+                self.missing.pop(name, None)
+            elif name not in self._complete:
+                self.missing[name] = f"{name} (recorded {count}× in {item.id}, asked for {asked[name]}×)"
+
+    def findings(self, recorded: Mapping[str, int]) -> Iterator[Finding]:
+        """Yield what the replays have shown; nothing where there was none."""
+        from replaydiff.replay.engine.probe import list_names
+
+        if self.missing:
+            tools = list_names(list(self.missing.values()))
+            text = f"fewer calls passed the patch points than were recorded: {tools}; "
+            why = "a tool runs past them, or the version calls it less"
+            yield Finding("recorded", State.WRONG, text + why)
+        if self.answered:
+            text = f"asked for and answered: {list_names(sorted(self.answered))}"
+            yield Finding("recorded", State.OK, text)
+        if left := [name for name in recorded if name not in self._complete and name not in self.missing]:
+            text = f"not shown: {list_names(left)}, which no replayed trace calls"
+            yield Finding("recorded", State.NOTE, text)
 
 
 def _recorded(store: Path, renames: Renames) -> _Recorded:
@@ -329,9 +376,21 @@ def _recorded(store: Path, renames: Renames) -> _Recorded:
 
 
 def _tools(
-    version: Version, answered: Sequence[str], recorded: _Recorded, live: Collection[str]
+    version: Version,
+    patched: Sequence[str],
+    names: Collection[str] | None,
+    recorded: _Recorded,
+    rules: Rules,
 ) -> Iterator[Finding]:
-    """Compare the tools that are answered with those that traces call."""
+    """Compare what is patched with the tools that traces call.
+
+    Args:
+        version: what was started.
+        patched: what is patched, by its path.
+        names: of the tools that the patch points answer; None where they may answer any.
+        recorded: what the store knows of tools.
+        rules: name the tools that may run, or are no tools of the version.
+    """
     from replaydiff.replay.engine.probe import list_names
     from replaydiff.replay.model import VersionKind
 
@@ -342,22 +401,17 @@ def _tools(
         return
     if version.kind is not VersionKind.PYTHON:
         yield Finding("tools", State.OK, "the version asks the tape for its tool calls")
-        return
-    yield Finding("tools", State.OK, f"answered from recordings: {', '.join(answered) or 'none yet'}")
+    else:
+        yield Finding("tools", State.OK, f"patched: {', '.join(patched) or 'nothing yet'}")
     if not recorded.calls:
         yield Finding("recorded", State.NOTE, "no trace in the store calls a tool; nothing was replayed")
         return
-    is_open = any(name.endswith(DISPATCHER) for name in answered) or any(
-        ":" not in one for one in version.tools
-    )
-    left = [name for name in recorded.calls if name not in answered and name not in live and not is_open]
+    exempt = {*rules.live, *rules.ignore}
+    left = [name for name in recorded.calls if names is not None and name not in names and name not in exempt]
     if left:
         counts = [f"{name} (recorded {recorded.calls[name]}×)" for name in left]
-        what = "traces call {}, and no patch point answers that; name it in `tools` of [agent]"
-        text = what.format(list_names(counts))
-        yield Finding("recorded", State.WRONG, text)
-    else:
-        yield Finding("recorded", State.OK, f"the patch points answer {list_names(list(recorded.calls))}")
+        text = f"traces call {list_names(counts)}, and no patch point answers that; nothing was replayed"
+        yield Finding("recorded", State.WRONG, f"{text}; name its function in `tools` of [agent]")
 
 
 def _replayed(item: Item, outcome: Outcome) -> Finding:

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from replaydiff.replay.agents import Agent, Rules, build
 from replaydiff.replay.engine.conversation import Simulation
 from replaydiff.replay.engine.corpus import StoreCorpus
-from replaydiff.replay.engine.probe import list_names
+from replaydiff.replay.engine.probe import Probe, list_names
 from replaydiff.replay.engine.redaction import RunRedactor
 from replaydiff.replay.errors import SettingsError, VersionError
 from replaydiff.replay.model import Lane, Mode, RunRecord, Version, VersionKind
@@ -134,6 +134,7 @@ def rules_of(settings: Settings) -> Rules:
         ignore_args=settings.agent.ignore_args,
         tools=settings.tools,
         live=settings.agent.live,
+        ignore=settings.agent.ignore,
         from_corpus=section.corpus,
         memory_mb=section.memory_mb,
         # Within the boundary, a refusal by Python's own sockets says which trial tried to leave it.
@@ -355,12 +356,10 @@ def _check_writes(lane_agents: LaneAgents) -> None:
         VersionError: there are such tools.
     """
     rules, answered = lane_agents.rules, set[str]()
-    for lane, agent in lane_agents.agents.items():
-        points = lane_agents.lanes[lane].tools
-        names: tuple[str, ...] = getattr(agent, "tools", ())
-        if not names or any("(" in name for name in names) or any(":" not in point for point in points):
+    for names in patched_names(lane_agents).values():
+        if names is None:
             return
-        answered |= {rules.renames.name(name) for name in names}
+        answered |= names
     writing = [name for name in rules.tools if rules.effect(name) == "write"]
     left = [name for name in writing if rules.renames.name(name) not in answered]
     if lane_agents.agents and left:
@@ -370,6 +369,40 @@ def _check_writes(lane_agents: LaneAgents) -> None:
             'effect = "write" in replay.toml, and no patch point answers that',
             hint=f"name the function in `tools` of [agent], or remove {tables} if no version has it",
         )
+
+
+def patched_names(lane_agents: LaneAgents) -> dict[Lane, frozenset[str] | None]:
+    """Return the tools that each lane's patch points answer; None where any tool may be answered."""
+    names: dict[Lane, frozenset[str] | None] = {}
+    for lane, agent in lane_agents.agents.items():
+        points = lane_agents.lanes[lane].tools
+        tools: tuple[str, ...] = getattr(agent, "tools", ())
+        is_open = not tools or any("(" in name for name in tools) or any(":" not in point for point in points)
+        names[lane] = None if is_open else frozenset(map(lane_agents.rules.renames.name, tools))
+    return names
+
+
+def probe_of(
+    run_id: str, lane_agents: LaneAgents, *, items: int, lanes: Mapping[Lane, Version] | None = None
+) -> Probe:
+    """Return what checks the first trials of started agents.
+
+    Args:
+        run_id: the run.
+        lane_agents: the agents.
+        items: how many items are replayed first.
+        lanes: the lanes that are replayed; those of the agents where there are no others.
+    """
+    rules = lane_agents.rules
+    return Probe(
+        run_id,
+        lane_agents.lanes if lanes is None else lanes,
+        items=items,
+        live=rules.live,
+        reads=[name for name in rules.tools if rules.effect(name) == "read"],
+        ignore=rules.ignore,
+        patched=patched_names(lane_agents),
+    )
 
 
 def _open_writes(lane_agents: LaneAgents) -> list[str]:
@@ -401,16 +434,15 @@ def _check_turns(lane_agents: LaneAgents) -> None:
 
 
 def _inventory(agents: Mapping[Lane, Agent]) -> list[str]:
-    """Return a line that lists the tools of each version in Python; lanes with the same tools share it."""
+    """Return a line that lists what is patched in each version in Python; lanes with the same share it."""
     lanes: dict[tuple[str, ...], list[Lane]] = {}
     for lane, agent in agents.items():
-        # Only agents in Python know their tools.
-        if tools := getattr(agent, "tools", ()):
-            lanes.setdefault(tools, []).append(lane)
+        # Only agents in Python know their functions.
+        if patched := getattr(agent, "patched", ()):
+            lanes.setdefault(patched, []).append(lane)
     lines = []
-    for tools, sharing in lanes.items():
-        listed = ", ".join(tools[:LISTED_TOOLS]) + (", …" if len(tools) > LISTED_TOOLS else "")
-        verb = "tool is" if len(tools) == 1 else "tools are"
+    for patched, sharing in lanes.items():
+        listed = ", ".join(patched[:LISTED_TOOLS]) + (", …" if len(patched) > LISTED_TOOLS else "")
         whose = "" if len(lanes) == 1 else f"{' and '.join(map(str, sharing))}: "
-        lines.append(f"{whose}{len(tools)} {verb} answered from recordings: {listed}")
+        lines.append(f"{whose}answered from recordings ({len(patched)}): {listed}")
     return lines

@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING
 
 from replaydiff.replay.agents import Rules
 from replaydiff.replay.clock import utc_now
-from replaydiff.replay.engine.agents import LaneAgents, answers_of, build_agents, rules_of, start_agents
+from replaydiff.replay.engine.agents import (
+    LaneAgents,
+    answers_of,
+    build_agents,
+    probe_of,
+    rules_of,
+    start_agents,
+)
 from replaydiff.replay.engine.executors import LocalExecutor
 from replaydiff.replay.engine.journal import Journal
 from replaydiff.replay.engine.probe import Probe, RepeatedFailureError
@@ -229,9 +236,7 @@ class AdaptiveRun:
             replace(self.run, lanes=agents.lanes), agents, self._settings, self._con, _ignore, self._redactor
         )
         if lane not in self._probes:
-            self._probes[lane] = Probe(
-                self.run.id, agents.lanes, items=len(self.items), live=agents.rules.live
-            )
+            self._probes[lane] = probe_of(self.run.id, agents, items=len(self.items))
         runner.open(self._journal, self._file, self._probes[lane])
         self._started[lane] = _Started(agents, runner)
         return lane, self._started[lane]

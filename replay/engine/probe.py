@@ -5,7 +5,8 @@ way again and again. `Probe` is given every outcome and raises:
 
 `UncontainedError` (exit code 2)
     a call that the agent reports passed no patch point and is not allowed by `live`; or a recorded tool seems
-    to have run (`Outcome.unpatched`) and no call of it ever reached a patch point; or `TRIALS` trials of
+    to have run (`Outcome.unpatched`) and no call of it ever reached a patch point; or a recorded tool that
+    may write was not asked for while its item's other tools were (`UnaskedTools`); or `TRIALS` trials of
     items recorded with tool calls ended well and none of them entered a patch point. One such trial
     proves nothing, since an agent may answer an item without its tools.
 
@@ -29,6 +30,7 @@ from replaydiff.replay.agents import Outcome
 from replaydiff.replay.engine.schedule import Slot
 from replaydiff.replay.errors import ExitCode, ReplayError
 from replaydiff.replay.model import Item, JsonObject, Lane, Rule, Status, Version, VersionKind
+from replaydiff.replay.settings.toml import toml_key
 
 TRIALS = 5
 """Trials of a lane after which it is decided, unless they differ."""
@@ -94,6 +96,55 @@ class OutageError(ReplayError):
         )
 
 
+class UnaskedTools:
+    """Recorded tools that may write and were not asked for, while other tools of their item were.
+
+    Such a tool may have run past the patch points, or the version does not call it, which is what a
+    comparison is to find. It is taken to have run
+
+    - in any lane, at the first such trial, if no version has a patch point of its name;
+    - in the lanes of the old version, which ought to reproduce the recording, after `TRIALS` such trials,
+      if no trial of the same code has asked for it.
+    """
+
+    def __init__(
+        self,
+        lanes: Mapping[Lane, Version],
+        patched: Mapping[Lane, Collection[str] | None],
+        harmless: Collection[str],
+    ) -> None:
+        """Begin without trials.
+
+        Args:
+            lanes: the lanes, with their versions' code.
+            patched: names of the tools that each lane's patch points answer; None where they are not known
+                before they are called.
+            harmless: tools that need not be asked for: those that read, may run, or were removed on purpose.
+        """
+        self._lanes, self._harmless = lanes, frozenset(harmless)
+        names = [patched.get(lane) for lane in lanes]
+        self._patched = None if None in names else frozenset(name for each in names for name in each or ())
+        self._asked: list[tuple[Version, str]] = []
+        self._trials: dict[tuple[Lane, str], int] = {}
+
+    def add(self, lane: Lane, item: Item, outcome: Outcome) -> tuple[str, int] | None:
+        """Take in a trial; return the tool that may have run, and how many trials show it."""
+        code = self._lanes[lane]
+        asked = {served.call.name for served in outcome.served if served.rule is not Rule.LIVE}
+        self._asked += [(code, name) for name in asked if (code, name) not in self._asked]
+        recorded = [call.name for call in item.tape]
+        if outcome.status is not Status.OK or asked.isdisjoint(recorded):
+            return None
+        for name in dict.fromkeys(recorded):
+            if name in self._harmless or (code, name) in self._asked:
+                continue
+            trials = self._trials[lane, name] = self._trials.get((lane, name), 0) + 1
+            is_unknown = self._patched is not None and name not in self._patched
+            if is_unknown or (lane in (Lane.OLD, Lane.OLD2) and trials >= TRIALS):
+                return name, trials
+        return None
+
+
 class Probe:
     """What the trials of a run's lanes have shown so far."""
 
@@ -105,6 +156,8 @@ class Probe:
         items: int,
         live: Collection[str],
         reads: Collection[str] = (),
+        ignore: Collection[str] = (),
+        patched: Mapping[Lane, Collection[str] | None] | None = None,
     ) -> None:
         """Nothing was shown yet.
 
@@ -114,6 +167,9 @@ class Probe:
             items: how many items are replayed. Those with recorded tool calls come first, if there are any.
             live: tools that may run.
             reads: names of the tools that are known to read only.
+            ignore: names of recorded tools that the versions no longer have.
+            patched: names of the tools that each lane's patch points answer; None, or None for a lane, where
+                they are not known before they are called.
         """
         self._run_id, self._lanes, self._live, self._reads = run_id, lanes, frozenset(live), frozenset(reads)
         self._has_recordings = False
@@ -124,6 +180,11 @@ class Probe:
         self._varied: set[Lane] = set()
         """Lanes of which a trial did not fail, or two failed in different ways."""
         self._code = {lane: _without_model(version) for lane, version in lanes.items()}
+        self._unasked = UnaskedTools(
+            self._code,
+            dict.fromkeys(lanes) if patched is None else patched,
+            {*live, *reads, *ignore},
+        )
         self._contained: list[Version] = []
         """Versions, but for their model, that entered a patch point."""
         self._outside: dict[str, None] = {}
@@ -253,6 +314,15 @@ class Probe:
                 f"{outcome.unpatched[0][1]} was called for item {item.id}, and the call passed no patch point"
             )
             raise self._uncontained(lane, names, 1, evidence)
+        unasked = self._unasked.add(lane, item, outcome)
+        if unasked is not None:
+            name, trials = unasked
+            evidence = (
+                f"it was recorded for item {item.id} and not asked for, while the item's other tools were"
+                if trials == 1
+                else f"{trials} trials of items recorded with it asked for their other tools, and not for it"
+            )
+            raise self._uncontained(lane, [name], trials, evidence, unasked=name)
         if outcome.served and not self._is_contained(lane):
             self._contained.append(self._code[lane])
         if outcome.status is not Status.OK or not item.tape or self._is_contained(lane):
@@ -279,9 +349,17 @@ class Probe:
                 self._run_id, lane, self._lanes[lane], outcome.status, _why(outcome), len(failures)
             )
 
-    def _uncontained(self, lane: Lane, tools: Sequence[str], trials: int, evidence: str) -> UncontainedError:
+    def _uncontained(
+        self, lane: Lane, tools: Sequence[str], trials: int, evidence: str, *, unasked: str = ""
+    ) -> UncontainedError:
         version = self._lanes[lane]
-        return UncontainedError(lane, version, tools, trials, evidence, _fix(version))
+        fix = _fix(version)
+        if unasked:
+            fix += (
+                f'; if {unasked} only reads, write effect = "read" in [tools.{toml_key(unasked)}]; if the '
+                f"versions have it no longer, name it in `ignore` of [agent]"
+            )
+        return UncontainedError(lane, version, tools, trials, evidence, fix)
 
 
 def _why(outcome: Outcome) -> str:

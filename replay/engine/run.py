@@ -26,6 +26,7 @@ from replaydiff.replay.engine.agents import (
     build_agents,
     check_mode,
     keep_simulated_cost,
+    probe_of,
     rules_of,
     start_agents,
     with_results,
@@ -35,7 +36,7 @@ from replaydiff.replay.engine.forecast import Forecast, forecast
 from replaydiff.replay.engine.items import Source
 from replaydiff.replay.engine.journal import Journal
 from replaydiff.replay.engine.observed import Pairing, recorded_run
-from replaydiff.replay.engine.probe import Probe, UncontainedError, list_names
+from replaydiff.replay.engine.probe import UncontainedError, list_names
 from replaydiff.replay.engine.progress import ProgressFile, RunProgress, RunReport
 from replaydiff.replay.engine.redaction import run_redactor
 from replaydiff.replay.engine.reuse import reuse_old, reuse_sentence
@@ -313,9 +314,7 @@ class _Execution:
             some_have_tools = any(self.run.lanes[lane].tools for lane in runner.lanes)
             items = first_items(con, self.run.id, FIRST_ITEMS, recorded_calls_first=some_have_tools)
             lanes = {lane: self.run.lanes[lane] for lane in runner.lanes}
-            reads = [name for name, tool in self._settings.tools.items() if tool.effect == "read"]
-            live = self._agents.rules.live
-            probe = Probe(self.run.id, lanes, items=len(items), live=live, reads=reads)
+            probe = probe_of(self.run.id, self._agents, items=len(items), lanes=lanes)
             runner.open(journal, file, probe)
             if not is_new:
                 for lane in runner.lanes:

@@ -44,6 +44,9 @@ class AgentSection:
     instead of `entrypoint`, or `patch(answer)` for `tools = ["adapter"]`, or both."""
     live: tuple[str, ...] = ()
     """Tools that may run if no recording answers. Never one with `effect = "write"`."""
+    ignore: tuple[str, ...] = ()
+    """Values in the tables of `tools` that are no tools, by their path: `"TOOLS['cancel'].validator"`; `*`
+    matches any text. They run for real."""
     network: tuple[str, ...] = ()
     """Hosts that stay open with `no_network`, besides loopback and the model providers'."""
     ignore_args: tuple[str, ...] = ()

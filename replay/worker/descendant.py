@@ -115,6 +115,7 @@ class Descendant:
             modules=config["modules"],
             live=config["live"],
             settled=config["settled"],
+            ignore=config["ignore"],
         )
         self.descendants.modules = [tuple(one) for one in config["modules"]]
         self.descendants.is_ready = True

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import enum
 import functools
-import importlib
 import importlib.util
 import inspect
+import pkgutil
 import re
 import sys
 import types
 import weakref
-from collections.abc import Mapping, MutableMapping, Set
+from collections.abc import Iterable, Mapping, MappingView, MutableMapping, Set
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ else:
     trampoline = sys.modules["_replaydiff_worker_trampoline"]
 
 DEEPEST = 50
-_REFERENCE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*[.:][A-Za-z_]\w*")
+_REFERENCE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*[.:][A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +65,13 @@ class Found:
 class Discovery:
     """Finds tools, and keeps what else must be known to answer them."""
 
-    def __init__(self) -> None:
+    def __init__(self, ignore: Iterable[str] = ()) -> None:
+        """Find nothing yet.
+
+        Args:
+            ignore: paths of values that are no tools, in which `*` matches any text (see `is_ignored`).
+        """
+        self._ignored_paths = tuple(ignore)
         self.found: list[Found] = []
         self.tables: list[Any] = []
         """Containers that can be added to, innermost first."""
@@ -106,6 +113,8 @@ class Discovery:
         """
         if id(value) in self._open or len(self._open) > DEEPEST:
             return False
+        if self._open and is_ignored(path, self._ignored_paths):
+            return False
         self._open.add(id(value))
         try:
             return self._add(value, name, path, known)
@@ -135,8 +144,10 @@ class Discovery:
             raise kinds.refused(
                 path, "a mock, whose calls cannot be answered; name the tool that it stands for"
             )
-        if isinstance(value, (str, Mapping, list, tuple, Set, collections.deque)):
+        if isinstance(value, (str, Mapping, list, tuple, Set, collections.deque, MappingView)):
             return self._container(value, name, path, known)
+        if kinds.is_opaque(value):
+            raise kinds.refused(path, f"{replies.in_words(value)}, which cannot be looked into; use a list")
         if isinstance(value, type):
             return self._class(value, name, path)
         # A descriptor may be called as well: a decorator that is a class.
@@ -200,15 +211,16 @@ class Discovery:
         """A text such as `app.tools:cancel`, by which a table names its tool."""
         if len(text) > 200 or not _REFERENCE.fullmatch(text):
             return False
-        module_name, _, attribute = text.replace(":", ".").rpartition(".")
-        root = module_name.partition(".")[0]
+        root = text.replace(":", ".").partition(".")[0]
         if root not in sys.modules and importlib.util.find_spec(root) is None:
             return False
+        owner_name, _, attribute = text.rpartition("." if "." in text.rpartition(":")[2] else ":")
         try:
-            found = getattr(importlib.import_module(module_name), attribute)
+            owner = pkgutil.resolve_name(owner_name)
+            value = getattr(owner, attribute)
         except Exception:
             return False
-        return callable(found) and self.add(found, name, path, attribute)
+        return callable(value) and self.point(owner, attribute, value, path, name or attribute)
 
     # --- tables ----------------------------------------------------------------------------------
 
@@ -236,26 +248,25 @@ class Discovery:
 
             inner = [one for one in gc.get_referents(table) if isinstance(one, Mapping)]
             return sum(self.add(one, name, path) for one in inner) > 0
+        missing = inspect.getattr_static(type(table), "__missing__", None)
+        if kinds.has_code(missing) and not kinds.is_library(missing.__module__):
+            raise kinds.refused(path, f"{replies.in_words(table)}, whose __missing__ makes members unseen")
         own = table.get("name")
         tool = own if isinstance(own, str) else name if any(key in kinds.FIELDS for key in table) else None
         tools = 0
-        later = []
+        companions = []
         for key, value in list(table.items()):
             inside = tool or (key if isinstance(key, str) else name)
             if not isinstance(key, (str, bytes, int, tuple, type, type(None))):
                 tools += self.add(key, None, f"{path} (key)")
-            if (
-                tool
-                and key not in kinds.FIELDS
-                and not kinds.is_function(value)
-                and not kinds.is_table(value)
-            ):
-                later.append((key, value))
+            if tool and key not in kinds.FIELDS and kinds.is_companion(value):
+                companions.append((key, value))
                 continue
             tools += self._member(table, key, value, inside, f"{path}[{key!r}]")
+            self._check_look_up(table, key, value, f"{path}[{key!r}]")
         if not tools:
-            # Beside a tool's function, objects and classes are its schema, its client and the like.
-            tools = sum(self._member(table, key, value, tool, f"{path}[{key!r}]") for key, value in later)
+            for key, value in companions:
+                tools += self._member(table, key, value, tool, f"{path}[{key!r}]")
         if tools and isinstance(table, MutableMapping):
             self.tables.append(table)
         return bool(tools)
@@ -270,12 +281,22 @@ class Discovery:
         for index, value in enumerate(members):
             place = f"{path}.{fields[index]}" if fields else f"{path}[{index}]"
             key = index if isinstance(table, list) else None
-            if not (isinstance(value, type) and has_function and isinstance(table, tuple)):
-                # Beside its function, a tool's class is the schema of its arguments.
+            if not (has_function and isinstance(table, tuple) and kinds.is_companion(value)):
                 tools += self._member(table, key, value, name, place)
-        if tools and not isinstance(table, (tuple, frozenset)):
+        if tools and not isinstance(table, (tuple, frozenset, MappingView)):
             self.tables.append(table)
         return bool(tools)
+
+    def _check_look_up(self, table: Any, key: Any, value: Any, path: str) -> None:
+        """Refuse a mapping whose own look-up makes something else than its items show."""
+        look_up = inspect.getattr_static(type(table), "__getitem__", None)
+        if not kinds.has_code(look_up) or kinds.is_library(look_up.__module__):
+            return
+        looked_up = table[key]
+        if looked_up is not value and callable(looked_up):
+            raise kinds.refused(
+                path, "made by its table: each access makes another function; name the one that does the work"
+            )
 
     def _member(self, table: Any, key: Any, value: Any, name: str | None, path: str) -> bool:
         """Find the tools of a table's member; a table may hold one function under several names."""
@@ -346,6 +367,8 @@ class Discovery:
         return True
 
     def _object(self, value: Any, name: str | None, path: str, known: str | None) -> bool:
+        if isinstance(value, enum.Enum) and not kinds.is_data(value.value):
+            return self.add(value.value, name, f"{path}.value", known)
         if kinds.is_data(value) and not kinds.is_called(value):
             return False
         layers = decorators.layers_of(value, name or known)
@@ -416,14 +439,28 @@ class Discovery:
             )
 
     def _refuse_object(self, value: Any, path: str) -> None:
-        unknown = kinds.own_methods(type(value)) or [
+        """Refuse an object of which nothing is known to be the tool, unless it is data."""
+        unknown = kinds.unknown_methods(value) or [
             field for field, held in kinds.fields(value, every=True) if kinds.is_function(held)
         ]
-        if not unknown and callable(value):
+        if not unknown and (callable(value) or kinds.has_compiled_method(type(value))):
             raise kinds.built_in(value, path)
         if unknown:
             raise kinds.refused(
                 path,
                 f"{replies.in_words(value)}, and it is not known which of its methods is the tool "
-                f"({', '.join(unknown[:5])}); name that method",
+                f"({', '.join(unknown[:5])}); name that method, or name {path!r} in `ignore` of [agent] "
+                "if it is no tool",
             )
+
+
+def is_ignored(path: str, patterns: Iterable[str]) -> bool:
+    """Return whether a value at this path is no tool, by the settings.
+
+    Args:
+        path: where the value was found, as in `app:TOOLS['cancel'].validator`.
+        patterns: such paths, with or without the module; `*` matches any text.
+    """
+    ends = (path, path.partition(":")[2])
+    parts = [[re.escape(part) for part in pattern.split("*")] for pattern in patterns]
+    return any(re.fullmatch(".*".join(pattern), end) for pattern in parts for end in ends)

@@ -14,6 +14,7 @@ import functools
 import importlib
 import inspect
 import sys
+import threading
 import types
 from collections.abc import Iterator, Mapping, Set
 from typing import TYPE_CHECKING, Any
@@ -45,6 +46,13 @@ PURE_MODULES = (
 )  # fmt: skip
 """Modules whose classes do nothing when they are called but make a value."""
 LIBRARIES = ("site-packages", "dist-packages")
+HARMLESS = frozenset(dir(object)) - {"__getattribute__"} | {
+    "__post_init__", "model_post_init", "__len__", "__bool__", "__contains__", "__copy__", "__deepcopy__",
+    "__getstate__", "__setstate__", "__set_name__", "__int__", "__float__", "__index__", "__bytes__",
+    "__del__", "__fspath__", "__rich__", "__rich_repr__", "_repr_html_", "__replace__",
+}  # fmt: skip
+"""Methods of a class of data, which run no tool."""
+_QUEUES = ("queue", "_queue", "asyncio.queues", "multiprocessing.queues")
 
 
 def is_library(module: str) -> bool:
@@ -164,6 +172,47 @@ def own_methods(cls: type) -> list[str]:
         for attribute, raw in base.__dict__.items()
         if not attribute.startswith("_") and has_code(code_of(raw))
     ]
+
+
+def unknown_methods(value: Any) -> list[str]:
+    """Return methods of the agent's own code that an object has and that may do a tool's work."""
+    spaces = [base.__dict__ for base in type(value).__mro__ if _is_own(base)]
+    members = [(name, raw) for space in spaces for name, raw in space.items()]
+    return [name for name, raw in members if name not in HARMLESS and _may_work(raw)]
+
+
+def _may_work(raw: Any) -> bool:
+    """Return whether a class attribute runs code that somebody wrote, when it is called or set."""
+    if isinstance(raw, property):
+        return raw.fset is not None
+    function = code_of(raw)
+    # What `dataclasses` and the like write has no file.
+    return has_code(function) and not function.__code__.co_filename.startswith("<")
+
+
+def has_compiled_method(cls: type) -> bool:
+    """Return whether a class of the agent's has a method by which tools are called, without Python code."""
+    return any(
+        inspect.isroutine(raw) and not has_code(code_of(raw))
+        for base in cls.__mro__
+        if _is_own(base)
+        for name, raw in base.__dict__.items()
+        if name in METHODS
+    )
+
+
+def is_companion(value: Any) -> bool:
+    """Return whether a value beside a tool's function is no tool: data, a schema, an object of a library."""
+    if isinstance(value, type):
+        return is_schema(value) and not any(name in value.__dict__ for name in METHODS)
+    if is_function(value) or is_table(value) or isinstance(value, (str, enum.Enum)):
+        return False
+    return is_data(value) or (not callable(value) and not _is_own(type(value)))
+
+
+def is_opaque(value: Any) -> bool:
+    """Return whether a value holds others that cannot be looked at without taking them out."""
+    return isinstance(value, (Iterator, threading.local)) or type(value).__module__ in _QUEUES
 
 
 bases_of = type.__dict__["__mro__"].__get__

@@ -3,7 +3,8 @@
 Started as `PYTHON main.py CONTROL TOOLS LIFE LOG`, four file descriptors; standard output and error belong to
 the agent. Two of them are sockets:
 
-control   in   {"entrypoint", "factory", "tools", "live", "settled", "args", "network": hosts or null,
+control   in   {"entrypoint", "factory", "tools", "live", "settled", "ignore",
+                "args", "network": hosts or null,
                 "adapter": {"path", "digest"} or null,
                 "packages": bool}   first
           out  {"ready": {"mode": "sync" | "async", "takes": "text" | "messages", "signature": "…",
@@ -226,7 +227,12 @@ class Worker:
             network.HostGate(order["network"], self.tools.refuse).close()
         self._outside = outside.Outside(order["expected"])
         self.patches = patch.Patches(
-            order["tools"], self.tools.ask, self.tools.refuse, live=order["live"], settled=order["settled"]
+            order["tools"],
+            self.tools.ask,
+            self.tools.refuse,
+            live=order["live"],
+            settled=order["settled"],
+            ignore=order["ignore"],
         )
         descendants = None
         if order["tools"] or order["network"] is not None:
@@ -257,6 +263,7 @@ class Worker:
                 "ready": {
                     **ready,
                     "tools": self.patches.names,
+                    "patched": self.patches.paths,
                     "returns": self.patches.returns(),
                     "versions": installed,
                 }

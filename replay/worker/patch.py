@@ -73,6 +73,7 @@ class Patches:
         modules: list[tuple[str, str]] | None = None,
         live: Iterable[str] = (),
         settled: Iterable[str] = (),
+        ignore: Iterable[str] = (),
     ) -> None:
         """Make it ready to apply.
 
@@ -84,6 +85,7 @@ class Patches:
             modules: names and files of the modules that hold tools, as another process knows them.
             live: names of the tools that may run.
             settled: names of the tools whose results the settings describe.
+            ignore: paths of values in tables that are no tools (see `discovery.is_ignored`).
 
         Raises:
             shapes.Unusable: a framework is not known, not installed or of another version.
@@ -95,6 +97,7 @@ class Patches:
             for point in points
             if ":" not in point
         ]
+        self._ignore = tuple(ignore)
         self._homes: list[Home] = homes or []
         self._ask, self._refuse = ask, refuse
         self.tools: list[tool.Tool] = []
@@ -134,7 +137,7 @@ class Patches:
         with self._lock:
             for framework in self.frameworks:
                 framework.renew()
-            found = discovery.Discovery()
+            found = discovery.Discovery(self._ignore)
             for point in self.points:
                 module_name, _, attributes = point.partition(":")
                 if not attributes:
@@ -158,7 +161,7 @@ class Patches:
 
     def _unpatched(self) -> list[str]:
         """Return where the patch points now hold tools that are not patched."""
-        found = discovery.Discovery()
+        found = discovery.Discovery(self._ignore)
         for point in self.points:
             module_name, _, attributes = point.partition(":")
             self._find(found, sys.modules[module_name], module_name, attributes)
@@ -231,7 +234,7 @@ class Patches:
         file = imports.real_path(getattr(module, "__file__", None))
         file = imports.same_text(file, [*self._modules.values(), *self._plugins])
         names = {module.__name__, *(name for name, known in self.modules() if file and known == file)}
-        found = discovery.Discovery()
+        found = discovery.Discovery(self._ignore)
         for point in self.points:
             name, _, attributes = point.partition(":")
             if name in names:
@@ -259,6 +262,13 @@ class Patches:
         """The names of the tools that are answered."""
         named = {name for one in self.tools for name in one.names}
         return sorted({*named, *(name for framework in self.frameworks for name in framework.names)})
+
+    @property
+    def paths(self) -> list[str]:
+        """Return where each function was found that is answered; of a framework, its tools' names."""
+        answered = [tool for tool in self.tools if not set(self._live).issuperset(tool.names)]
+        paths = dict.fromkeys(path for tool in answered for path in tool.paths)
+        return [*paths, *(name for framework in self.frameworks for name in framework.names)]
 
     def returns(self) -> dict[str, str]:
         """What annotations promise: tool → `text` or `json`; `*` for the tools of a dispatcher."""
@@ -300,6 +310,7 @@ class Patches:
             "modules": self.modules(),
             "live": self._live,
             "settled": sorted(self._settled),
+            "ignore": list(self._ignore),
         }
 
     def _find(
@@ -461,7 +472,7 @@ class Patches:
         return isinstance(value, NO_TOOLS) or self._known.get(id(value)) is value
 
     def _add(self, table: Any, key: Any, value: Any) -> None:
-        found = discovery.Discovery()
+        found = discovery.Discovery(self._ignore)
         name = key if isinstance(key, str) else None
         try:
             found.add(value, name, f"{replies.in_words(table)}[{key!r}]")
@@ -475,7 +486,7 @@ class Patches:
 
     def _patch_method(self, cls: type, attribute: str, name: str | None) -> None:
         """Patch one method of a class and of its subclasses, during a trial or while the agent is made."""
-        found = discovery.Discovery()
+        found = discovery.Discovery(self._ignore)
         try:
             raw = inspect.getattr_static(cls, attribute)
             path = f"{cls.__module__}:{cls.__qualname__}.{attribute}"
@@ -487,7 +498,7 @@ class Patches:
 
     def _patch_attribute(self, value: Any, name: str, path: str) -> None:
         """Patch what an object gets in place of its class's method."""
-        found = discovery.Discovery()
+        found = discovery.Discovery(self._ignore)
         try:
             found.add(value, name, path)
             with self._lock:

@@ -103,6 +103,8 @@ class Tool(trampoline.Handler):
         self._convert = answers.converter(like)
         self.promised = answers.promised(like)
         self._is_awaited = shapes.is_async(original)
+        self.paths: dict[str, None] = {}
+        """Where the function was found, as in `app:TOOLS['cancel'].runner`."""
         self.name: str | None = None
         """The tool's name, where a table or object gives it one."""
         self.owners: dict[int, tuple[Any, str | None]] | None = {}
@@ -113,6 +115,7 @@ class Tool(trampoline.Handler):
 
     def join(self, found: discovery.Found) -> None:
         """Take in one more place where the function was found."""
+        self.paths[found.path] = None
         if found.owner is None:
             self.name = found.name if self.name is None else self.name
             self.owners = None

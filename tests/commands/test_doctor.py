@@ -127,29 +127,61 @@ def test_the_probe_replays_the_trace_with_the_most_tools(replay: Replay, project
         [
             f"ok     start        version '.' starts with Python {PYTHON}; it is called as "
             "app.agent.run_agent(text: str, model='small')",
-            "ok     tools        answered from recordings: cancel_order, get_order_status",
-            "ok     recorded     the patch points answer get_order_status and cancel_order",
+            "ok     tools        patched: app.agent:get_order_status, app.agent:Shop.cancel_order",
             "ok     trace        two: ok; 2 tool calls passed the patch points: cancel_order, get_order_status",
+            "ok     recorded     asked for and answered: cancel_order and get_order_status",
         ],
     )
     assert not (project.folder / "real").exists()
     assert [run.id for run in project.runs()] == []
 
 
-def test_a_recorded_tool_that_nothing_answers_is_wrong_and_runs_once(
+def test_a_recorded_tool_that_nothing_answers_is_wrong_and_nothing_is_replayed(
     replay: Replay, project: Project
 ) -> None:
     settings(project, 'tools = ["app.agent:get_order_status"]\n')
     done = replay("doctor", "--probe", "--json")
     checks = {check["name"]: check for check in json.loads(done.out)["checks"] if check["state"] == "wrong"}
-    assert (done.code, set(checks)) == (2, {"recorded", "trace"})
+    assert (done.code, set(checks)) == (2, {"recorded"})
     assert checks["recorded"]["text"] == (
-        "traces call cancel_order (recorded 1×), and no patch point answers that; name it in `tools` of [agent]"
+        "traces call cancel_order (recorded 1×), and no patch point answers that; nothing was replayed; name its "
+        "function in `tools` of [agent]"
     )
-    assert checks["trace"]["text"].startswith(
-        "cancel_order may have run for real: cancel_order (app/agent.py:15) was called for item two"
-    )
-    assert (project.folder / "real").read_text().splitlines() == ["cancel_order"]
+    assert not (project.folder / "real").exists()
+
+
+PREVIEW = """
+import pathlib
+FOLDER = pathlib.Path(__file__).parents[1]
+def get_order_status(order_id): return "open"
+class Cancel:
+    def run(self, order_id): return "it would be cancelled"
+    def confirm(self, order_id):
+        with (FOLDER / "real").open("a") as file: print("cancel_order", file=file)
+TOOLS = {"get_order_status": get_order_status, "cancel_order": Cancel()}
+def run_agent(text):
+    status = TOOLS["get_order_status"](order_id=text)
+    TOOLS["cancel_order"].confirm(order_id=text)
+    return status
+"""
+
+
+def test_a_tool_that_is_asked_for_less_often_than_it_was_recorded_is_wrong(
+    replay: Replay, project: Project
+) -> None:
+    project.write("v1", PREVIEW)
+    settings(project, 'tools = ["app.agent:TOOLS"]\n')
+    done = replay("doctor", "--probe")
+    assert done.code == 2
+    assert lines(done.out)[2:] == [
+        f"ok     start        version '.' starts with Python {PYTHON}; it is called as "
+        "app.agent.run_agent(text)",
+        "ok     tools        patched: app.agent:TOOLS['get_order_status'], app.agent:TOOLS['cancel_order'].run",
+        "ok     trace        two: ok; 1 tool calls passed the patch points: get_order_status",
+        "wrong  recorded     fewer calls passed the patch points than were recorded: cancel_order (recorded 1× in "
+        "two, asked for 0×); a tool runs past them, or the version calls it less",
+        "ok     recorded     asked for and answered: get_order_status",
+    ]
 
 
 def test_an_agent_that_does_not_start_is_one_sentence(replay: Replay, project: Project) -> None:

@@ -39,7 +39,7 @@ def test_a_sample_is_replayed_in_both_versions_from_its_tape(replay: Replay, pro
         "  cost: agents $0.2400\n"
     )
     assert done.err == (
-        "1 tool is answered from recordings: call(name, args)\n"
+        "answered from recordings (1): app.agent:call\n"
         "note: 4 items with 2 trials cannot be SHIP: it takes 24 to exclude a change in more than 10% of the items\n"
         f"run {run.id}: 4 items, old and old2 and new, 2 trials each\n"
         "likely cost: agents of unknown cost; 24 of 24 trials are not counted: their traces name no tokens or no "

@@ -176,6 +176,44 @@ def run_agent(text):
     assert (project.folder / "real").read_text() == "get_order_status\n"
 
 
+def test_a_recorded_tool_behind_a_registry_of_names_stops_the_run_at_its_first_trial(
+    replay: Replay, project: Project
+) -> None:
+    calls = (
+        ToolCall(name="get_order_status", args={"order_id": "7"}, result="shipped"),
+        ToolCall(name="cancel_order", args={"order_id": "7"}, result="cancelled"),
+    )
+    project.traces(
+        [order(number, trace_id=f"two-{number}", input="7", tool_calls=calls) for number in range(8)]
+    )
+    assert replay("sample", "--month", "2026-10", "--where", "input = '7'", "--name", "two").code == 0
+    project.settings(
+        '[agent]\nentrypoint = "app.agent:run_agent"\ntools = ["app.agent:get_order_status", "app.agent:stub"]\n'
+    )
+    project.write(
+        "v1",
+        CANARY
+        + """
+REGISTRY = {}
+def do_cancel(order_id): return real(order_id)
+REGISTRY["cancel_order"] = do_cancel
+def stub(order_id): return REGISTRY["cancel_order"](order_id)
+def get_order_status(order_id): return real("status")
+def run_agent(text):
+    REGISTRY["cancel_order"](text)
+    return get_order_status(text)
+""",
+    )
+    done = replay("run", "--new", ".", "--sample", "two")
+    assert (done.code, project.runs()) == (2, [])
+    assert real_calls(project) == 1
+    assert (
+        "error: the run was stopped: cancel_order may have run for real in lane new (.): it was recorded for item "
+        "two-" in done.err
+    )
+    assert "name it in `ignore` of [agent]" in done.err
+
+
 def test_a_tool_beside_the_patched_ones_runs_once(replay: Replay, project: Project) -> None:
     calls = (
         ToolCall(name="get_order_status", args={"order_id": "7"}, result="shipped"),

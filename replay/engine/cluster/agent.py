@@ -53,6 +53,11 @@ class RemoteAgent:
         return self._facts.tools
 
     @property
+    def patched(self) -> tuple[str, ...]:
+        """What is patched, as in `app:TOOLS['cancel'].runner`."""
+        return self._facts.patched
+
+    @property
     def returns(self) -> dict[str, str]:
         """What return annotations promise of results: tool → `text` or `json`."""
         return self._facts.returns

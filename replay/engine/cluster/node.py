@@ -63,6 +63,7 @@ class AgentFacts:
 
     packages: dict[str, str]
     tools: tuple[str, ...] = ()
+    patched: tuple[str, ...] = ()
     returns: dict[str, str] = field(default_factory=dict)
     signature: str = ""
     takes_messages: bool = False
@@ -290,6 +291,7 @@ def _facts(agent: Agent) -> AgentFacts:
     return AgentFacts(
         packages=agent.describe(),
         tools=tuple(getattr(agent, "tools", ())),
+        patched=tuple(getattr(agent, "patched", ())),
         returns=dict(getattr(agent, "returns", {})),
         signature=getattr(agent, "signature", ""),
         takes_messages=bool(getattr(agent, "takes_messages", False)),

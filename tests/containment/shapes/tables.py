@@ -199,3 +199,76 @@ table(
     "@dataclasses.dataclass\nclass Args:\n    order_id: str\nTOOLS = {'cancel': (cancel, Args), 'limit': 3, 'about': {'type': 'object'}, 'model': 'claude'}",
     "return TOOLS['cancel'][0]('7')",
 )
+
+LOOKUP = "def lookup(order_id): return 'shipped'\n"
+"""A tool beside the member that is called."""
+
+
+def beside(name: str, source: str, member: str, call: str, **options: object) -> None:
+    """A member of a table beside another tool that is a function."""
+    text = LOOKUP + source + f"\nTOOLS = {{'lookup': lookup, 'cancel': {member}}}"
+    table(f"beside a tool: {name}", text, call, **options)
+
+
+RUNNER = "def check(order_id): return True\nclass Runner:\n    def __call__(self, order_id): return real(order_id)\n"
+beside(
+    "validator and runner object",
+    RUNNER,
+    "{'name': 'cancel', 'validator': check, 'runner': Runner()}",
+    "return TOOLS['cancel']['runner']('7')",
+)
+beside(
+    "class beside a function in a tuple",
+    "def parse(text): return text\nclass CancelOrder:\n    def run(self, order_id): return real(order_id)\n",
+    "('cancel', parse, CancelOrder)",
+    "return TOOLS['cancel'][2]().run('7')",
+)
+for _name, _method, _call in (
+    ("private method", "_do(self, order_id): return real(order_id)", "TOOLS['cancel']._do('7')"),
+    ("item access", "__getitem__(self, order_id): return real(order_id)", "TOOLS['cancel']['7']"),
+    ("context manager", "__enter__(self): return real('7')", "TOOLS['cancel'].__enter__()"),
+    ("awaited", "__await__(self): return iter([real('7')])", "next(TOOLS['cancel'].__await__())"),
+    (
+        "property that is set",
+        "order = property(None, lambda self, order_id: real(order_id))",
+        "setattr(TOOLS['cancel'], 'order', '7')",
+    ),
+):
+    _line = _method if "property" in _method else f"def {_method}"
+    beside(
+        f"object with a {_name}",
+        f"class Cancel:\n    {_line}\n",
+        "Cancel()",
+        f"return {_call}",
+        refused="TOOLS['cancel']",
+    )
+beside(
+    "mapping that makes what is missing",
+    "class Made(dict):\n    def __missing__(self, name): return lambda order_id: real(order_id)\n",
+    "Made()",
+    "return TOOLS['cancel']['any']('7')",
+    refused="__missing__",
+)
+for _form in (":Shop.cancel", ".Shop.cancel"):
+    beside(
+        f"text such as app{_form}",
+        "class Shop:\n    @staticmethod\n    def cancel(order_id): return real(order_id)\n",
+        f"__name__ + {_form!r}",
+        "import pkgutil\nreturn pkgutil.resolve_name(TOOLS['cancel'])('7')",
+    )
+beside(
+    "enum member",
+    "class Kind(enum.Enum):\n    CANCEL = (cancel,)\n",
+    "Kind.CANCEL",
+    "return TOOLS['cancel'].value[0]('7')",
+)
+beside(
+    "values of a dict", "HELD = {'cancel': cancel}\n", "HELD.values()", "return list(TOOLS['cancel'])[0]('7')"
+)
+for _name, _source, _member in (
+    ("iterator", "", "iter([cancel])"),
+    ("generator", "", "(one for one in [cancel])"),
+    ("thread-local", "HELD = threading.local()\nHELD.fn = cancel\n", "HELD"),
+    ("queue", "import queue\nHELD = queue.Queue()\nHELD.put(cancel)\n", "HELD"),
+):
+    beside(_name, _source, _member, "return ''", refused="cannot be looked into")
