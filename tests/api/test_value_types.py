@@ -81,6 +81,16 @@ def test_a_tool_that_returns_numbers_as_text_is_set_to_text(tmp_path: Path) -> N
     assert replayed(tmp_path, settings='[tools.note]\nresult = "text"\n') == f"{EXPECTED}'7'"
 
 
+def test_text_of_a_server_that_keeps_types_is_text(tmp_path: Path) -> None:
+    (tmp_path / "replay.toml").write_text("")
+    rows = [json.loads(line) for line in observations({"calculate": "972.0"}).splitlines()]
+    file = tmp_path / "v2.jsonl"
+    file.write_text("".join(json.dumps({**row, "promptTokens": 0}) + "\n" for row in rows))
+    project = rd.open(tmp_path)
+    project.import_(file, source="langfuse")
+    assert project.trace("t1").tool_calls[0].result == "972.0"
+
+
 def test_each_tool_whose_results_stay_unclear_is_named_once_with_counts(tmp_path: Path) -> None:
     (tmp_path / "replay.toml").write_text("")
     project = rd.open(tmp_path)

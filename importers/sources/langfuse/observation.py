@@ -93,6 +93,12 @@ class Observation:
         return found if isinstance(found, dict) and "properties" not in found else self.input
 
     @property
+    def tool_result(self) -> Json:
+        """What a tool returned. SDKs since version 3 write JSON for every result but texts; rows of the older
+        endpoint, which have `promptTokens`, come from servers that keep or restore the type."""
+        return self.output if "promptTokens" in self.row else scalar_of(self.output)
+
+    @property
     def event(self) -> tuple[str, str] | None:
         """Emitter and name, where this is an event of a framework: `tool.search` and `start`.
 
@@ -274,8 +280,7 @@ def tool_calls(
             tool_run(
                 one.runs,
                 one.tool_args,
-                # The SDK writes JSON for every result but texts.
-                scalar_of(one.output),
+                one.tool_result,
                 call_id=one.call_id,
                 error=one.error,
                 started_at=one.started_at,
