@@ -18,7 +18,7 @@ from typing import Any
 from replaydiff.replay.errors import InputError, UnknownNameError
 from replaydiff.replay.files import locked_folder, write_whole
 from replaydiff.replay.golden import CaseError, case_of, case_to_json, content_id, json_form, yaml_form
-from replaydiff.replay.golden.splicing import own_text, pieces_of, replaced
+from replaydiff.replay.golden.splicing import pieces_of, replaced, source_of
 from replaydiff.replay.golden.text import Form, FormError, Piece, form_of, line_at, read_text
 from replaydiff.replay.model import Case
 
@@ -125,7 +125,7 @@ def open_case(path: Path, name: str, kind: str | None = None) -> OpenedCase:
     piece = _piece(path, text, name)
     form = form_of(path, text)
     kind = kind or ("yaml" if form is Form.YAML else "json")
-    own = own_text(path, text, piece)
+    own = source_of(path, text, piece)
     if kind == "yaml":
         given = own if form is Form.YAML else yaml_form.dump(piece.record)
     else:
@@ -149,7 +149,7 @@ def replace_case(opened: OpenedCase, text: str, today: date) -> Case:
     with locked_folder(path.parent):
         whole = read_text(path)
         piece = _piece(path, whole, opened.case.id, gone="was taken out of {path} meanwhile")
-        if own_text(path, whole, piece) != opened.source:
+        if source_of(path, whole, piece) != opened.source:
             raise InputError(f"case {opened.case.id!r} of {path} was changed meanwhile by somebody else")
         for other in pieces_of(path, whole):
             if other.start != piece.start and case_of(other.record).id == case.id:

@@ -141,15 +141,15 @@ class LangfuseClient:
             CredentialsError: the keys are refused.
         """
         for page in count(1):
-            found = self.read(
+            answer = self.read(
                 lambda page=page: self.client.dataset_items.list(  # type: ignore[misc]
                     dataset_name=dataset, page=page, limit=PAGE, request_options=self.options
                 )
             )
-            if found is None:
+            if answer is None:
                 return
-            yield from found.data
-            if page >= found.meta.total_pages or not found.data:
+            yield from answer.data
+            if page >= answer.meta.total_pages or not answer.data:
                 return
 
     def _sorted(self, error: ApiError) -> Exception:

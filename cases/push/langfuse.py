@@ -91,13 +91,13 @@ def push(
 def _dataset(channel: LangfuseClient, name: str) -> tuple[str, str]:
     """Return the ids of project and dataset, creating the dataset if missing."""
     datasets = channel.client.datasets
-    found = channel.read(lambda: datasets.get(quote(name, safe=""), request_options=channel.options))
-    if found is None:
+    dataset = channel.read(lambda: datasets.get(quote(name, safe=""), request_options=channel.options))
+    if dataset is None:
         try:
-            found = channel.write(lambda: datasets.create(name=name, request_options=channel.options))
+            dataset = channel.write(lambda: datasets.create(name=name, request_options=channel.options))
         except RecordRefused as refused:
             raise PushStopped(f"Langfuse does not take the dataset {name!r} ({refused})") from None
-    return (found.project_id, found.id) if found is not None else ("", name)
+    return (dataset.project_id, dataset.id) if dataset is not None else ("", name)
 
 
 Present = tuple[Any, Any, Any, str | None]
@@ -139,31 +139,31 @@ def _push_rows(
 
 
 def _is_archived(channel: LangfuseClient, item_id: str) -> bool:
-    found = channel.read(
+    items = channel.read(
         lambda: channel.client.dataset_items.get(quote(item_id, safe=""), request_options=channel.options)
     )
-    return found is not None and str(getattr(found.status, "value", found.status)).upper() == "ARCHIVED"
+    return items is not None and str(getattr(items.status, "value", items.status)).upper() == "ARCHIVED"
 
 
 def _archive(
     channel: LangfuseClient,
     dataset: str,
     project: str,
-    kept: set[str],
+    current_ids: set[str],
     present: Mapping[str, Present],
     pushed: Pushed,
 ) -> None:
     """Archive the items of cases of this project that are in its golden set no more."""
     from langfuse.api import DatasetStatus
 
-    for key, (given, expected, metadata, trace_id) in present.items():
-        own = isinstance(metadata, dict) and metadata.get("project") == project and "case" in metadata
-        if not own or key in kept:
+    for key, (item_input, expected, metadata, trace_id) in present.items():
+        is_ours = isinstance(metadata, dict) and metadata.get("project") == project and "case" in metadata
+        if not is_ours or key in current_ids:
             continue
         archived: dict[str, Any] = {
             "dataset_name": dataset,
             "id": key,
-            "input": given,
+            "input": item_input,
             "expected_output": expected,
             "metadata": metadata,
             "status": DatasetStatus.ARCHIVED,
@@ -231,8 +231,8 @@ _RUN_ITEMS = "/api/public/dataset-run-items"
 def _linked_traces(channel: LangfuseClient, dataset: str, run_name: str) -> set[str]:
     """Traces of a run of a dataset, on a server without experiments (Langfuse 3 and older)."""
     path = f"/api/public/datasets/{quote(dataset, safe='')}/runs/{quote(run_name, safe='')}"
-    found = channel.read(lambda: channel.plain("GET", path))
-    listed = found.get("datasetRunItems") if isinstance(found, dict) else None
+    answer = channel.read(lambda: channel.plain("GET", path))
+    listed = answer.get("datasetRunItems") if isinstance(answer, dict) else None
     rows = listed if isinstance(listed, list) else []
     return {str(row["traceId"]) for row in rows if isinstance(row, dict) and "traceId" in row}
 
@@ -281,7 +281,7 @@ def _present_traces(channel: LangfuseClient, of: Experiment, result: DiffResult)
     present: set[str] = set()
     cursor: str | None = None
     while True:
-        found = channel.read(
+        page = channel.read(
             lambda cursor=cursor: channel.client.experiments.list_items(  # type: ignore[misc]
                 from_start_time=since,
                 experiment_id=of.id,
@@ -290,10 +290,10 @@ def _present_traces(channel: LangfuseClient, of: Experiment, result: DiffResult)
                 request_options=channel.options,
             )
         )
-        if found is None:
+        if page is None:
             return present if cursor else None
-        present |= {item.trace_id for item in found.data}
-        following = found.meta.cursor
+        present |= {item.trace_id for item in page.data}
+        following = page.meta.cursor
         if not following or following == cursor:
             return present
         cursor = following
@@ -360,8 +360,8 @@ def _send_traces(channel: LangfuseClient, traces: Sequence[TrialTrace]) -> None:
 
 
 def _push_scores(channel: LangfuseClient, scores: Iterable[CreateScoreRequest], pushed: Pushed) -> None:
-    rest = iter(scores)
-    while batch := list(islice(rest, _SCORES)):
+    remaining = iter(scores)
+    while batch := list(islice(remaining, _SCORES)):
         present = _present_scores(channel, [score.id or "" for score in batch])
         changed = [score for score in batch if present.get(score.id or "") != (score.value, score.comment)]
         if len(batch) > len(changed):
@@ -371,19 +371,19 @@ def _push_scores(channel: LangfuseClient, scores: Iterable[CreateScoreRequest], 
 
 
 def _present_scores(channel: LangfuseClient, ids: list[str]) -> dict[str, tuple[Any, str | None]]:
-    found = channel.read(
+    page = channel.read(
         lambda: channel.client.scores.get_many(
             id=",".join(ids), limit=PAGE, fields="details", request_options=channel.options
         )
     )
-    return {score.id: (score.value, score.comment) for score in found.data} if found is not None else {}
+    return {score.id: (score.value, score.comment) for score in page.data} if page is not None else {}
 
 
 def _send_scores(channel: LangfuseClient, scores: Sequence[CreateScoreRequest], pushed: Pushed) -> None:
     from langfuse.api.scores.types.create_score_batch_results import CreateScoreBatchResults
 
     if not channel.takes_score_lists:
-        _send_one_by_one(channel, scores, pushed)
+        _send_each(channel, scores, pushed)
         return
     try:
         answer = channel.write(
@@ -392,7 +392,7 @@ def _send_scores(channel: LangfuseClient, scores: Sequence[CreateScoreRequest], 
     except RecordRefused:
         # Servers before the lists of SDK 5 take one score at a time, and others say no to a list as a whole.
         channel.takes_score_lists = False
-        _send_one_by_one(channel, scores, pushed)
+        _send_each(channel, scores, pushed)
         return
     if isinstance(answer, CreateScoreBatchResults):
         pushed.sent[SCORES] += answer.accepted
@@ -403,7 +403,7 @@ def _send_scores(channel: LangfuseClient, scores: Sequence[CreateScoreRequest], 
         pushed.sent[SCORES] += len(scores)
 
 
-def _send_one_by_one(channel: LangfuseClient, scores: Sequence[CreateScoreRequest], pushed: Pushed) -> None:
+def _send_each(channel: LangfuseClient, scores: Sequence[CreateScoreRequest], pushed: Pushed) -> None:
     for score in scores:
         # The SDK declares the list alone, and sends what it is given.
         single = cast("list[CreateScoreRequest]", score)
@@ -415,5 +415,5 @@ def _send_one_by_one(channel: LangfuseClient, scores: Sequence[CreateScoreReques
             )
             pushed.sent[SCORES] += 1
         except RecordRefused as refused:
-            place = f"trace {score.trace_id}" if score.trace_id else "the experiment"
-            pushed.refused.append((f"score {score.name!r} of {place}", str(refused)))
+            where = f"trace {score.trace_id}" if score.trace_id else "the experiment"
+            pushed.refused.append((f"score {score.name!r} of {where}", str(refused)))

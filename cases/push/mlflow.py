@@ -86,10 +86,10 @@ def push(
     pushed = Pushed()
     with keeping_what_was_sent(pushed):
         target = _target(client, dataset)
-        held = [_Held.read(row) for row in _records(client, target.dataset_id)]
-        _push_rows(client, target.dataset_id, held, rows, pushed)
+        records = [_Record.read(row) for row in _records(client, target.dataset_id)]
+        _push_rows(client, target.dataset_id, records, rows, pushed)
         if project is not None:
-            _remove(client, target.dataset_id, project, held, {row.id for row in rows}, pushed)
+            _remove(client, target.dataset_id, project, records, {row.id for row in rows}, pushed)
         if result is not None:
             expected = {
                 verdict.item.id: _expectations(row, None)
@@ -113,56 +113,58 @@ def pull(client: JsonClient, dataset: str, project: str, cases: Sequence[Case]) 
         HttpError: the server cannot be reached.
         InputError: there is no dataset of this name, or several.
     """
-    found = _dataset_of(client, dataset)
-    if found is None:
+    dataset_row = _dataset_of(client, dataset)
+    if dataset_row is None:
         raise InputError(f"no dataset is named {dataset!r} in MLflow", hint="name another dataset")
-    items = [_Held.read(row).item for row in _records(client, str(found["dataset_id"]))]
+    items = [_Record.read(row).item for row in _records(client, str(dataset_row["dataset_id"]))]
     return changes(items, dataset, project, cases, is_archived=lambda _key: False)
 
 
 def _target(client: JsonClient, name: str) -> PushTarget:
     """Return the dataset of this name and the experiment that runs over it are in; create what is missing."""
     experiment = _experiment(client, name)
-    found = _dataset_of(client, name)
-    if found is None:
-        made = client.post(f"{_API}/create", {"name": name, "experiment_ids": [experiment]})
-        held = made.get("dataset") if isinstance(made, dict) else None
-        found = held if isinstance(held, dict) else {}
-    if not isinstance(found.get("dataset_id"), str):
+    existing = _dataset_of(client, name)
+    if existing is None:
+        created = client.post(f"{_API}/create", {"name": name, "experiment_ids": [experiment]})
+        dataset = created.get("dataset") if isinstance(created, dict) else None
+        existing = dataset if isinstance(dataset, dict) else {}
+    if not isinstance(existing.get("dataset_id"), str):
         raise HttpError("MLflow created a dataset without an id")
-    digest = str(found.get("digest") or "")
-    return PushTarget(experiment=experiment, dataset=name, dataset_id=str(found["dataset_id"]), digest=digest)
+    digest = str(existing.get("digest") or "")
+    return PushTarget(
+        experiment=experiment, dataset=name, dataset_id=str(existing["dataset_id"]), digest=digest
+    )
 
 
 def _experiment(client: JsonClient, dataset: str) -> str:
     """Return the id of the experiment that the environment names, else of one named as the dataset."""
-    own = os.environ.get("MLFLOW_EXPERIMENT_ID")
-    if own:
-        return own
+    configured = os.environ.get("MLFLOW_EXPERIMENT_ID")
+    if configured:
+        return configured
     name = os.environ.get("MLFLOW_EXPERIMENT_NAME") or dataset
     try:
-        found = client.get("/api/2.0/mlflow/experiments/get-by-name", {"experiment_name": name})
-        held = found.get("experiment") if isinstance(found, dict) else None
+        answer = client.get("/api/2.0/mlflow/experiments/get-by-name", {"experiment_name": name})
+        experiment = answer.get("experiment") if isinstance(answer, dict) else None
     except HttpError as error:
         if error.status != 404:
             raise
-        held = client.post("/api/2.0/mlflow/experiments/create", {"name": name})
-    if not isinstance(held, dict) or "experiment_id" not in held:
+        experiment = client.post("/api/2.0/mlflow/experiments/create", {"name": name})
+    if not isinstance(experiment, dict) or "experiment_id" not in experiment:
         raise HttpError(f"MLflow has no id for the experiment {name!r}")
-    return str(held["experiment_id"])
+    return str(experiment["experiment_id"])
 
 
 def _dataset_of(client: JsonClient, name: str) -> JsonObject | None:
     if "'" in name:
         raise InputError(f"the dataset {name!r} cannot be searched for: MLflow has no way to write a quote")
-    found = [
+    matches = [
         row
         for row in _pages(client, "POST", f"{_API}/search", "datasets", filter_string=f"name = '{name}'")
         if row.get("name") == name
     ]
-    if len(found) > 1:
-        raise InputError(f"{len(found)} datasets are named {name!r} in MLflow", hint="name another dataset")
-    return found[0] if found else None
+    if len(matches) > 1:
+        raise InputError(f"{len(matches)} datasets are named {name!r} in MLflow", hint="name another dataset")
+    return matches[0] if matches else None
 
 
 def _path(dataset_id: str) -> str:
@@ -180,9 +182,9 @@ def _pages(client: JsonClient, method: str, path: str, key: str, **more: str) ->
         if isinstance(token, str):
             parameters["page_token"] = token
         page = client.post(path, dict(parameters)) if method == "POST" else client.get(path, parameters)
-        held = page.get(key) if isinstance(page, dict) else None
+        rows = page.get(key) if isinstance(page, dict) else None
         # Records come as a list, or as the text of one.
-        listed = parse(held) if isinstance(held, str) else held
+        listed = parse(rows) if isinstance(rows, str) else rows
         if listed is not None and not isinstance(listed, list):
             raise InputError(f"MLflow answered {path} without a list of {key}")
         yield from (row for row in listed or () if isinstance(row, dict))
@@ -193,7 +195,7 @@ def _pages(client: JsonClient, method: str, path: str, key: str, **more: str) ->
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Held:
+class _Record:
     """A record as the server has it."""
 
     record_id: str
@@ -203,79 +205,79 @@ class _Held:
     item: PulledItem
 
     @classmethod
-    def read(cls, record: JsonObject) -> _Held:
+    def read(cls, record: JsonObject) -> _Record:
         """Read a record, one that was pushed by the tags that a push writes."""
-        inputs, wanted, tags = (
+        inputs, expectations, tags = (
             value if isinstance(value := record.get(key), dict) else {}
             for key in ("inputs", "expectations", "tags")
         )
         record_id = str(record.get("dataset_record_id"))
-        wanted = {name: value for name, value in wanted.items() if value is not None}
-        expected, rest = _expected(wanted)
+        expectations = {name: value for name, value in expectations.items() if value is not None}
+        expected, beside = _expected(expectations)
         if _ID in tags:
-            given = inputs["input"] if set(inputs) == {"input"} else inputs
-            item = PulledItem(str(tags[_ID]), given, expected, tags, None)
+            item_input = inputs["input"] if set(inputs) == {"input"} else inputs
+            item = PulledItem(str(tags[_ID]), item_input, expected, tags, None)
         else:
-            item = _made_there(record_id, inputs, expected, rest, tags)
-        return cls(record_id=record_id, inputs=inputs, expectations=wanted, tags=tags, item=item)
+            item = _foreign_item(record_id, inputs, expected, beside, tags)
+        return cls(record_id=record_id, inputs=inputs, expectations=expectations, tags=tags, item=item)
 
 
-def _made_there(
-    record_id: str, inputs: JsonObject, expected: JsonObject, rest: JsonObject, tags: JsonObject
+def _foreign_item(
+    record_id: str, inputs: JsonObject, expected: JsonObject, further: JsonObject, tags: JsonObject
 ) -> PulledItem:
     taken = input_of(inputs)
     messages = taken.get("messages")
-    given: Json = {"messages": messages} if messages else taken.get("input", "")
+    item_input: Json = {"messages": messages} if messages else taken.get("input", "")
     beside = {
         "tags": {name: value for name, value in tags.items() if not name.startswith("mlflow.")},
-        "expectations": rest,
+        "expectations": further,
         "inputs": inputs if len(inputs) > 1 else {},
     }
-    kept: JsonObject = {name: value for name, value in beside.items() if value}
-    return PulledItem(record_id, given, expected, {"mlflow": kept} if kept else {}, None)
+    metadata: JsonObject = {name: value for name, value in beside.items() if value}
+    return PulledItem(record_id, item_input, expected, {"mlflow": metadata} if metadata else {}, None)
 
 
-def _expected(wanted: JsonObject) -> tuple[JsonObject, JsonObject]:
+def _expected(expectations: JsonObject) -> tuple[JsonObject, JsonObject]:
     """The expected output of an item, and the expectations that it has no words for."""
     expected: JsonObject = {}
-    rest = dict(wanted)
-    calls = _calls(rest.get("expected_tool_calls"))
+    beside = dict(expectations)
+    calls = _calls(beside.get("expected_tool_calls"))
     if calls is not None:
         expected["tool_calls"] = calls
-        del rest["expected_tool_calls"]
-    tools = rest.get("expected_tools")
+        del beside["expected_tool_calls"]
+    tools = beside.get("expected_tools")
     if isinstance(tools, list) and all(isinstance(name, str) for name in tools):
-        expected["tools"] = rest.pop("expected_tools")
+        expected["tools"] = beside.pop("expected_tools")
     traits: list[Json] = []
     for name in ("expected_facts", "guidelines"):
-        value = rest.get(name)
+        value = beside.get(name)
         texts = [value] if isinstance(value, str) else value
         if isinstance(texts, list) and all(isinstance(text, str) for text in texts):
             traits += texts
-            rest.pop(name, None)
+            beside.pop(name, None)
     if traits:
         expected["response_traits"] = traits
-    if isinstance(rest.get("expected_response"), str):
-        expected["answer"] = rest.pop("expected_response")
-    return expected, rest
+    if isinstance(beside.get("expected_response"), str):
+        expected["answer"] = beside.pop("expected_response")
+    return expected, beside
 
 
 def _calls(value: Json) -> list[Json] | None:
     """Expected calls; None where they are no list of names with arguments."""
     if not isinstance(value, list):
         return None
-    found: list[Json] = []
+    calls: list[Json] = []
     for call in value:
         if not isinstance(call, dict) or not isinstance(call.get("name"), str):
             return None
         args = call.get("arguments", call.get("args"))
         if args is not None and not isinstance(args, dict):
             return None
-        found.append({"name": call["name"], "args": args})
-    return found
+        calls.append({"name": call["name"], "args": args})
+    return calls
 
 
-def _inputs(row: DatasetItem, before: _Held | None) -> JsonObject:
+def _inputs(row: DatasetItem, before: _Record | None) -> JsonObject:
     """What goes in; a record that somebody made keeps its own names."""
     if before is not None and _ID not in before.tags:
         if before.item.input == row.input:
@@ -285,17 +287,17 @@ def _inputs(row: DatasetItem, before: _Held | None) -> JsonObject:
     return row.input if isinstance(row.input, dict) else {"input": row.input}
 
 
-def _expectations(row: DatasetItem, before: _Held | None) -> JsonObject:
+def _expectations(row: DatasetItem, before: _Record | None) -> JsonObject:
     """What is expected, in MLflow's names; traits that are guidelines there stay guidelines."""
     expected = row.expected_output if isinstance(row.expected_output, dict) else {}
-    found: JsonObject = {}
+    expectations: JsonObject = {}
     if "answer" in expected:
-        found["expected_response"] = expected["answer"]
+        expectations["expected_response"] = expected["answer"]
     if "tools" in expected:
-        found["expected_tools"] = expected["tools"]
+        expectations["expected_tools"] = expected["tools"]
     calls, traits = expected.get("tool_calls"), expected.get("response_traits")
     if isinstance(calls, list):
-        found["expected_tool_calls"] = [
+        expectations["expected_tool_calls"] = [
             {"name": call["name"], "arguments": call["args"]} for call in calls if isinstance(call, dict)
         ]
     if isinstance(traits, list):
@@ -303,8 +305,8 @@ def _expectations(row: DatasetItem, before: _Held | None) -> JsonObject:
         there = there if isinstance(there, list) else [there]
         for name, guides in (("expected_facts", False), ("guidelines", True)):
             if texts := [trait for trait in traits if (trait in there) is guides]:
-                found[name] = list(texts)
-    return found
+                expectations[name] = list(texts)
+    return expectations
 
 
 def _tags(row: DatasetItem) -> JsonObject:
@@ -318,30 +320,38 @@ def _tags(row: DatasetItem) -> JsonObject:
 
 
 def _push_rows(
-    client: JsonClient, dataset_id: str, held: Sequence[_Held], rows: Sequence[DatasetItem], pushed: Pushed
+    client: JsonClient,
+    dataset_id: str,
+    records: Sequence[_Record],
+    rows: Sequence[DatasetItem],
+    pushed: Pushed,
 ) -> None:
-    own = {one.item.id: one for one in held}
-    by_input = {canonical_args(one.inputs): one for one in held}
+    by_id = {record.item.id: record for record in records}
+    by_input = {canonical_args(record.inputs): record for record in records}
     taken: dict[str, str] = {}
     changed: list[tuple[DatasetItem, JsonObject]] = []
     replaced: dict[str, str] = {}
     for row in rows:
-        before = own.get(row.id) or own.get(str(row.metadata.get("case")))
-        inputs, wanted, tags = _inputs(row, before), _expectations(row, before), _tags(row)
+        before = by_id.get(row.id) or by_id.get(str(row.metadata.get("case")))
+        inputs, expectations, tags = _inputs(row, before), _expectations(row, before), _tags(row)
         key = canonical_args(inputs)
         there = by_input.get(key)
         if key in taken:
             pushed.refused.append((row.label, f"its input is that of {taken[key]}, and MLflow keeps one"))
             continue
         taken[key] = row.label
-        if there and _is_same(there, wanted, tags, is_own=there is before):
+        if there and _is_same(there, expectations, tags, is_ours=there is before):
             pushed.unchanged[ITEMS] += 1
-        elif (before and _is_edited(before, row)) or (there and not before and _contradicts(there, wanted)):
+        elif (before and _is_edited(before, row)) or (
+            there and not before and _contradicts(there, expectations)
+        ):
             pushed.left_edited.append(row.label)
         else:
             # Expectations are merged with those that are there: one that is gone must be emptied.
-            gone = dict.fromkeys(_known(there.expectations).keys() - wanted.keys()) if there else {}
-            changed.append((row, {"inputs": inputs, "expectations": {**gone, **wanted}, "tags": tags}))
+            gone = (
+                dict.fromkeys(_comparable(there.expectations).keys() - expectations.keys()) if there else {}
+            )
+            changed.append((row, {"inputs": inputs, "expectations": {**gone, **expectations}, "tags": tags}))
             if before and before is not there:
                 # Another input is another record.
                 replaced[row.id] = before.record_id
@@ -355,47 +365,51 @@ def _upsert(records: Mapping[str, JsonObject]) -> JsonObject:
     return {"records": msgspec.json.encode(list(records.values())).decode()}
 
 
-def _is_same(there: _Held, wanted: JsonObject, tags: JsonObject, *, is_own: bool) -> bool:
+def _is_same(there: _Record, expectations: JsonObject, tags: JsonObject, *, is_ours: bool) -> bool:
     """Whether a record is as it would be sent; one that somebody made needs no tags of a push."""
-    tagged = tags.items() <= there.tags.items() or (is_own and _ID not in there.tags)
-    return tagged and _expected(there.expectations)[0] == _expected(wanted)[0]
+    tagged = tags.items() <= there.tags.items() or (is_ours and _ID not in there.tags)
+    return tagged and _expected(there.expectations)[0] == _expected(expectations)[0]
 
 
-def _known(expectations: JsonObject) -> JsonObject:
+def _comparable(expectations: JsonObject) -> JsonObject:
     """The expectations that a case has words for."""
-    _, rest = _expected(expectations)
-    return {name: value for name, value in expectations.items() if name not in rest}
+    _, beside = _expected(expectations)
+    return {name: value for name, value in expectations.items() if name not in beside}
 
 
-def _is_edited(held: _Held, row: DatasetItem) -> bool:
-    return is_edited(held.item.input, held.item.expected_output, held.item.metadata, row)
+def _is_edited(record: _Record, row: DatasetItem) -> bool:
+    return is_edited(record.item.input, record.item.expected_output, record.item.metadata, row)
 
 
-def _contradicts(held: _Held, wanted: JsonObject) -> bool:
+def _contradicts(record: _Record, expectations: JsonObject) -> bool:
     """Whether a record that somebody made there has this input and expects something else."""
-    expected, ours = _expected(held.expectations)[0], _expected(wanted)[0]
-    return _ID not in held.tags and any(ours.get(name) != value for name, value in expected.items())
+    expected, ours = _expected(record.expectations)[0], _expected(expectations)[0]
+    return _ID not in record.tags and any(ours.get(name) != value for name, value in expected.items())
 
 
 def _remove(
     client: JsonClient,
     dataset_id: str,
     project: str,
-    held: Sequence[_Held],
-    kept: set[str],
+    records: Sequence[_Record],
+    current_ids: set[str],
     pushed: Pushed,
 ) -> None:
     """Delete the records of cases of this project that are in its golden set no more, unless edited there."""
     gone = [
-        one
-        for one in held
-        if one.tags.get("project") == project and "case" in one.tags and one.tags.get(_ID) not in kept
+        record
+        for record in records
+        if record.tags.get("project") == project
+        and "case" in record.tags
+        and record.tags.get(_ID) not in current_ids
     ]
     edited = [
-        one for one in gone if one.tags.get("sent") != content_hash(one.item.input, one.item.expected_output)
+        record
+        for record in gone
+        if record.tags.get("sent") != content_hash(record.item.input, record.item.expected_output)
     ]
-    pushed.left_edited += [f"case {one.tags['case']!r}" for one in edited]
-    deleted = [one.record_id for one in gone if one not in edited]
+    pushed.left_edited += [f"case {record.tags['case']!r}" for record in edited]
+    deleted = [record.record_id for record in gone if record not in edited]
     if deleted:
         client.delete(_path(dataset_id), {"dataset_record_ids": list(deleted)})
         pushed.sent[ARCHIVED] += len(deleted)

@@ -101,12 +101,12 @@ def _run(client: JsonClient, target: PushTarget, result: DiffResult, lane: Lane)
         "max_results": 1,
     }
     answer = client.post(f"{_RUNS}/search", body)
-    found = answer.get("runs") if isinstance(answer, dict) else None
-    before = found[0] if isinstance(found, list) and found else None
+    runs = answer.get("runs") if isinstance(answer, dict) else None
+    before = runs[0] if isinstance(runs, list) and runs else None
     tags = _run_tags(result, lane) | {f"replay.{name}": value for name, value in names.items()}
     at = _millis(result.run.created_at)
     if not isinstance(before, dict):
-        made = client.post(
+        created = client.post(
             f"{_RUNS}/create",
             {
                 "experiment_id": target.experiment,
@@ -115,11 +115,11 @@ def _run(client: JsonClient, target: PushTarget, result: DiffResult, lane: Lane)
                 "tags": _pairs(tags),
             },
         )
-        before = made.get("run") if isinstance(made, dict) else None
+        before = created.get("run") if isinstance(created, dict) else None
     run = _run_id(before)
-    held = before.get("data") if isinstance(before, dict) else None
-    held = held if isinstance(held, dict) else {}
-    metrics, there = _values(held.get("metrics")), _values(held.get("tags"))
+    data = before.get("data") if isinstance(before, dict) else None
+    data = data if isinstance(data, dict) else {}
+    metrics, there = _values(data.get("metrics")), _values(data.get("tags"))
     changed: JsonObject = {
         "metrics": [
             {"key": name, "value": value, "timestamp": at, "step": 0}
@@ -165,22 +165,22 @@ def _values(pairs: Json) -> JsonObject:
 
 def _run_tags(result: DiffResult, lane: Lane) -> dict[str, str]:
     """Where a lane comes from; and on the new one the answer of the run."""
-    known = {name: value for name, value in lane_metadata(result, lane).items() if value is not None}
-    found = {"mlflow.runType": "genai_evaluate"} | {
-        f"replay.{name}": str(value) for name, value in known.items()
+    metadata = {name: value for name, value in lane_metadata(result, lane).items() if value is not None}
+    tags = {"mlflow.runType": "genai_evaluate"} | {
+        f"replay.{name}": str(value) for name, value in metadata.items()
     }
     if lane == Lane.NEW:
-        for one in run_values(result):
-            if isinstance(one.value, str):
-                found[f"replay.{one.name.removeprefix('replay_')}"] = f"{one.value}: {one.comment or ''}"[
-                    :_LONGEST_TAG
-                ]
-    return found
+        for figure in run_values(result):
+            if isinstance(figure.value, str):
+                tags[f"replay.{figure.name.removeprefix('replay_')}"] = (
+                    f"{figure.value}: {figure.comment or ''}"[:_LONGEST_TAG]
+                )
+    return tags
 
 
 def _metrics(result: DiffResult, lane: Lane) -> dict[str, float]:
     """The mean of each metric over the lane's items, named as in MLflow; and what changed."""
-    found: dict[str, float] = {}
+    metrics: dict[str, float] = {}
     for name in result.metrics:
         means = [
             math.fsum(scores) / len(scores)
@@ -188,10 +188,14 @@ def _metrics(result: DiffResult, lane: Lane) -> dict[str, float]:
             if (scores := scores_of(verdict.lanes.get(lane, ()), name))
         ]
         if means:
-            found[f"{name}/mean"] = math.fsum(means) / len(means)
+            metrics[f"{name}/mean"] = math.fsum(means) / len(means)
     if lane == Lane.NEW:
-        found |= {one.name: float(one.value) for one in run_values(result) if not isinstance(one.value, str)}
-    return found
+        metrics |= {
+            figure.name: float(figure.value)
+            for figure in run_values(result)
+            if not isinstance(figure.value, str)
+        }
+    return metrics
 
 
 def _end(result: DiffResult, lane: Lane) -> int:
@@ -231,43 +235,43 @@ def _push_trials(
     batch: Sequence[_Trial],
     pushed: Pushed,
 ) -> None:
-    present = _present(client, [one.trace_id for one in batch])
-    missing = [one for one in batch if one.trace_id not in present]
+    present = _present(client, [trial.trace_id for trial in batch])
+    missing = [trial for trial in batch if trial.trace_id not in present]
     if missing:
         _send_spans(client, target, result, lane, missing)
-    for one in missing:
-        body: JsonObject = {"trace": {"trace_info": _info(target, result, lane, run, one)}}
-        if write(client, _TRACES, body, one.label, pushed) is not None:
+    for trial in missing:
+        body: JsonObject = {"trace": {"trace_info": _info(target, result, lane, run, trial)}}
+        if write(client, _TRACES, body, trial.label, pushed) is not None:
             pushed.sent[TRACES] += 1
-            pushed.sent[SCORES] += len(one.assessments)
-    for one in batch:
-        if one.trace_id in present:
+            pushed.sent[SCORES] += len(trial.assessments)
+    for trial in batch:
+        if trial.trace_id in present:
             pushed.unchanged[TRACES] += 1
-            _push_assessments(client, one, present[one.trace_id], pushed)
+            _push_assessments(client, trial, present[trial.trace_id], pushed)
 
 
 def _present(client: JsonClient, trace_ids: Sequence[str]) -> dict[str, dict[str, JsonObject]]:
     """The assessments, by id, of those traces that are whole."""
     answer = client.get(f"{_TRACES}/batchGet", {"trace_ids": trace_ids})
     listed = answer.get("traces") if isinstance(answer, dict) else None
-    found: dict[str, dict[str, JsonObject]] = {}
+    by_trace: dict[str, dict[str, JsonObject]] = {}
     for trace in listed if isinstance(listed, list) else ():
         info = trace.get("trace_info") if isinstance(trace, dict) else None
         tags = info.get("tags") if isinstance(info, dict) else None
         if isinstance(info, dict) and isinstance(tags, dict) and _ITEM_TAG in tags:
-            held = info.get("assessments")
-            found[str(info.get("trace_id"))] = {
-                str(one.get("assessment_id")): one
-                for one in (held if isinstance(held, list) else ())
-                if isinstance(one, dict)
+            assessments = info.get("assessments")
+            by_trace[str(info.get("trace_id"))] = {
+                str(assessment.get("assessment_id")): assessment
+                for assessment in (assessments if isinstance(assessments, list) else ())
+                if isinstance(assessment, dict)
             }
-    return found
+    return by_trace
 
 
 def _send_spans(
     client: JsonClient, target: PushTarget, result: DiffResult, lane: Lane, trials: Sequence[_Trial]
 ) -> None:
-    spans: list[Json] = [span for one in trials for span in _spans(result, lane, one)]
+    spans: list[Json] = [span for trial in trials for span in _spans(result, lane, trial)]
     client.post(
         "/v1/traces",
         {"resourceSpans": [{"scopeSpans": [{"scope": {"name": "replaydiff"}, "spans": spans}]}]},
@@ -275,35 +279,39 @@ def _send_spans(
     )
 
 
-def _spans(result: DiffResult, lane: Lane, one: _Trial) -> Iterator[JsonObject]:
+def _spans(result: DiffResult, lane: Lane, sent_trial: _Trial) -> Iterator[JsonObject]:
     """The trial as a root with its answer, and each tool call below it."""
-    trial, start, took = one.graded.trial, started_at(result, one.graded), _took(one.graded)
-    otel_id = one.trace_id.removeprefix("tr-")
-    root = _hash(16, "root", one.trace_id)
-    given = one.verdict.item
-    messages: list[Json] = [{"role": message.role, "content": message.text} for message in given.messages]
-    own: JsonObject = {
+    trial, start, took = (
+        sent_trial.graded.trial,
+        started_at(result, sent_trial.graded),
+        _took(sent_trial.graded),
+    )
+    otel_id = sent_trial.trace_id.removeprefix("tr-")
+    root = _hash(16, "root", sent_trial.trace_id)
+    item = sent_trial.verdict.item
+    messages: list[Json] = [{"role": message.role, "content": message.text} for message in item.messages]
+    attributes: JsonObject = {
         "mlflow.spanType": "AGENT",
-        "mlflow.spanInputs": {"messages": messages} if messages else {"input": given.input},
+        "mlflow.spanInputs": {"messages": messages} if messages else {"input": item.input},
         "mlflow.spanOutputs": trial.final_response,
     }
     if trial.usage is not None:
         counts = {"input_tokens": trial.usage.input_tokens, "output_tokens": trial.usage.output_tokens}
-        own["mlflow.chat.tokenUsage"] = {**counts, "total_tokens": sum(counts.values())}
+        attributes["mlflow.chat.tokenUsage"] = {**counts, "total_tokens": sum(counts.values())}
     if trial.cost_usd is not None:
-        own["mlflow.llm.cost"] = {"input_cost": 0.0, "output_cost": 0.0, "total_cost": trial.cost_usd}
+        attributes["mlflow.llm.cost"] = {"input_cost": 0.0, "output_cost": 0.0, "total_cost": trial.cost_usd}
     failure = None if trial.status is Status.OK else trial.reason or trial.status.value
-    yield _span(otel_id, root, None, f"replay {lane}", start, start + took, own, failure)
-    for place, served in enumerate(trial.served):
+    yield _span(otel_id, root, None, f"replay {lane}", start, start + took, attributes, failure)
+    for position, served in enumerate(trial.served):
         call = served.call
-        at = start + took * (place / len(trial.served))
+        at = start + took * (position / len(trial.served))
         called: JsonObject = {
             "mlflow.spanType": "TOOL",
             "mlflow.spanInputs": call.args,
             "mlflow.spanOutputs": call.result if call.error is None else call.error,
             "answered_by": served.rule.value,
         }
-        span_id = _hash(16, "call", one.trace_id, str(place))
+        span_id = _hash(16, "call", sent_trial.trace_id, str(position))
         yield _span(otel_id, span_id, root, call.name, at, at, called, call.error)
 
 
@@ -317,7 +325,7 @@ def _span(
     attributes: JsonObject,
     failure: str | None,
 ) -> JsonObject:
-    found: JsonObject = {
+    span: JsonObject = {
         "traceId": trace_id,
         "spanId": span_id,
         "name": name,
@@ -330,32 +338,32 @@ def _span(
         ],
         "status": {"code": 1} if failure is None else {"code": 2, "message": failure},
     }
-    return found if parent is None else {**found, "parentSpanId": parent}
+    return span if parent is None else {**span, "parentSpanId": parent}
 
 
-def _info(target: PushTarget, result: DiffResult, lane: Lane, run: str, one: _Trial) -> JsonObject:
-    trial = one.graded.trial
+def _info(target: PushTarget, result: DiffResult, lane: Lane, run: str, sent_trial: _Trial) -> JsonObject:
+    trial = sent_trial.graded.trial
     tags = {
-        _ITEM_TAG: one.verdict.item.id,
+        _ITEM_TAG: sent_trial.verdict.item.id,
         "mlflow.traceName": f"replay {lane}",
         "replay.trial": str(trial.index + 1),
         "replay.status": trial.status.value,
-        "replay.verdict": one.verdict.verdict.value,
+        "replay.verdict": sent_trial.verdict.verdict.value,
     }
     return {
-        "trace_id": one.trace_id,
+        "trace_id": sent_trial.trace_id,
         "trace_location": {
             "type": "MLFLOW_EXPERIMENT",
             "mlflow_experiment": {"experiment_id": target.experiment},
         },
-        "request_preview": one.verdict.item.input[:_LONGEST_PREVIEW],
+        "request_preview": sent_trial.verdict.item.input[:_LONGEST_PREVIEW],
         "response_preview": (trial.final_response or "")[:_LONGEST_PREVIEW],
-        "request_time": _iso(started_at(result, one.graded)),
-        "execution_duration": f"{_took(one.graded).total_seconds():.3f}s",
+        "request_time": _iso(started_at(result, sent_trial.graded)),
+        "execution_duration": f"{_took(sent_trial.graded).total_seconds():.3f}s",
         "state": "OK" if trial.status is Status.OK else "ERROR",
         "tags": {name: value[:_LONGEST_TAG] for name, value in tags.items()},
         "trace_metadata": {"mlflow.sourceRun": run, "replay.run": trial.run_id, "replay.lane": str(lane)},
-        "assessments": list(one.assessments.values()),
+        "assessments": list(sent_trial.assessments.values()),
     }
 
 
@@ -370,10 +378,10 @@ def _assessments(
 ) -> dict[str, JsonObject]:
     """What is known of a trial, and what was expected of it, by name."""
     at = _iso(started_at(result, graded))
-    found: dict[str, JsonObject] = {}
+    assessments: dict[str, JsonObject] = {}
 
     def add(name: str, source: str, content: JsonObject) -> None:
-        found[name] = {
+        assessments[name] = {
             "assessment_id": f"a-{_hash(32, 'assessment', trace_id, name)}",
             "assessment_name": name,
             "trace_id": trace_id,
@@ -385,27 +393,27 @@ def _assessments(
             **content,
         }
 
-    for one in trial_values(result, lane, verdict, graded):
-        content: JsonObject = {"feedback": {"value": one.value}}
-        if one.comment:
-            content["rationale"] = one.comment
-        add(one.name, "LLM_JUDGE" if one.name.startswith("judge") else "CODE", content)
+    for figure in trial_values(result, lane, verdict, graded):
+        content: JsonObject = {"feedback": {"value": figure.value}}
+        if figure.comment:
+            content["rationale"] = figure.comment
+        add(figure.name, "LLM_JUDGE" if figure.name.startswith("judge") else "CODE", content)
     for name, value in expected.items():
         if isinstance(value, str):
             add(name, "CODE", {"expectation": {"value": value}})
         else:
             text: JsonObject = {"serialization_format": "JSON_FORMAT", "value": _json(value)}
             add(name, "CODE", {"expectation": {"serialized_value": text}})
-    return found
+    return assessments
 
 
 def _push_assessments(
-    client: JsonClient, one: _Trial, present: Mapping[str, JsonObject], pushed: Pushed
+    client: JsonClient, trial: _Trial, present: Mapping[str, JsonObject], pushed: Pushed
 ) -> None:
-    path = f"{_TRACES}/{one.trace_id}/assessments"
-    for name, assessment in one.assessments.items():
+    path = f"{_TRACES}/{trial.trace_id}/assessments"
+    for name, assessment in trial.assessments.items():
         key = str(assessment["assessment_id"])
-        label = f"score {name!r} of {one.label}"
+        label = f"score {name!r} of {trial.label}"
         before = present.get(key)
         if before is not None and _content(before) == _content(assessment):
             pushed.unchanged[SCORES] += 1

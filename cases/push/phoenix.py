@@ -101,15 +101,15 @@ def push(
     """
     pushed = Pushed()
     with keeping_what_was_sent(pushed):
-        held = _read_dataset(client, dataset)
-        rows = [_adopting(row, held) for row in rows]
-        _push_rows(client, held, rows, pushed)
+        stored = _read_dataset(client, dataset)
+        rows = [_adopting(row, stored) for row in rows]
+        _push_rows(client, stored, rows, pushed)
         if project is not None:
-            _remove(client, held, project, {row.id for row in rows}, pushed)
+            _remove(client, stored, project, {row.id for row in rows}, pushed)
         if result is not None:
-            held = _read_dataset(client, dataset)
+            stored = _read_dataset(client, dataset)
             for lane in result.run.lanes:
-                _push_lane(client, held, result, lane, pushed)
+                _push_lane(client, stored, result, lane, pushed)
     return pushed
 
 
@@ -126,52 +126,54 @@ def pull(client: JsonClient, dataset: str, project: str, cases: Sequence[Case]) 
         CredentialsError: the key is refused.
         HttpError: the server cannot be reached.
     """
-    held = _read_dataset(client, dataset)
+    stored = _read_dataset(client, dataset)
     earlier: set[str] | None = None
 
     def is_removed(key: str) -> bool:
         nonlocal earlier
         if earlier is None:
-            earlier = _earlier_ids(client, held)
+            earlier = _earlier_ids(client, stored)
         return key in earlier
 
-    items = [example.item for example in held.examples.values()]
+    items = [example.item for example in stored.examples.values()]
     return changes(items, dataset, project, cases, is_archived=is_removed)
 
 
 def _read_dataset(client: JsonClient, name: str) -> _Dataset:
-    found = next((row for row in _listed(client, "/v1/datasets", name=name) if row.get("name") == name), None)
-    if found is None:
+    dataset_row = next(
+        (row for row in _listed(client, "/v1/datasets", name=name) if row.get("name") == name), None
+    )
+    if dataset_row is None:
         return _Dataset(name)
-    held = _Dataset(name, str(found["id"]))
-    for row in _examples(client, held, None):
-        given, output, metadata = (
+    stored = _Dataset(name, str(dataset_row["id"]))
+    for row in _examples(client, stored, None):
+        item_input, output, metadata = (
             value if isinstance(value := row.get(key), dict) else {}
             for key in ("input", "output", "metadata")
         )
         key, node = str(row["id"]), str(row.get("node_id") or row["id"])
-        item = PulledItem(key, _given(given), _expected(output), metadata, None)
-        raw: JsonObject = {"input": given, "output": output, "metadata": metadata}
-        held.examples[key] = _Example(node=node, raw=raw, item=item)
-    return held
+        item = PulledItem(key, _item_input(item_input), _expected(output), metadata, None)
+        raw: JsonObject = {"input": item_input, "output": output, "metadata": metadata}
+        stored.examples[key] = _Example(node=node, raw=raw, item=item)
+    return stored
 
 
-def _examples(client: JsonClient, held: _Dataset, version: str | None) -> Iterator[JsonObject]:
+def _examples(client: JsonClient, stored: _Dataset, version: str | None) -> Iterator[JsonObject]:
     params = {} if version is None else {"version_id": version}
-    data = _data(client.get(f"/v1/datasets/{quote(held.id or '', safe='')}/examples", params))
+    data = _data(client.get(f"/v1/datasets/{quote(stored.id or '', safe='')}/examples", params))
     listed = data.get("examples") if isinstance(data, dict) else None
     yield from (row for row in (listed if isinstance(listed, list) else ()) if isinstance(row, dict))
 
 
-def _earlier_ids(client: JsonClient, held: _Dataset) -> set[str]:
+def _earlier_ids(client: JsonClient, stored: _Dataset) -> set[str]:
     """Ids of the examples that were in the dataset and are not any more."""
-    if held.id is None:
+    if stored.id is None:
         return set()
-    found: set[str] = set()
-    versions = _listed(client, f"/v1/datasets/{quote(held.id, safe='')}/versions")
+    ids: set[str] = set()
+    versions = _listed(client, f"/v1/datasets/{quote(stored.id, safe='')}/versions")
     for _, version in zip(range(_VERSIONS), versions, strict=False):
-        found |= {str(row["id"]) for row in _examples(client, held, str(version["version_id"]))}
-    return found - held.examples.keys()
+        ids |= {str(row["id"]) for row in _examples(client, stored, str(version["version_id"]))}
+    return ids - stored.examples.keys()
 
 
 def _listed(client: JsonClient, path: str, **more: str) -> Iterator[JsonObject]:
@@ -194,7 +196,7 @@ def _data(answer: Json) -> Json:
     return answer.get("data") if isinstance(answer, dict) else None
 
 
-def _given(value: JsonObject) -> Json:
+def _item_input(value: JsonObject) -> Json:
     """The input of a case: examples are objects, also where the input is a text."""
     text = None if "messages" in value else read_text(value)
     return value if text is None else text
@@ -207,24 +209,24 @@ def _expected(value: JsonObject) -> Json:
 
 
 def _raw(row: DatasetItem) -> JsonObject:
-    given: JsonObject = row.input if isinstance(row.input, dict) else {"input": row.input}
-    return {"input": given, "output": row.expected_output, "metadata": row.metadata}
+    item_input: JsonObject = row.input if isinstance(row.input, dict) else {"input": row.input}
+    return {"input": item_input, "output": row.expected_output, "metadata": row.metadata}
 
 
-def _adopting(row: DatasetItem, held: _Dataset) -> DatasetItem:
+def _adopting(row: DatasetItem, stored: _Dataset) -> DatasetItem:
     """The row of a case; its id is that of the example that somebody made and the case was pulled from."""
     case = row.metadata.get("case")
-    if row.id not in held.examples and isinstance(case, str) and case in held.examples:
+    if row.id not in stored.examples and isinstance(case, str) and case in stored.examples:
         return replace(row, id=case)
     return row
 
 
-def _push_rows(client: JsonClient, held: _Dataset, rows: Sequence[DatasetItem], pushed: Pushed) -> None:
-    missing = held.id is not None and any(row.id not in held.examples for row in rows)
-    removed = _earlier_ids(client, held) if missing else set()
+def _push_rows(client: JsonClient, stored: _Dataset, rows: Sequence[DatasetItem], pushed: Pushed) -> None:
+    missing = stored.id is not None and any(row.id not in stored.examples for row in rows)
+    removed = _earlier_ids(client, stored) if missing else set()
     changed: list[tuple[DatasetItem, JsonObject]] = []
     for row in rows:
-        example = held.examples.get(row.id)
+        example = stored.examples.get(row.id)
         if example is None and row.id in removed:
             # Somebody took it out there, which a push does not undo.
             pushed.left_archived.append(row.label)
@@ -236,7 +238,7 @@ def _push_rows(client: JsonClient, held: _Dataset, rows: Sequence[DatasetItem], 
             pushed.left_edited.append(row.label)
         else:
             changed.append((row, _raw(row)))
-    write_rows(client, _UPLOAD, changed, lambda raw: _upload(held.name, "append", raw), _BATCH, pushed)
+    write_rows(client, _UPLOAD, changed, lambda raw: _upload(stored.name, "append", raw), _BATCH, pushed)
 
 
 def _upload(name: str, action: str, rows: Mapping[str, JsonObject]) -> JsonObject:
@@ -250,27 +252,29 @@ def _upload(name: str, action: str, rows: Mapping[str, JsonObject]) -> JsonObjec
     }
 
 
-def _remove(client: JsonClient, held: _Dataset, project: str, kept: set[str], pushed: Pushed) -> None:
+def _remove(
+    client: JsonClient, stored: _Dataset, project: str, current_ids: set[str], pushed: Pushed
+) -> None:
     """Take the examples of cases of this project that are in its golden set no more out of the dataset."""
     gone = {
         key
-        for key, example in held.examples.items()
-        if key not in kept
+        for key, example in stored.examples.items()
+        if key not in current_ids
         and example.item.metadata.get("project") == project
         and "case" in example.item.metadata
     }
     if gone:
-        now = _read_dataset(client, held.name)
-        rest = {key: example.raw for key, example in now.examples.items() if key not in gone}
-        body = _upload(held.name, "update", rest)
-        if rest and write(client, _UPLOAD, body, "the examples to remove", pushed) is not None:
+        now = _read_dataset(client, stored.name)
+        remaining = {key: example.raw for key, example in now.examples.items() if key not in gone}
+        body = _upload(stored.name, "update", remaining)
+        if remaining and write(client, _UPLOAD, body, "the examples to remove", pushed) is not None:
             pushed.sent[ARCHIVED] += len(gone)
 
 
-def _push_lane(client: JsonClient, held: _Dataset, result: DiffResult, lane: Lane, pushed: Pushed) -> None:
+def _push_lane(client: JsonClient, stored: _Dataset, result: DiffResult, lane: Lane, pushed: Pushed) -> None:
     title = lane_name(result, lane)
     pushed.experiments.append(title)
-    experiment = _experiment(client, held, title, _metadata(result, lane), result.run.trials)
+    experiment = _experiment(client, stored, title, _metadata(result, lane), result.run.trials)
     runs = {
         (str(row.get("dataset_example_id")), row.get("repetition_number")): str(row["id"])
         for row in _listed(client, f"/v1/experiments/{experiment}/runs")
@@ -278,65 +282,69 @@ def _push_lane(client: JsonClient, held: _Dataset, result: DiffResult, lane: Lan
     present = _evaluations(client, experiment) if runs else {}
     for verdict in result.items:
         name = verdict.item.id
-        example = held.examples.get(item_id(held.name, name)) or held.examples.get(name)
+        example = stored.examples.get(item_id(stored.name, name)) or stored.examples.get(name)
         for graded in verdict.lanes.get(lane, ()):
             label = f"trial {graded.trial.index + 1} of item {verdict.item.id!r} ({lane})"
             if example is None:
                 pushed.refused.append((label, "its example is not in the dataset"))
                 continue
-            place = (example.node, graded.trial.index + 1)
-            if place in runs:
+            key = (example.node, graded.trial.index + 1)
+            if key in runs:
                 pushed.unchanged[RUNS] += 1
             else:
                 body = _run(result, graded, example.node)
                 path = f"/v1/experiments/{experiment}/runs"
-                made = write(client, path, body, label, pushed)
-                data = _data(made)
+                created = write(client, path, body, label, pushed)
+                data = _data(created)
                 if not isinstance(data, dict):
                     continue
-                runs[place] = str(data["id"])
+                runs[key] = str(data["id"])
                 pushed.sent[RUNS] += 1
-            _push_scores(client, runs[place], result, lane, verdict, graded, present.get(place, {}), pushed)
+            _push_scores(client, runs[key], result, lane, verdict, graded, present.get(key, {}), pushed)
 
 
-def _experiment(client: JsonClient, held: _Dataset, name: str, metadata: JsonObject, trials: int) -> str:
+def _experiment(client: JsonClient, stored: _Dataset, name: str, metadata: JsonObject, trials: int) -> str:
     """Return the id of the experiment of this name, creating it if missing."""
-    path = f"/v1/datasets/{quote(held.id or '', safe='')}/experiments"
+    path = f"/v1/datasets/{quote(stored.id or '', safe='')}/experiments"
     for row in _listed(client, path):
         if row.get("name") == name:
-            found = quote(str(row["id"]), safe="")
+            experiment_id = quote(str(row["id"]), safe="")
             if row.get("metadata") != metadata:
-                client.patch(f"/v1/experiments/{found}", {"metadata": metadata})
-            return found
-    made = _data(client.post(path, {"name": name, "metadata": metadata, "repetitions": trials}))
-    if not isinstance(made, dict) or "id" not in made:
+                client.patch(f"/v1/experiments/{experiment_id}", {"metadata": metadata})
+            return experiment_id
+    created = _data(client.post(path, {"name": name, "metadata": metadata, "repetitions": trials}))
+    if not isinstance(created, dict) or "id" not in created:
         raise HttpError("Phoenix created an experiment without an id")
-    return quote(str(made["id"]), safe="")
+    return quote(str(created["id"]), safe="")
 
 
 def _metadata(result: DiffResult, lane: Lane) -> JsonObject:
     """Where a lane comes from; and on the new one the answer of the run, with what changed."""
-    found = lane_metadata(result, lane)
+    fields = lane_metadata(result, lane)
     if lane == Lane.NEW:
         for score in run_values(result):
-            found[score.name] = score.value
-            found[f"{score.name}_comment"] = score.comment
-    return found
+            fields[score.name] = score.value
+            fields[f"{score.name}_comment"] = score.comment
+    return fields
 
 
 def _evaluations(client: JsonClient, experiment: str) -> dict[tuple[str, Any], dict[str, tuple[Any, ...]]]:
     """What is there of each run: name → score, label and explanation."""
     rows = client.get(f"/v1/experiments/{experiment}/json")
-    found: dict[tuple[str, Any], dict[str, tuple[Any, ...]]] = {}
+    by_trial: dict[tuple[str, Any], dict[str, tuple[Any, ...]]] = {}
     for row in rows if isinstance(rows, list) else ():
         if isinstance(row, dict):
             listed = row.get("annotations")
-            found[str(row.get("example_id")), row.get("repetition_number")] = {
-                str(one.get("name")): (one.get("score"), one.get("label"), one.get("explanation"))
-                for one in (listed if isinstance(listed, list) else ())
-                if isinstance(one, dict)
+            by_trial[str(row.get("example_id")), row.get("repetition_number")] = {
+                str(evaluation.get("name")): (
+                    evaluation.get("score"),
+                    evaluation.get("label"),
+                    evaluation.get("explanation"),
+                )
+                for evaluation in (listed if isinstance(listed, list) else ())
+                if isinstance(evaluation, dict)
             }
-    return found
+    return by_trial
 
 
 def _run(result: DiffResult, graded: GradedTrial, node: str) -> JsonObject:
@@ -383,8 +391,8 @@ def _push_scores(
             "end_time": at,
             "result": {"score": score, "label": label, "explanation": comment},
         }
-        place = f"score {name!r} of trial {graded.trial.index + 1} of item {verdict.item.id!r} ({lane})"
-        if write(client, "/v1/experiment_evaluations", body, place, pushed) is not None:
+        where = f"score {name!r} of trial {graded.trial.index + 1} of item {verdict.item.id!r} ({lane})"
+        if write(client, "/v1/experiment_evaluations", body, where, pushed) is not None:
             pushed.sent[SCORES] += 1
 
 
@@ -392,11 +400,11 @@ def _scores(
     result: DiffResult, lane: Lane, verdict: ItemVerdict, graded: GradedTrial
 ) -> Iterator[tuple[str, float | None, str | None, str | None]]:
     """Name, score, label and explanation of what is known of a trial, with its cost and tokens."""
-    for one in trial_values(result, lane, verdict, graded):
-        if isinstance(one.value, str):
-            yield one.name, None, one.value, one.comment or None
+    for figure in trial_values(result, lane, verdict, graded):
+        if isinstance(figure.value, str):
+            yield figure.name, None, figure.value, figure.comment or None
         else:
-            yield one.name, float(one.value), None, one.comment or None
+            yield figure.name, float(figure.value), None, figure.comment or None
     trial = graded.trial
     if trial.cost_usd is not None:
         yield "cost_usd", float(trial.cost_usd), None, None

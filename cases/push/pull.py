@@ -119,21 +119,26 @@ def changes(
     """
     present = {item.id: item for item in items}
     # A case that was pulled from an item that somebody made there has the id of that item.
-    by_id = {own if (own := case.id) in present else item_id(dataset, case.id): case for case in cases}
-    found: list[DatasetChange] = []
+    by_id = {
+        dataset_id if (dataset_id := case.id) in present else item_id(dataset, case.id): case
+        for case in cases
+    }
+    dataset_changes: list[DatasetChange] = []
     for key, case in by_id.items():
         item = present.get(key)
         if item is None:
             if is_archived(key):
-                found.append(DatasetChange(kind=ChangeKind.ARCHIVED, case_id=case.id, before=case))
+                dataset_changes.append(DatasetChange(kind=ChangeKind.ARCHIVED, case_id=case.id, before=case))
             continue
-        found += filter(None, (_edited(case, item), annotated(case, item)))
+        dataset_changes += filter(None, (_edited(case, item), annotated(case, item)))
     for key, item in present.items():
         pushed = item.metadata.get("project") == project or "case" in item.metadata
         if key not in by_id and not pushed:
-            made = (added or _plain_case)(item)
-            found.append(DatasetChange(kind=ChangeKind.ADDED, case_id=made.id, after=made))
-    return found
+            added_case = (added or _plain_case)(item)
+            dataset_changes.append(
+                DatasetChange(kind=ChangeKind.ADDED, case_id=added_case.id, after=added_case)
+            )
+    return dataset_changes
 
 
 def _items(channel: LangfuseClient, dataset: str) -> Iterator[PulledItem]:
@@ -143,10 +148,10 @@ def _items(channel: LangfuseClient, dataset: str) -> Iterator[PulledItem]:
 
 
 def _is_archived(channel: LangfuseClient, key: str) -> bool:
-    found = channel.read(
+    items = channel.read(
         lambda: channel.client.dataset_items.get(quote(key, safe=""), request_options=channel.options)
     )
-    return found is not None and str(getattr(found.status, "value", found.status)).upper() == "ARCHIVED"
+    return items is not None and str(getattr(items.status, "value", items.status)).upper() == "ARCHIVED"
 
 
 def _edited(case: Case, item: PulledItem) -> DatasetChange | None:
@@ -163,18 +168,18 @@ def _edited(case: Case, item: PulledItem) -> DatasetChange | None:
 def _with_item(case: Case, item: PulledItem) -> Case:
     """The case with what its item says of input and expectation."""
     record = case_to_json(case)
-    held = fields_of_item({"input": item.input, "expectedOutput": item.expected_output}).case
+    pulled = fields_of_item({"input": item.input, "expectedOutput": item.expected_output}).case
     for name in (*_FIELDS, _ANSWER):
-        if name in held:
-            record[name] = held[name]
-        elif name in record and not _is_beside(name, held):
+        if name in pulled:
+            record[name] = pulled[name]
+        elif name in record and not _is_beside(name, pulled):
             del record[name]
     return case_of(record)
 
 
-def _is_beside(name: str, held: Mapping[str, Any]) -> bool:
+def _is_beside(name: str, metadata: Mapping[str, Any]) -> bool:
     """Whether a field stays that an item does not name: one of the two ways to say the input."""
-    return name == "input" and "messages" in held
+    return name == "input" and "messages" in metadata
 
 
 def _plain_case(item: PulledItem) -> Case:
@@ -183,8 +188,8 @@ def _plain_case(item: PulledItem) -> Case:
     taken = fields_of_item({**record, "metadata": item.metadata})
     if taken.unread:
         metadata = taken.case.get("metadata")
-        held = metadata if isinstance(metadata, dict) else {}
-        taken.case["metadata"] = {**held, "expected_output": item.expected_output}
+        fields = metadata if isinstance(metadata, dict) else {}
+        taken.case["metadata"] = {**fields, "expected_output": item.expected_output}
     return case_of(taken.case)
 
 
@@ -197,8 +202,8 @@ def _case_of(item: PulledItem) -> Case:
         "metadata": item.metadata,
         "sourceTraceId": item.trace_id,
     }
-    known: JsonObject = {name: value for name, value in record.items() if value is not None}
-    return case_of(to_case(known, "langfuse", load("langfuse")).case)
+    present: JsonObject = {name: value for name, value in record.items() if value is not None}
+    return case_of(to_case(present, "langfuse", load("langfuse")).case)
 
 
 def _annotated(channel: LangfuseClient, case: Case, item: PulledItem) -> DatasetChange | None:
@@ -222,7 +227,7 @@ def _annotated(channel: LangfuseClient, case: Case, item: PulledItem) -> Dataset
 
 def _scores(channel: LangfuseClient, trace_id: str) -> Iterator[tuple[str, str, Json]]:
     """Data type, name and value of the annotations of a trace, the latest last."""
-    found = channel.read(
+    page = channel.read(
         lambda: channel.client.scores.get_many(
             trace_id=trace_id,
             source="ANNOTATION",
@@ -231,5 +236,5 @@ def _scores(channel: LangfuseClient, trace_id: str) -> Iterator[tuple[str, str, 
             request_options=channel.options,
         )
     )
-    for score in sorted(found.data if found is not None else (), key=lambda score: score.timestamp):
+    for score in sorted(page.data if page is not None else (), key=lambda score: score.timestamp):
         yield str(getattr(score.data_type, "value", score.data_type)), str(score.name), score.value

@@ -124,15 +124,15 @@ def item_of_case(dataset: str, case: Case, source: ItemOrigin) -> DatasetItem:
     """The dataset item of a case of the golden set."""
     trace_id = case.provenance.trace_id
     linked = case.provenance.source == "langfuse" or trace_id in source.langfuse_traces
-    given, expected = input_of_case(case), expected_output(case)
+    item_input, expected = input_of_case(case), expected_output(case)
     return DatasetItem(
         id=item_id(dataset, case.id),
         label=f"case {case.id!r}",
-        input=given,
+        input=item_input,
         expected_output=expected,
         metadata={
             "case": case.id,
-            "sent": content_hash(given, expected),
+            "sent": content_hash(item_input, expected),
             "project": source.project,
             "tags": list(case.tags),
             "run": case.provenance.run,
@@ -152,22 +152,22 @@ def expected_output(case: Case) -> JsonObject:
     return _expected(case.expectation)
 
 
-def content_hash(given: Json, expected: Json) -> str:
+def content_hash(item_input: Json, expected: Json) -> str:
     """The hash of an item's input and expected output: whether somebody changed them."""
-    return _hash(16, "content", canonical_args({"input": given, "expected": expected}))
+    return _hash(16, "content", canonical_args({"input": item_input, "expected": expected}))
 
 
-def is_edited(given: Json, expected: Json, metadata: Json, row: DatasetItem) -> bool:
+def is_edited(item_input: Json, expected: Json, metadata: Json, row: DatasetItem) -> bool:
     """Return whether somebody edited an item there since it was pushed, and not to what is pushed now.
 
     Args:
-        given: the input of the item as it is there.
+        item_input: the input of the item as it is there.
         expected: its expected output.
         metadata: what was pushed beside them, with the hash of both.
         row: what would be pushed now.
     """
     sent = metadata.get("sent") if isinstance(metadata, dict) else None
-    now = content_hash(given, expected)
+    now = content_hash(item_input, expected)
     return sent is not None and now not in (sent, content_hash(row.input, row.expected_output))
 
 
@@ -272,23 +272,23 @@ def trial_trace(
         "cost_usd": trial.cost_usd,
         "latency_ms": trial.latency_ms,
     }
-    own = {
+    attributes = {
         "langfuse.observation.type": "agent",
         "langfuse.observation.input": _json(row.input),
         **_spent(trial, result.run.lanes[of.lane].model),
         **{f"langfuse.observation.metadata.{key}": _json(value) for key, value in metadata.items()},
     }
     if trial.final_response is not None:
-        own["langfuse.observation.output"] = trial.final_response
+        attributes["langfuse.observation.output"] = trial.final_response
     if trial.status is not Status.OK:
-        own["langfuse.observation.level"] = "ERROR" if trial.status.is_error else "WARNING"
-        own["langfuse.observation.status_message"] = trial.reason or trial.status.value
+        attributes["langfuse.observation.level"] = "ERROR" if trial.status.is_error else "WARNING"
+        attributes["langfuse.observation.status_message"] = trial.reason or trial.status.value
     start = started_at(result, graded)
     took = timedelta(milliseconds=max(trial.latency_ms or 0.0, 1.0))
-    spans = [_span(trace_id, root, None, f"replay {of.lane}", start, start + took, {**common, **own})]
-    for place, served in enumerate(trial.served):
+    spans = [_span(trace_id, root, None, f"replay {of.lane}", start, start + took, {**common, **attributes})]
+    for position, served in enumerate(trial.served):
         call = served.call
-        at = start + took * (place / len(trial.served))
+        at = start + took * (position / len(trial.served))
         called = {
             "langfuse.observation.type": "tool",
             "langfuse.observation.input": _json(call.args),
@@ -298,9 +298,11 @@ def trial_trace(
         if served.note or call.error:
             called["langfuse.observation.level"] = "WARNING"
             called["langfuse.observation.status_message"] = served.note or call.error or ""
-        span_id = _hash(16, "call", trace_id, str(place))
+        span_id = _hash(16, "call", trace_id, str(position))
         spans.append(_span(trace_id, span_id, root, call.name, at, at, {**common, **called}))
-    size = sum(len(text) for text in own.values()) + len(spans) * sum(len(text) for text in common.values())
+    size = sum(len(text) for text in attributes.values()) + len(spans) * sum(
+        len(text) for text in common.values()
+    )
     return TrialTrace(
         trace_id=trace_id,
         label=f"trial {trial.index + 1} of item {verdict.item.id!r} ({of.lane})",
@@ -312,13 +314,13 @@ def trial_trace(
 
 def _spent(trial: Trial, model: str | None) -> dict[str, str]:
     """Cost and tokens of a trial, where they are known: a cost that is missing would be shown as zero."""
-    found = {} if model is None else {"langfuse.observation.model.name": model}
+    attributes = {} if model is None else {"langfuse.observation.model.name": model}
     if trial.cost_usd is not None:
-        found["langfuse.observation.cost_details"] = _json({"total": trial.cost_usd})
+        attributes["langfuse.observation.cost_details"] = _json({"total": trial.cost_usd})
     if trial.usage is not None:
         tokens = {"input": trial.usage.input_tokens, "output": trial.usage.output_tokens}
-        found["langfuse.observation.usage_details"] = _json({**tokens, "total": sum(tokens.values())})
-    return found
+        attributes["langfuse.observation.usage_details"] = _json({**tokens, "total": sum(tokens.values())})
+    return attributes
 
 
 def trial_trace_id(of: Experiment, graded: GradedTrial) -> str:
@@ -391,7 +393,7 @@ def _score(
 ) -> CreateScoreRequest:
     from langfuse.api import CreateScoreRequest, ScoreDataType
 
-    given: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "trace_id": trace_id,
         "dataset_run_id": experiment_id,
         "comment": (score.comment or "")[:_LONGEST_COMMENT],
@@ -405,7 +407,7 @@ def _score(
         # Langfuse updates a score where id and time are the same.
         timestamp=at,
         # What is not known is left out, not null.
-        **{name: text for name, text in given.items() if text},
+        **{name: text for name, text in fields.items() if text},
     )
 
 
@@ -464,13 +466,13 @@ def _input(text: str, messages: tuple[Message, ...]) -> JsonObject | str:
 
 
 def _expected(expected: Expectation) -> JsonObject:
-    found: JsonObject = {}
+    parts: JsonObject = {}
     if expected.tool_calls is not None:
-        found["tool_calls"] = [{"name": call.name, "args": call.args} for call in expected.tool_calls]
+        parts["tool_calls"] = [{"name": call.name, "args": call.args} for call in expected.tool_calls]
     if expected.tools is not None:
-        found["tools"] = list(expected.tools)
+        parts["tools"] = list(expected.tools)
     if expected.response_traits:
-        found["response_traits"] = list(expected.response_traits)
+        parts["response_traits"] = list(expected.response_traits)
     if expected.answer is not None:
-        found["answer"] = expected.answer
-    return found
+        parts["answer"] = expected.answer
+    return parts

@@ -92,7 +92,7 @@ def judge_identity(settings: Settings) -> JudgeId | None:
         named += f" by {section.provider}"
     elif anthropic.is_loopback(section.base_url):
         named += " on loopback"
-    elif section.provider == "openai" and (host := openai_compatible.place(section.base_url)):
+    elif section.provider == "openai" and (host := openai_compatible.foreign_host(section.base_url)):
         named += f" at {host}"
     return JudgeId(
         model=named, prompt_hash=prompt.prompt_hash(), rubric_hash=prompt.digest(_rubric(settings))

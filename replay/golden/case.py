@@ -82,7 +82,7 @@ def content_id(case: Case) -> str:
     """What finds duplicates: a hash of input and expectation, never of id, tags, tape or metadata."""
     import msgspec
 
-    held: JsonObject = {
+    hashed: JsonObject = {
         "input": case.input,
         "messages": [[message.role, message.text] for message in case.messages],
         # What is not expected does not count, so that a new kind of expectation leaves old ids as they are.
@@ -90,7 +90,7 @@ def content_id(case: Case) -> str:
             key: value for key, value in msgspec.to_builtins(case.expectation).items() if value is not None
         },
     }
-    return f"{CONTENT_ID}{hashlib.sha256(canonical_args(held).encode()).hexdigest()[:16]}"
+    return f"{CONTENT_ID}{hashlib.sha256(canonical_args(hashed).encode()).hexdigest()[:16]}"
 
 
 class _CaseReader:
@@ -101,13 +101,13 @@ class _CaseReader:
             raise CaseError(where, "", f"a case is a JSON object, not {type(record).__name__}")
         self._where, self._record = where, record
 
-    def _wrong(self, field: str, wanted: str) -> CaseError:
-        return CaseError(self._where, field, f"{field} must be {wanted}")
+    def _wrong(self, field: str, requirement: str) -> CaseError:
+        return CaseError(self._where, field, f"{field} must be {requirement}")
 
-    def _get(self, field: str, kind: type | tuple[type, ...], wanted: str) -> Any:
+    def _get(self, field: str, kind: type | tuple[type, ...], requirement: str) -> Any:
         value = self._record.get(field)
         if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
-            raise self._wrong(field, wanted)
+            raise self._wrong(field, requirement)
         return value
 
     def _texts(self, field: str) -> tuple[str, ...]:
@@ -146,7 +146,7 @@ class _CaseReader:
     def _expectation(self) -> Expectation:
         # Sets of `question` and `answer` rows are older than the longer name.
         older = "question" in self._record and "expected_answer" not in self._record
-        known = {*_CASE_KEYS, "answer"} if older else _CASE_KEYS
+        allowed_keys = {*_CASE_KEYS, "answer"} if older else _CASE_KEYS
         answer = self._record.get("answer" if older else "expected_answer")
         return Expectation(
             tool_calls=self._expected_calls(),
@@ -154,7 +154,7 @@ class _CaseReader:
             tools=self._texts("expected_tools") if self._record.get("expected_tools") is not None else None,
             response_traits=self._texts("expected_response_traits"),
             answer=None if answer is None else answer if isinstance(answer, str) else json.dumps(answer),
-            tolerance=self._one_of(
+            tolerance=self._choice(
                 "tolerance",
                 self._record.get("tolerance"),
                 ("exact_match", "numeric_close", "semantic_similar"),
@@ -166,22 +166,22 @@ class _CaseReader:
             max_latency_ms=self._get("max_latency_ms", (int, float), "a number of milliseconds"),
             max_cost_usd=self._get("max_cost_usd", (int, float), "a number of US dollars"),
             threshold=self._share("threshold"),
-            extra={key: value for key, value in self._record.items() if key not in known},
+            extra={key: value for key, value in self._record.items() if key not in allowed_keys},
         )
 
     def _assertions(self) -> tuple[Assertion, ...] | None:
         import msgspec
 
-        found = []
-        for place, one in enumerate(self._get("assert", list, "a list of assertions") or []):
-            field = f"assert[{place}]"
-            if not isinstance(one, dict) or not one.keys() <= set(ASSERTIONS):
+        assertions = []
+        for number, entry in enumerate(self._get("assert", list, "a list of assertions") or []):
+            field = f"assert[{number}]"
+            if not isinstance(entry, dict) or not entry.keys() <= set(ASSERTIONS):
                 raise self._wrong(field, f"an object with one of {', '.join(ASSERTIONS)}")
             try:
-                found.append(msgspec.convert(one, Assertion))
+                assertions.append(msgspec.convert(entry, Assertion))
             except msgspec.ValidationError as error:
                 raise CaseError(self._where, field, f"{field}: {error}") from None
-        return tuple(found) or None
+        return tuple(assertions) or None
 
     def _share(self, field: str) -> float | None:
         value = self._get(field, (int, float), "a share from 0 to 1")
@@ -189,7 +189,7 @@ class _CaseReader:
             raise self._wrong(field, "a share from 0 to 1")
         return None if value is None else float(value)
 
-    def _one_of(self, field: str, value: Any, allowed: tuple[str, ...]) -> Any:
+    def _choice(self, field: str, value: Any, allowed: tuple[str, ...]) -> Any:
         if value is not None and value not in allowed:
             raise self._wrong(field, f"one of {', '.join(allowed)}")
         return value
@@ -220,23 +220,23 @@ class _CaseReader:
         if not isinstance(match, dict):
             raise self._wrong("match", f"a mode ({', '.join(_MODES)}) or an object")
         self._only("match", match, Match)
-        self._one_of("match.mode", match.get("mode"), _MODES)
-        self._one_of("match.args", match.get("args"), _ARGS)
-        given: dict[str, Any] = {}
+        self._choice("match.mode", match.get("mode"), _MODES)
+        self._choice("match.args", match.get("args"), _ARGS)
+        options: dict[str, Any] = {}
         for key, value in match.items():
             if key in ("only_tools", "ignore_tools", "ignore_args"):
                 if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
                     raise self._wrong(f"match.{key}", "a list of names")
-                given[key] = tuple(value)
+                options[key] = tuple(value)
             elif key == "tools":
                 if not isinstance(value, dict):
                     raise self._wrong("match.tools", "an object of tool → how its arguments are compared")
-                given[key] = {
+                options[key] = {
                     tool: self._tool_match(f"match.tools.{tool}", rule) for tool, rule in value.items()
                 }
             else:
-                given[key] = value
-        return Match(**given)
+                options[key] = value
+        return Match(**options)
 
     def _tool_match(self, field: str, rule: Any) -> str | ToolMatch:
         if isinstance(rule, str) and rule in _ARGS:
@@ -244,7 +244,7 @@ class _CaseReader:
         if not isinstance(rule, dict):
             raise self._wrong(field, f"one of {', '.join(_ARGS)}, or an object of args, paths and function")
         self._only(field, rule, ToolMatch)
-        self._one_of(f"{field}.args", rule.get("args"), _ARGS)
+        self._choice(f"{field}.args", rule.get("args"), _ARGS)
         paths = rule.get("paths", {})
         if not isinstance(paths, dict):
             raise self._wrong(f"{field}.paths", "an object of dotted path → rule")
@@ -266,11 +266,11 @@ class _CaseReader:
         except ValueError as error:
             raise CaseError(self._where, field, f"{field}: {error}") from None
 
-    def _only(self, field: str, found: dict[str, Any], kind: type) -> None:
-        known = {one.name for one in fields(kind)}
-        for key in found:
-            if key not in known:
-                raise self._wrong(f"{field}.{key}", f"left out; known are {', '.join(sorted(known))}")
+    def _only(self, field: str, record: dict[str, Any], kind: type) -> None:
+        allowed_keys = {kind_field.name for kind_field in fields(kind)}
+        for key in record:
+            if key not in allowed_keys:
+                raise self._wrong(f"{field}.{key}", f"left out; known are {', '.join(sorted(allowed_keys))}")
 
     def _tape(self) -> tuple[ToolCall, ...]:
         calls = self._get("tape", list, "a list of {name, args, result}") or []
@@ -288,26 +288,26 @@ class _CaseReader:
 
     def _provenance(self) -> Provenance:
         metadata = self._get("metadata", dict, "an object") or {}
-        known = {key: value for key, value in metadata.items() if key in _PROVENANCE}
-        when = known.get("promoted_at")
+        provenance = {key: value for key, value in metadata.items() if key in _PROVENANCE}
+        when = provenance.get("promoted_at")
         if when is not None:
             try:
-                known["promoted_at"] = datetime.fromisoformat(str(when)).replace(tzinfo=None)
+                provenance["promoted_at"] = datetime.fromisoformat(str(when)).replace(tzinfo=None)
             except ValueError:
                 raise self._wrong("metadata.promoted_at", "a time such as 2026-11-20T09:30:00") from None
-        if known.get("quarantine") is not None:
-            known["quarantine"] = self._quarantine(known["quarantine"])
+        if provenance.get("quarantine") is not None:
+            provenance["quarantine"] = self._quarantine(provenance["quarantine"])
         extra = {key: value for key, value in metadata.items() if key not in _PROVENANCE}
-        return Provenance(**known, extra=extra)
+        return Provenance(**provenance, extra=extra)
 
-    def _quarantine(self, given: Any) -> Quarantine:
-        if not isinstance(given, dict):
+    def _quarantine(self, quarantine: Any) -> Quarantine:
+        if not isinstance(quarantine, dict):
             raise self._wrong("metadata.quarantine", "an object of owner, since and reason")
-        self._only("metadata.quarantine", given, Quarantine)
-        for key, value in given.items():
+        self._only("metadata.quarantine", quarantine, Quarantine)
+        for key, value in quarantine.items():
             if value is not None and not isinstance(value, str):
                 raise self._wrong(f"metadata.quarantine.{key}", "text")
-        return Quarantine(**given)
+        return Quarantine(**quarantine)
 
 
 def case_to_json(case: Case) -> dict[str, Any]:
@@ -327,7 +327,7 @@ def case_to_json(case: Case) -> dict[str, Any]:
         plain = msgspec.to_builtins(Match())
         record["match"] = {k: v for k, v in msgspec.to_builtins(expected.match).items() if v != plain[k]}
         if "tools" in record["match"]:
-            record["match"]["tools"] = _known(record["match"]["tools"])
+            record["match"]["tools"] = _without_empty(record["match"]["tools"])
     optional = {
         "expected_tools": None if expected.tools is None else list(expected.tools),
         "expected_response_traits": list(expected.response_traits) or None,
@@ -337,8 +337,8 @@ def case_to_json(case: Case) -> dict[str, Any]:
         "criteria": expected.criteria or None,
         "expected_state": expected.state,
         "assert": [
-            {kind: value for kind, value in one.items() if value is not None}
-            for one in msgspec.to_builtins(expected.assertions or ())
+            {kind: value for kind, value in assertion.items() if value is not None}
+            for assertion in msgspec.to_builtins(expected.assertions or ())
         ]
         or None,
         "max_latency_ms": expected.max_latency_ms,
@@ -353,7 +353,7 @@ def case_to_json(case: Case) -> dict[str, Any]:
     provenance = msgspec.to_builtins(case.provenance)
     extra = provenance.pop("extra")
     if case.provenance.quarantine is not None:
-        provenance["quarantine"] = _known(provenance["quarantine"])
+        provenance["quarantine"] = _without_empty(provenance["quarantine"])
     metadata = {key: value for key, value in provenance.items() if value is not None} | extra
     if metadata:
         record["metadata"] = metadata
@@ -383,8 +383,8 @@ def _taped(call: ToolCall) -> dict[str, Any]:
     return recorded | ({"result": call.result} if call.answered else {})
 
 
-def _known(value: Any) -> Any:
-    """What is there of an object, without the keys that say nothing."""
+def _without_empty(value: Any) -> Any:
+    """Return a value, without an object's keys whose value is null or empty."""
     if not isinstance(value, dict):
         return value
-    return {key: _known(item) for key, item in value.items() if item is not None and item != {}}
+    return {key: _without_empty(item) for key, item in value.items() if item is not None and item != {}}

@@ -95,8 +95,8 @@ def _record(names: Sequence[str], cells: Sequence[str]) -> Any:
     except InputError as error:
         return InputError(f"column {name}: {error}")
     if metadata:
-        held = record.get("metadata")
-        record["metadata"] = metadata | held if isinstance(held, dict) else metadata
+        metadata_cell = record.get("metadata")
+        record["metadata"] = metadata | metadata_cell if isinstance(metadata_cell, dict) else metadata
     return record
 
 
@@ -124,7 +124,7 @@ def _cell(name: str, value: Any) -> str:
         return ""
     if name in _TEXTS and isinstance(value, str):
         return value
-    if name in _LISTS and value and all(_plain(one) for one in value):
+    if name in _LISTS and value and all(_plain(entry) for entry in value):
         return "; ".join(value)
     if isinstance(value, str) and (name == "match" or name not in _JSON) and not _reads_as_json(value):
         return value

@@ -25,12 +25,12 @@ def parse(text: str) -> Any:
         FormError: it is none. Keys that come twice, NaN, and nesting without end are none.
     """
     try:
-        found, end = decode_at(text, _SPACE.match(text).end())  # type: ignore[union-attr]
+        value, end = decode_at(text, _SPACE.match(text).end())  # type: ignore[union-attr]
     except json.JSONDecodeError as error:
         raise FormError(f"not valid JSON: {error.msg} (column {error.colno})", error.lineno) from None
-    if (rest := _SPACE.match(text, end).end()) != len(text):  # type: ignore[union-attr]
-        raise FormError("not valid JSON: more after its end", line_at(text, rest))
-    return found
+    if (trailing := _SPACE.match(text, end).end()) != len(text):  # type: ignore[union-attr]
+        raise FormError("not valid JSON: more after its end", line_at(text, trailing))
+    return value
 
 
 def decode_at(text: str, index: int) -> tuple[Any, int]:
@@ -41,7 +41,7 @@ def decode_at(text: str, index: int) -> tuple[Any, int]:
         FormError: it is JSON that no case is written in.
     """
     try:
-        found, end = _DECODER.raw_decode(text, index)
+        value, end = _DECODER.raw_decode(text, index)
     except json.JSONDecodeError:
         raise
     except RecursionError:
@@ -49,11 +49,11 @@ def decode_at(text: str, index: int) -> tuple[Any, int]:
     except ValueError as error:
         reason = "a number has too many digits" if "int_max_str_digits" in str(error) else str(error)
         raise FormError(f"not valid JSON: {reason}", line_at(text, index)) from None
-    if text.count("[", index, end) + text.count("{", index, end) > DEEPEST and too_deep(found):
+    if text.count("[", index, end) + text.count("{", index, end) > DEEPEST and too_deep(value):
         raise FormError(f"not valid JSON: nested deeper than {DEEPEST}", line_at(text, index))
     if text.find("\\ud", index, end) >= 0 or text.find("\\uD", index, end) >= 0:
-        _hold_text(found)
-    return found, end
+        _hold_text(value)
+    return value, end
 
 
 def lines(text: str) -> Iterator[Piece]:
@@ -112,7 +112,7 @@ def element_of(record: JsonObject, text: str, pieces: Sequence[Piece]) -> str:
     return json.dumps(record, ensure_ascii=False, indent=2).replace("\n", f"\n{margin}")
 
 
-def array_with(text: str, pieces: Sequence[Piece], place: int, record: JsonObject) -> str:
+def array_with(text: str, pieces: Sequence[Piece], position: int, record: JsonObject) -> str:
     """The text with one more element before the piece of that number."""
     new = element_of(record, text, pieces)
     if not pieces:
@@ -122,18 +122,18 @@ def array_with(text: str, pieces: Sequence[Piece], place: int, record: JsonObjec
     if "," not in between:
         lead = text[text.rfind("\n", 0, pieces[0].start) + 1 : pieces[0].start]
         between = ", " if lead.strip() else f",\n{lead}"
-    if place == len(pieces):
+    if position == len(pieces):
         return text[: pieces[-1].end] + between + new + text[pieces[-1].end :]
-    start = pieces[place].start
+    start = pieces[position].start
     return text[:start] + new + between + text[start:]
 
 
-def array_without(text: str, pieces: Sequence[Piece], place: int) -> str:
+def array_without(text: str, pieces: Sequence[Piece], position: int) -> str:
     """The text without the piece of that number, and without one comma."""
-    if place + 1 < len(pieces):
-        return text[: pieces[place].start] + text[pieces[place + 1].start :]
-    if place:
-        return text[: pieces[place - 1].end] + text[pieces[place].end :]
+    if position + 1 < len(pieces):
+        return text[: pieces[position].start] + text[pieces[position + 1].start :]
+    if position:
+        return text[: pieces[position - 1].end] + text[pieces[position].end :]
     return text[: pieces[0].start].rstrip() + text[pieces[0].end :].lstrip()
 
 
@@ -151,12 +151,12 @@ def _unread(text: str, index: int, reason: str) -> Piece:
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    record = dict(pairs)
+    if len(record) < len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for index, key in enumerate(keys) if key in keys[:index])
         raise _TwiceError(f"the key {twice[:60]!r} comes twice in one object")
-    return found
+    return record
 
 
 def _no_number(name: str) -> Any:
@@ -166,8 +166,8 @@ def _no_number(name: str) -> Any:
 _DECODER = json.JSONDecoder(object_pairs_hook=_unique_keys, parse_constant=_no_number)
 
 
-def _hold_text(found: Any) -> None:
+def _hold_text(value: Any) -> None:
     try:
-        json.dumps(found, ensure_ascii=False).encode()
+        json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         raise FormError("not valid JSON: half a character (a lone surrogate, \\ud8…) in a text") from None

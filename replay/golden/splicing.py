@@ -27,15 +27,15 @@ def read_golden(path: Path) -> list[Case]:
     """
     cases: list[Case] = []
     lines: dict[str, int] = {}
-    for line, found in each_case(path):
-        if isinstance(found, InputError):
-            raise found
-        if found.id in lines:
+    for line, case in each_case(path):
+        if isinstance(case, InputError):
+            raise case
+        if case.id in lines:
             raise InputError(
-                f"{path}:{line}: id {found.id!r} is already that of line {lines[found.id]}", hint="rename one"
+                f"{path}:{line}: id {case.id!r} is already that of line {lines[case.id]}", hint="rename one"
             )
-        lines[found.id] = line
-        cases.append(found)
+        lines[case.id] = line
+        cases.append(case)
     return cases
 
 
@@ -73,14 +73,14 @@ def with_case(path: Path, text: str, record: JsonObject) -> str:
         InputError: the file is of a form that cases are not added to.
     """
     form, pieces = _writable(path, text)
-    place = next(
+    position = next(
         (index for index, piece in enumerate(pieces) if id_of(piece) > str(record["id"])), len(pieces)
     )
     if form is Form.ARRAY:
-        return _ended(text, json_form.array_with(text, pieces, place, record))
+        return _ended(text, json_form.array_with(text, pieces, position, record))
     new = _block(form, record, text, pieces)
-    if place < len(pieces):
-        start = pieces[place].start
+    if position < len(pieces):
+        start = pieces[position].start
         return _ended(text, text[:start] + new + text[start:])
     end = pieces[-1].end if pieces else len(text)
     if form is Form.YAML and not pieces and yaml_form.load(text).value == []:
@@ -98,12 +98,14 @@ def without(path: Path, text: str, piece: Piece) -> str:
     """
     form, pieces = _writable(path, text)
     if form is Form.ARRAY:
-        return json_form.array_without(text, pieces, [one.start for one in pieces].index(piece.start))
+        return json_form.array_without(
+            text, pieces, [candidate.start for candidate in pieces].index(piece.start)
+        )
     return text[: piece.start] + text[piece.end :]
 
 
 def replaced(path: Path, text: str, piece: Piece, new: str) -> str:
-    """The text with another in place of this piece: an object of JSON, or an item of YAML (`own_text`)."""
+    """The text with another in place of this piece: an object of JSON, or an item of YAML (`source_of`)."""
     form, pieces = _writable(path, text)
     if form is Form.YAML:
         margin = yaml_form.margin_of(text, pieces)
@@ -124,11 +126,13 @@ def rewritten(path: Path, text: str, piece: Piece, record: JsonObject) -> str:
     )
 
 
-def own_text(path: Path, text: str, piece: Piece) -> str:
+def source_of(path: Path, text: str, piece: Piece) -> str:
     """Return the text of one case, with its comments, as a document of its own."""
     _, pieces = _writable(path, text)
-    own, margin = text[piece.start : piece.end], yaml_form.margin_of(text, pieces)
-    return "".join(line.removeprefix(margin) for line in own.replace("\r\n", "\n").splitlines(keepends=True))
+    source, margin = text[piece.start : piece.end], yaml_form.margin_of(text, pieces)
+    return "".join(
+        line.removeprefix(margin) for line in source.replace("\r\n", "\n").splitlines(keepends=True)
+    )
 
 
 def id_of(piece: Piece) -> str:

@@ -28,7 +28,7 @@ _NO_JSON = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 _SURE = re.compile(r"[A-Za-z][A-Za-z0-9 _./+-]*(?<! )")
 _NO_BLOCK = re.compile(r"[^\S\n]\n|^\s|\n\n\Z|[^\n\x20-\x7e\xa0-\ud7ff]")
 _ASCII = re.compile(r"[\x20-\x7e]+")
-_ONE_LINE = 1 << 30
+_UNLIMITED_WIDTH = 1 << 30
 """Texts are not folded: a change of one word is then a change of one line."""
 _WORDS = {"null", "true", "false", "yes", "no", "on", "off", "y", "n"}
 
@@ -200,7 +200,7 @@ class _Reading:
 
 def _mergeable(value: Any) -> bool:
     return isinstance(value, dict) or (
-        isinstance(value, list) and bool(value) and all(isinstance(one, dict) for one in value)
+        isinstance(value, list) and bool(value) and all(isinstance(entry, dict) for entry in value)
     )
 
 
@@ -248,16 +248,16 @@ def dump(value: Any) -> str:
             super().increase_indent(flow, False)
 
     Dumper.add_representer(str, _represented)
-    return yaml.dump(value, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=_ONE_LINE)
+    return yaml.dump(value, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=_UNLIMITED_WIDTH)
 
 
 def margin_of(text: str, pieces: Sequence[Piece]) -> str:
     """The spaces before the dashes of a list."""
     if not pieces:
         return ""
-    own = text[pieces[0].start : pieces[0].end]
-    found = re.search(r"^( *)-", own, re.MULTILINE)
-    return found[1] if found else ""
+    source = text[pieces[0].start : pieces[0].end]
+    dash = re.search(r"^( *)-", source, re.MULTILINE)
+    return dash[1] if dash else ""
 
 
 def _represented(dumper: Any, text: str) -> Any:
@@ -295,8 +295,8 @@ def set_in_metadata(text: str, name: str, value: str) -> str | None:
     loaded = load(text)
     base: tuple[str | int, ...] = (0,) if isinstance(loaded.value, list) else ()
     entry = f"{name}: {json.dumps(value)}"
-    if place := loaded.marks.get((*base, "metadata", name)):
-        return f"{text[: place[0]]}{json.dumps(value)}{text[place[1] :]}"
+    if mark := loaded.marks.get((*base, "metadata", name)):
+        return f"{text[: mark[0]]}{json.dumps(value)}{text[mark[1] :]}"
     outer = loaded.marks.get((*base, "metadata"))
     start = loaded.marks[base][0] if outer is None else outer[0]
     margin = " " * (start - text.rfind("\n", 0, start) - 1)

@@ -60,29 +60,29 @@ class Purpose:
     """Whose model it is."""
     without: str
     """How to do without it."""
-    place: str
+    setting: str
     """Where it is named."""
 
 
 JUDGE = Purpose(
     model="the judge's model",
     without="take `model` out of [judge] in replay.toml to go without the judge",
-    place="[judge] in replay.toml",
+    setting="[judge] in replay.toml",
 )
 SIMULATION = Purpose(
     model="the model that plays tools",
     without='leave on_miss = "simulate" out',
-    place="[simulate] in replay.toml",
+    setting="[simulate] in replay.toml",
 )
 USER = Purpose(
     model="the model that plays the user",
     without="take [user] out of replay.toml",
-    place="[user] in replay.toml",
+    setting="[user] in replay.toml",
 )
 AGENT = Purpose(
     model="the model of a `messages` version",
     without="name a version that brings its own",
-    place="the version (model = …), or the trace that names it",
+    setting="the version (model = …), or the trace that names it",
 )
 
 
@@ -156,7 +156,7 @@ async def connect(
         # A proxy of the environment cannot reach what answers on this machine.
         http_client=DefaultAsyncHttpxClient(**direct) if local or gated else None,
     ) as client:
-        yield AnthropicModel(client, purpose, own_prices=prices or {}, retries=retries, free=local)
+        yield AnthropicModel(client, purpose, prices=prices or {}, retries=retries, free=local)
 
 
 def retirement(model: str) -> str | None:
@@ -171,13 +171,13 @@ class AnthropicModel:
     """`Model` over the Messages API."""
 
     def __init__(
-        self, client: Any, purpose: Purpose, *, own_prices: Mapping[str, Price], retries: int, free: bool
+        self, client: Any, purpose: Purpose, *, prices: Mapping[str, Price], retries: int, free: bool
     ) -> None:
         self.client, self._purpose = client, purpose
         self._free = free
-        self._prices = own_prices
+        self._prices = prices
         self._retries = retries
-        self._place = f"the model's API at {client.base_url}"
+        self._address = f"the model's API at {client.base_url}"
         self._backoff = Backoff()
 
     async def complete(self, request: ModelRequest) -> ModelReply:
@@ -206,7 +206,7 @@ class AnthropicModel:
             certain = False
             began = time.perf_counter()
             try:
-                found = await call()
+                answer = await call()
             except anthropic.APIStatusError as error:
                 problem = _problem(error)
                 if error.status_code not in PASSING and error.status_code < 500:
@@ -216,13 +216,13 @@ class AnthropicModel:
             except anthropic.APITimeoutError:
                 problem = "the model did not answer in time"
             except anthropic.APIConnectionError as error:
-                problem = f"{self._place} cannot be reached: {_cause(error)}"
+                problem = f"{self._address} cannot be reached: {_cause(error)}"
             except anthropic.APIResponseValidationError as error:
                 problem = f"the model's API at {self.client.base_url} gave an answer of another kind: {error}"
             except (anthropic.AnthropicError, ValueError) as error:
                 raise ModelFailure(f"the request was not sent: {error}", passing=False) from None
             else:
-                return found, attempt, (time.perf_counter() - began) * 1000
+                return answer, attempt, (time.perf_counter() - began) * 1000
             if only_if_refused and not certain:
                 raise ModelFailure(problem)
             if attempt <= self._retries:
@@ -237,7 +237,7 @@ class AnthropicModel:
         cost = prices.cost(model, usage, self._prices)
         return ModelReply(
             text="".join(block.text for block in message.content if block.type == "text"),
-            stop=_STOPS.get(message.stop_reason or "", Stop.OTHER),
+            stop=_STOPS.get(message.stop_reason or "", Stop.UNKNOWN),
             usage=usage,
             cost_usd=0.0 if self._free else None if cost is None else cost * share,
             attempts=attempts,
@@ -295,7 +295,7 @@ def _refuse(status: int, problem: str, model: str, purpose: Purpose) -> NoReturn
         )
     if status == 404:
         raise SettingsError(
-            f"the model's API does not know {model} ({problem})", hint=f"correct {purpose.place}"
+            f"the model's API does not know {model} ({problem})", hint=f"correct {purpose.setting}"
         )
     raise ModelFailure(f"the request was refused: {problem}", passing=False)
 

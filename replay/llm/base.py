@@ -40,7 +40,7 @@ class Stop(StrEnum):
     """It declined to answer. Not an error of the transport."""
     TOOLS = "tools"
     """It asks for tools; `calls` says which."""
-    OTHER = "other"
+    UNKNOWN = "unknown"
     """A stop sequence, a pause, or a reason that is not known here."""
 
 

@@ -90,10 +90,12 @@ class Batches:
             ModelFailure: it was refused; or, where `passing`, it is not known whether it was taken.
             ReplayError: no call can succeed.
         """
-        body = [{"custom_id": name, "params": arguments_of(one)} for name, one in requests.items()]
+        body = [
+            {"custom_id": name, "params": arguments_of(arguments)} for name, arguments in requests.items()
+        ]
         model = next(iter(requests.values())).model
         try:
-            found, _, _ = await self._model.attempt(
+            batch, _, _ = await self._model.attempt(
                 lambda: self._api.create(requests=body), model, only_if_refused=True
             )
         except SettingsError:
@@ -102,7 +104,7 @@ class Batches:
                 f"{self._model.client.base_url} takes no Message Batches",
                 hint="leave --batch, or batch in [judge], out",
             ) from None
-        return str(found.id)
+        return str(batch.id)
 
     async def state(self, batch_id: str) -> BatchState:
         """How far a batch is.
@@ -111,12 +113,12 @@ class Batches:
             BatchGoneError: it is not known.
             ModelFailure, ReplayError: as for `Model.complete`.
         """
-        found, _, _ = await self._model.attempt(lambda: self._known(batch_id), batch_id)
-        if found is None:
+        batch, _, _ = await self._model.attempt(lambda: self._retrieve(batch_id), batch_id)
+        if batch is None:
             raise BatchGoneError(batch_id)
-        return _state(found)
+        return _state(batch)
 
-    async def _known(self, batch_id: str) -> Any:
+    async def _retrieve(self, batch_id: str) -> Any:
         from anthropic import NotFoundError
 
         try:
@@ -132,13 +134,13 @@ class Batches:
         """
 
         async def find() -> list[BatchState]:
-            found = []
+            states = []
             async for batch in self._api.list(limit=_PAGE):
-                one = _state(batch)
-                if one.sent_at < since:
+                state = _state(batch)
+                if state.sent_at < since:
                     break
-                found.append(one)
-            return found
+                states.append(state)
+            return states
 
         states, _, _ = await self._model.attempt(find, "batches")
         return list(states)
@@ -179,14 +181,14 @@ class Batches:
                 return Unanswered(Ending.ERRORED, f"{error.type}: {text}")
 
 
-def _state(found: Any) -> BatchState:
-    counts = found.request_counts
+def _state(batch: Any) -> BatchState:
+    counts = batch.request_counts
     total = counts.processing + counts.succeeded + counts.errored + counts.canceled + counts.expired
-    ended = found.processing_status == "ended"
+    ended = batch.processing_status == "ended"
     return BatchState(
-        id=found.id,
+        id=batch.id,
         ended=ended,
         requests=total,
-        sent_at=as_utc(found.created_at),
-        fetchable=ended and found.results_url is not None,
+        sent_at=as_utc(batch.created_at),
+        fetchable=ended and batch.results_url is not None,
     )

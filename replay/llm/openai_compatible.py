@@ -61,7 +61,7 @@ _STOPS = MappingProxyType(
 _FORMS = ("json_schema", "json_object", "text")
 """How an answer's form is asked for, the strictest first."""
 _FORM_REFUSED = re.compile(r"response.?format|json.?schema|json.?object|structured|guided|grammar", re.I)
-_NOT_KNOWN = re.compile(
+_UNSUPPORTED = re.compile(
     r"not supported|unsupported|unknown|unrecogni|unexpected|extra|not permitted|instead", re.I
 )
 _LENGTHS = ("max_completion_tokens", "max_tokens")
@@ -82,7 +82,7 @@ def check_credentials(base_url: str | None = None, purpose: Purpose = JUDGE) -> 
         )
 
 
-def place(base_url: str | None) -> str | None:
+def foreign_host(base_url: str | None) -> str | None:
     """Return the host of the endpoint; None for OpenAI's own."""
     host = urlsplit(base_url or os.environ.get(BASE_URL_VARIABLE) or BASE_URL).hostname
     return None if host == urlsplit(BASE_URL).hostname else host
@@ -130,7 +130,7 @@ async def connect(
             purpose,
             address=_address(base_url, purpose),
             secret=key.strip(),
-            own_prices=prices or {},
+            prices=prices or {},
             retries=retries,
             free=local,
         )
@@ -146,14 +146,14 @@ class OpenAICompatibleModel:
         *,
         address: str,
         secret: str,
-        own_prices: Mapping[str, Price],
+        prices: Mapping[str, Price],
         retries: int,
         free: bool,
     ) -> None:
         self._client, self._purpose = client, purpose
         self._url, self._secret = f"{address}/chat/completions", secret
-        self._place = f"the model's API at {_shown(address)}"
-        self._prices, self._retries, self._free = own_prices, retries, free
+        self._address = f"the model's API at {_shown(address)}"
+        self._prices, self._retries, self._free = prices, retries, free
         self._backoff = Backoff()
         self._form = 0
         self._length = 0 if urlsplit(address).hostname == urlsplit(BASE_URL).hostname else 1
@@ -187,9 +187,8 @@ class OpenAICompatibleModel:
             except httpx.TimeoutException:
                 problem = "the model did not answer in time"
             except httpx.TransportError as error:
-                problem = (
-                    f"{self._place} cannot be reached: {' '.join(str(error).split()) or type(error).__name__}"
-                )
+                detail = " ".join(str(error).split()) or type(error).__name__
+                problem = f"{self._address} cannot be reached: {detail}"
             except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
                 raise ModelFailure(f"the request was not sent: {error}", passing=False) from None
             failures += 1
@@ -205,7 +204,7 @@ class OpenAICompatibleModel:
         error = body.get("error") or (_choice(body) or {}).get("error")
         status = answer.status_code
         if status < 300 and not error:
-            return status, "" if _choice(body) else f"{self._place} gave an answer of another kind"
+            return status, "" if _choice(body) else f"{self._address} gave an answer of another kind"
         about = error if isinstance(error, dict) else {"message": error if isinstance(error, str) else ""}
         code = about.get("code")
         if status < 300:
@@ -218,11 +217,11 @@ class OpenAICompatibleModel:
 
     def _put_plainly(self, request: ModelRequest, problem: str, form: int, length: int) -> bool:
         """Whether the request is refused for its form and there is a plainer one, which is then used."""
-        if _LENGTHS[length] in problem and _NOT_KNOWN.search(problem):
-            other = 1 - length
-            if self._length == length and other not in self._lengths_tried:
-                self._length = other
-                self._lengths_tried.add(other)
+        if _LENGTHS[length] in problem and _UNSUPPORTED.search(problem):
+            alternative = 1 - length
+            if self._length == length and alternative not in self._lengths_tried:
+                self._length = alternative
+                self._lengths_tried.add(alternative)
             return self._length != length
         if request.schema is None or form + 1 == len(_FORMS) or not _FORM_REFUSED.search(problem):
             return False
@@ -236,7 +235,7 @@ class OpenAICompatibleModel:
         message = choice.get("message")
         message = message if isinstance(message, dict) else {}
         text, refusal = _text(message.get("content")), message.get("refusal")
-        stop = _STOPS.get(str(choice.get("finish_reason")), Stop.OTHER)
+        stop = _STOPS.get(str(choice.get("finish_reason")), Stop.UNKNOWN)
         usage = _usage(body.get("usage"))
         cost = prices.cost(request.model, usage, self._prices) if usage is not None else None
         return ModelReply(
@@ -253,11 +252,11 @@ class OpenAICompatibleModel:
         """A status that no further try would change: of everything, or of this call."""
         if status == 401:
             raise KeyRefusedError(
-                f"{self._place} does not accept the key ({detail})", hint=f"set {KEY} to a valid one"
+                f"{self._address} does not accept the key ({detail})", hint=f"set {KEY} to a valid one"
             )
         if status in (402, 429):
             raise KeyRefusedError(
-                f"{self._place} wants to be paid first ({detail})", hint="see to the account's billing"
+                f"{self._address} wants to be paid first ({detail})", hint="see to the account's billing"
             )
         if status == 403:
             raise KeyRefusedError(
@@ -265,15 +264,15 @@ class OpenAICompatibleModel:
             )
         if status in (404, 405) or status < 400:
             raise SettingsError(
-                f"{self._place} does not know {model}, or is not where chat completions are ({detail})",
-                hint=f"correct {self._purpose.place}",
+                f"{self._address} does not know {model}, or is not where chat completions are ({detail})",
+                hint=f"correct {self._purpose.setting}",
             )
         raise ModelFailure(f"the request was refused: {detail}", passing=False)
 
 
 def _address(base_url: str | None, purpose: Purpose) -> str:
     url = (base_url or os.environ.get(BASE_URL_VARIABLE) or BASE_URL).strip().rstrip("/")
-    named = f"base_url of {purpose.place}" if base_url else BASE_URL_VARIABLE
+    named = f"base_url of {purpose.setting}" if base_url else BASE_URL_VARIABLE
     try:
         parts = urlsplit(url)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
@@ -294,8 +293,8 @@ def _body(request: ModelRequest, form: str, length: int) -> dict[str, Any]:
     body: dict[str, Any] = {"model": request.model, _LENGTHS[length]: request.max_tokens}
     if request.schema is not None:
         if form == "json_schema":
-            wanted = {"name": "answer", "strict": True, "schema": request.schema}
-            body["response_format"] = {"type": "json_schema", "json_schema": wanted}
+            schema = {"name": "answer", "strict": True, "schema": request.schema}
+            body["response_format"] = {"type": "json_schema", "json_schema": schema}
         else:
             system = with_schema(system, request.schema)
             if form == "json_object":
@@ -310,10 +309,10 @@ def _body(request: ModelRequest, form: str, length: int) -> dict[str, Any]:
 
 def _object(answer: httpx.Response) -> JsonObject:
     try:
-        found = json.loads(answer.content)
+        value = json.loads(answer.content)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def _choice(body: JsonObject) -> JsonObject | None:
@@ -335,14 +334,14 @@ def _never_paid(body: JsonObject) -> bool:
     return isinstance(error, dict) and "insufficient_quota" in (error.get("code"), error.get("type"))
 
 
-def _usage(found: Any) -> Usage | None:
+def _usage(value: Any) -> Usage | None:
     """Tokens as they were counted; None where they were not."""
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         return None
-    details = found.get("prompt_tokens_details")
+    details = value.get("prompt_tokens_details")
     return Usage(
-        input_tokens=_count(found.get("prompt_tokens")),
-        output_tokens=_count(found.get("completion_tokens")),
+        input_tokens=_count(value.get("prompt_tokens")),
+        output_tokens=_count(value.get("completion_tokens")),
         cache_read_tokens=_count(details.get("cached_tokens")) if isinstance(details, dict) else 0,
     )
 

@@ -37,8 +37,9 @@ class JudgeProvider(Protocol):
         ...
 
 
-def load(target: str, root: Path, what: str, known: tuple[str, ...]) -> Callable[..., Any]:
-    """The method of the provider of that name; `what` names the setting in errors, `known` the built-in ones.
+def load(target: str, root: Path, what: str, parameters: tuple[str, ...]) -> Callable[..., Any]:
+    """The method of the provider of that name; `what` names the setting in errors, `parameters` the
+    built-in ones.
 
     Raises:
         SettingsError: it cannot be loaded, or is none.
@@ -49,13 +50,13 @@ def load(target: str, root: Path, what: str, known: tuple[str, ...]) -> Callable
 
         strangers = {entry.name: entry.value for entry in entry_points(group=GROUP)}
         if target not in strangers:
-            raise UnknownNameError("provider", target, (*known, *strangers), f"of {what}")
+            raise UnknownNameError("provider", target, (*parameters, *strangers), f"of {what}")
         target = strangers[target]
-    found = load_function(target, root, what)
-    if _asks(found):
-        return found
+    function = load_function(target, root, what)
+    if _asks(function):
+        return function
     try:
-        method = getattr(found(), METHOD, None)
+        method = getattr(function(), METHOD, None)
     except Exception as error:  # noqa: BLE001 - the user's code may raise anything
         raise SettingsError(f"{what} = {target!r} cannot be made: {type(error).__name__}: {error}") from None
     if method is None or not _asks(method):
@@ -66,12 +67,12 @@ def load(target: str, root: Path, what: str, known: tuple[str, ...]) -> Callable
     return method  # type: ignore[no-any-return]
 
 
-def _asks(found: Any) -> bool:
+def _asks(function: Any) -> bool:
     try:
-        parameters = inspect.signature(found).parameters
+        parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):
         return False
-    return callable(found) and not inspect.isclass(found) and {"model", "prompt"} <= parameters.keys()
+    return callable(function) and not inspect.isclass(function) and {"model", "prompt"} <= parameters.keys()
 
 
 @asynccontextmanager

@@ -23,18 +23,18 @@ TABLE = Path(__file__).with_name("prices.toml")
 _MILLION = 1_000_000
 
 
-def price_of(model: str, own: Mapping[str, Price] | None = None) -> Price | None:
+def price_of(model: str, configured: Mapping[str, Price] | None = None) -> Price | None:
     """The price of a model: the user's own (`[prices]`), else the table's; None where neither knows it."""
     plain = _plain(model)
-    for table in (own or {}, _table()):
-        if found := table.get(model) or table.get(plain):
-            return found
+    for table in (configured or {}, _table()):
+        if price := table.get(model) or table.get(plain):
+            return price
     return None
 
 
-def cost(model: str, usage: Usage, own: Mapping[str, Price] | None = None) -> float | None:
+def cost(model: str, usage: Usage, configured: Mapping[str, Price] | None = None) -> float | None:
     """Return the price of these tokens in US dollars; None if the model's price is unknown."""
-    price = price_of(model, own)
+    price = price_of(model, configured)
     if price is None:
         return None
     cached = usage.cache_read_tokens + usage.cache_write_tokens
@@ -48,9 +48,9 @@ def cost(model: str, usage: Usage, own: Mapping[str, Price] | None = None) -> fl
     ) / _MILLION
 
 
-def doubt(model: str, own: Mapping[str, Price] | None = None) -> str | None:
+def doubt(model: str, configured: Mapping[str, Price] | None = None) -> str | None:
     """Return a warning if the cost of this model is unknown or uncertain; None otherwise."""
-    price = price_of(model, own)
+    price = price_of(model, configured)
     if price is None:
         return (
             f"the price of {model} is not known, so what it costs is not counted; "
@@ -67,6 +67,6 @@ def _table() -> dict[str, Price]:
 
 def _plain(model: str) -> str:
     """`us.anthropic.claude-haiku-4-5-20251001-v1:0` → `claude-haiku-4-5`."""
-    found = re.search(r"[a-z]+-[a-z0-9.-]*\d", model.lower().rsplit("/", 1)[-1].split("anthropic.")[-1])
-    name = found.group() if found else model
+    match = re.search(r"[a-z]+-[a-z0-9.-]*\d", model.lower().rsplit("/", 1)[-1].split("anthropic.")[-1])
+    name = match.group() if match else model
     return re.sub(r"(-v\d+)?$", "", re.sub(r"-20\d{6}(-v\d+)?$", "", name))

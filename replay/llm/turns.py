@@ -35,12 +35,15 @@ def as_turns(turns: Sequence[Turn]) -> list[dict[str, Any]]:
         elif turn.role == "user":
             _add(written, "user", _text(turn))
         elif turn.role == "assistant":
-            own = [(f"call_{number}", call) for number, call in (next(calls) for _ in turn.tool_calls)]
+            answered_calls = [
+                (f"call_{number}", call) for number, call in (next(calls) for _ in turn.tool_calls)
+            ]
             requests = [
-                {"type": "tool_use", "id": name, "name": call.name, "input": call.args} for name, call in own
+                {"type": "tool_use", "id": name, "name": call.name, "input": call.args}
+                for name, call in answered_calls
             ]
             _add(written, "assistant", _text(turn) + requests)
-            _add(written, "user", [_result(name, call) for name, call in own])
+            _add(written, "user", [_result(name, call) for name, call in answered_calls])
     if written and written[0]["role"] == "assistant":
         written.insert(0, {"role": "user", "content": SPOKE_FIRST})
     return written

@@ -184,7 +184,7 @@ def test_what_concerns_every_call_stops_everything(status: int, kind: type[Excep
         ("refusal", Stop.REFUSED),
         ("max_tokens", Stop.TRUNCATED),
         ("model_context_window_exceeded", Stop.TRUNCATED),
-        ("pause_turn", Stop.OTHER),
+        ("pause_turn", Stop.UNKNOWN),
     ],
 )
 def test_refusal_and_truncation_are_states(reason: str, stop: Stop) -> None:

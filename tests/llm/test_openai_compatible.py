@@ -234,7 +234,7 @@ def test_an_error_does_not_repeat_the_key(monkeypatch: pytest.MonkeyPatch) -> No
         (completion("x", stop="length"), Stop.TRUNCATED),
         (completion(None, stop="content_filter"), Stop.REFUSED),
         (completion(None, refusal="I cannot."), Stop.REFUSED),
-        (completion([{"type": "text", "text": "x"}], stop="eos"), Stop.OTHER),
+        (completion([{"type": "text", "text": "x"}], stop="eos"), Stop.UNKNOWN),
     ],
 )
 def test_refusal_and_truncation_are_states(said: object, stop: Stop) -> None:

@@ -1,0 +1,69 @@
+"""Names say what a thing is: pronouns and participles alone name nothing."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("replay", "importers", "diff", "cases", "reports", "src/replaydiff")
+WORDS = frozenset(
+    "one found held kept given place known made own wanted rest other stands told said".split()  # noqa: SIM905
+)
+"""Words that say nothing as a part of a name."""
+PHRASES = ("goes_on", "comes_to")
+REQUIRED = frozenset({"until_known", "connection_made"})
+"""Names that a flag or a protocol of the standard library asks for."""
+
+
+def _names(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield line and name of each variable, parameter, field, function and class that a module defines."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.lineno, node.id
+        elif isinstance(node, ast.arg):
+            yield node.lineno, node.arg
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.lineno, node.name
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.lineno, node.attr
+        elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
+            yield node.lineno, node.name
+
+
+def says_nothing(name: str) -> bool:
+    """Whether a name is, or is put together with, a word that does not say what the thing is."""
+    if name in REQUIRED:
+        return False
+    lower = name.lower().strip("_")
+    return not WORDS.isdisjoint(lower.split("_")) or any(phrase in lower for phrase in PHRASES)
+
+
+def offences() -> list[tuple[Path, int, str]]:
+    """Return file, line and name of each name in the product that says nothing."""
+    return [
+        (path.relative_to(ROOT), line, name)
+        for folder in FOLDERS
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if not path.is_relative_to(ROOT / "src" / "replaydiff" / "replay")
+        for line, name in _names(ast.parse(path.read_text(encoding="utf-8")))
+        if says_nothing(name)
+    ]
+
+
+CLEAN = ("cases/push", "replay/golden", "replay/llm")
+"""Rooms without such a name; the budget of each is 0."""
+
+
+def test_names_say_what_things_are() -> None:
+    listed = [f"{path}:{line}: {name}" for path, line, name in offences() if str(path).startswith(CLEAN)]
+    assert not listed, "\n".join(listed)
+
+
+if __name__ == "__main__":
+    by_folder = Counter(str(path.parent) for path, _, _ in offences())
+    for folder, count in by_folder.most_common():
+        print(f"{count:5} {folder}")
+    print(sum(by_folder.values()))
