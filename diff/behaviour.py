@@ -243,7 +243,13 @@ def share_changed(
         paired.interval(found, tails=(ship, ship), seed=comparison.run.seed) for found in (estimate, worst)
     ]
     low, high = ends
-    return estimate.mean, None if low is None or high is None else (low[0], high[1])
+    if low is None or high is None:
+        return estimate.mean, None
+    if comparison.drawn < 1:
+        # A change is what a fall is to a score: here the upper end decides.
+        mirrored = paired.with_unseen((-high[1], -high[0]), worst.negated, tails=(ship, 0.0))
+        high = high[0], -mirrored[0]
+    return estimate.mean, (low[0], high[1])
 
 
 def free_text_warnings(texts: Sequence[FreeText], deltas: Mapping[str, MetricDelta]) -> Iterator[str]:

@@ -272,16 +272,18 @@ class _Scores:
         fixed = self.fixed if drawn else None
         if mean is None:
             return None
-        found = partial(paired.interval, tails=comparison.tails, seed=comparison.run.seed)
-        known = None if fixed is None else found(fixed[0], reach=reach * fixed[1])
-        if known is None:
+        ends_of = partial(paired.interval, tails=comparison.tails, seed=comparison.run.seed)
+        of_fixed = None if fixed is None else ends_of(fixed[0], reach=reach * fixed[1])
+        if of_fixed is None:
             drawn = 0.0
-        spread = known if known and drawn >= 1 else found(self.grouped, reach=reach)
+        spread = of_fixed if of_fixed and drawn >= 1 else ends_of(self.grouped, reach=reach)
         if spread is None:
             return None
+        if drawn < 1 and comparison.sample is not None:
+            spread = paired.with_unseen(spread, self.grouped, tails=comparison.tails, reach=reach)
         low, high = (
-            math.sqrt((1 - drawn) * (one - mean) ** 2 + drawn * ((known or spread)[end] - mean) ** 2)
-            for end, one in enumerate(spread)
+            math.sqrt((1 - drawn) * (end - mean) ** 2 + drawn * (fixed_end - mean) ** 2)
+            for end, fixed_end in zip(spread, of_fixed or spread, strict=True)
         )
         return mean - low, mean + high
 

@@ -268,6 +268,8 @@ def fewest_items(trials: int, old_trials: int, allowed: float, *, fixed: bool, c
             if found is not None:
                 grouped, factor = found
         ends = paired.interval(grouped, confidence=confidence, reach=factor)
+        if ends is not None and not fixed:
+            ends = paired.with_unseen(ends, grouped, tails=((1 - confidence) / 2,) * 2)
         return ends is not None and max(-ends[0], ends[1]) <= allowed
 
     low, high = 1, 2

@@ -11,6 +11,7 @@ Rates = Callable[[np.random.Generator, int], np.ndarray]
 
 AGENTS: dict[str, Rates] = {
     "certain": lambda rng, n: (rng.random(n) < 0.8).astype(float),
+    "always passes": lambda _rng, n: np.ones(n),
     "98 % each": lambda _rng, n: np.full(n, 0.98),
     "90 % certain, 10 % coins": lambda rng, n: np.where(rng.random(n) < 0.1, 0.5, 1.0),
     "70 % certain, 30 % coins": lambda rng, n: np.where(rng.random(n) < 0.3, 0.5, 1.0),

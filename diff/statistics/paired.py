@@ -18,6 +18,7 @@ _DRAWS = 600_000
 _MOST_GROUPS = 300
 """Different clusters that are distinguished in an interval; see `_alike`."""
 _ENDS = 30
+_TIE = 1e-9
 _UNIT = 2520
 """Lowest common multiple of 1..10: means of up to ten 0/1 trials differ by whole multiples of 1/2520."""
 _EXACT_WORK = 200_000_000
@@ -36,6 +37,11 @@ class Clusters:
     def mean(self) -> float:
         """The mean difference of an item."""
         return math.fsum(self.sums) / float(self.sizes.sum())
+
+    @property
+    def negated(self) -> Clusters:
+        """The same with every difference in the other direction."""
+        return Clusters(sums=-self.sums, sizes=self.sizes, unseen=self.unseen)
 
 
 def clusters(deltas: Sequence[float], keys: Sequence[Hashable]) -> Clusters:
@@ -83,10 +89,10 @@ def interval(
     have the size of a cluster that was not drawn: the weight of a typical item, Σw²/Σw, times the items of an
     average cluster. A cluster much larger than the average (a greeting that opens a third of the month) is
     hardly one that a random draw missed. With n items that did not change at all the ends lie
-    near ±2.5/n, the Jeffreys interval of a rate never seen (Brown, Cai & DasGupta 2001). Ends are widened
-    from the normal to the t quantile and by √(G/(G−1)) (Hesterberg 2015, §4.4, "expanded percentile"), since
-    percentiles alone are too narrow below 50 items. How often it holds the truth: see
-    `benchmarks/interval_coverage.py`.
+    near ±2.5/n, the Jeffreys interval of a rate never seen (Brown, Cai & DasGupta 2001), which is too short
+    for a sample that decides: see `with_unseen`. Ends are widened from the normal to the t quantile and by
+    √(G/(G−1)) (Hesterberg 2015, §4.4, "expanded percentile"), since percentiles alone are too narrow below 50
+    items. How often it holds the truth: see `benchmarks/interval_coverage.py`.
 
     Args:
         grouped: the differences.
@@ -117,6 +123,33 @@ def interval(
     )
     low, high = np.quantile(means, [below, 1 - above])
     return float(low) if below > 0 else -reach, float(high) if above > 0 else reach
+
+
+def with_unseen(
+    ends: tuple[float, float], grouped: Clusters, *, tails: tuple[float, float], reach: float = 1.0
+) -> tuple[float, float]:
+    """Return an interval of a sample whose lower end allows for whole falls that were not drawn.
+
+    Where no drawn cluster fell by all an item can, a share q = 1 − tail^(1/n) of the population may have: n
+    draws miss so many in `tail` of samples (Clopper & Pearson 1934, for a rate of which n draws showed none;
+    near 3.7/n at 2.5 %). The lower end is no higher than the mean would be with them, (1 − q)·mean − q·reach,
+    which is exact where no item changed. n is the effective number of clusters (Kish 1965). The upper end is
+    the mirror image where no item changed, and stays elsewhere.
+
+    Args:
+        ends: the interval without that (`interval`).
+        grouped: the differences, at least two clusters.
+        tails: one-sided level of either end; an end whose level is 0 stays.
+        reach: the largest change an item can show.
+    """
+    low, high = ends
+    clusters_count = float(grouped.sizes.sum() ** 2 / np.sum(grouped.sizes**2))
+    shares = [1 - tail ** (1 / clusters_count) if tail > 0 else 0.0 for tail in tails]
+    if not np.any(grouped.sums <= -reach * grouped.sizes * (1 - _TIE)):
+        low = min(low, (1 - shares[0]) * grouped.mean - shares[0] * reach)
+    if not np.any(grouped.sums):
+        high = max(high, shares[1] * reach)
+    return low, high
 
 
 def _alike(grouped: Clusters) -> tuple[np.ndarray, np.ndarray]:

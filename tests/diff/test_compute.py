@@ -479,7 +479,7 @@ def test_too_wide_an_interval_asks_for_a_larger_sample(tmp_path: Path) -> None:
     assert result.answer is Answer.CANNOT_TELL
     assert result.next == (
         "replay sample --month 2026-10 --where 'model = '\"'\"'m'\"'\"'' --by tool_path --seed 7"
-        " --size 120 --name oct-120"
+        " --size 80 --name oct-80"
     )
 
 

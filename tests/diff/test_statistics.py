@@ -80,6 +80,29 @@ def test_no_change_at_all_is_no_proof_of_no_change(items: int) -> None:
     assert 0.8 * jeffreys < high < 1.35 * jeffreys
 
 
+@pytest.mark.parametrize("items", [20, 71, 72, 100])
+def test_no_change_in_a_sample_leaves_what_so_many_draws_can_miss(items: int) -> None:
+    """The bound of Clopper and Pearson for a rate of which no draw showed one."""
+    from scipy import stats
+
+    grouped, tails = singles([0.0] * items), (0.025, 0.025)
+    low, high = paired.with_unseen((0.0, 0.0), grouped, tails=tails)
+    exact = stats.binomtest(0, items).proportion_ci(0.95, "exact").high
+    assert (-low, high) == pytest.approx((exact, exact))
+    assert (low >= -0.05) is (items >= 72)
+
+
+def test_what_no_draw_showed_counts_until_one_shows_it() -> None:
+    """A gain seen elsewhere hides no fall; a whole fall that was drawn is in the interval already."""
+    tails = (0.025, 0.025)
+    for deltas in ([0.5] * 5 + [0.0] * 45, [-0.5] + [0.0] * 49):
+        low, high = paired.with_unseen((-0.01, 0.2), singles(deltas), tails=tails)
+        share = 1 - 0.025 ** (1 / 50)
+        assert (low, high) == pytest.approx(((1 - share) * sum(deltas) / 50 - share, 0.2))
+    fallen = singles([-1.0] + [0.0] * 49)
+    assert paired.with_unseen((-0.06, 0.01), fallen, tails=tails) == (-0.06, 0.01)
+
+
 def test_one_frequent_question_does_not_hide_what_the_others_show() -> None:
     """Fourteen of fifty users only greet: the other 36 questions still bound what was not drawn."""
     low, high = paired.interval(paired.clusters([0.0] * 50, [max(0, i - 13) for i in range(50)])) or (0, 0)
