@@ -53,6 +53,7 @@ from replaydiff.diff.verdicts import combine
 from replaydiff.replay.cycles import no_cycle_search
 from replaydiff.replay.errors import UnknownNameError
 from replaydiff.replay.model import Lane, RunRecord, SampleRecord, VersionKind
+from replaydiff.replay.model.run import ACCEPTED_CHANGES
 from replaydiff.replay.settings import CasesSection, Settings
 from replaydiff.replay.store.runs import get_run
 from replaydiff.replay.store.samples import get_sample
@@ -433,6 +434,16 @@ def _noise(run: RunRecord, known: bool) -> Noise:
     return Noise.AA if Lane.OLD2 in run.lanes else Noise.WITHIN_LANE
 
 
+def _accepted_changes(run: RunRecord) -> Iterator[str]:
+    """Yield a warning for each version that changed while the run was interrupted."""
+    accepted: Any = run.settings.get(ACCEPTED_CHANGES, [])
+    for change in accepted:
+        yield (
+            f"lane {change['lane']} is not one version: the run was resumed on {change['at'][:10]} with "
+            f"{', '.join(change['changed'])} of {change['version']!r} changed (--accept-changes)"
+        )
+
+
 def _warnings(
     inputs: _Inputs,
     comparison: Comparison,
@@ -443,6 +454,7 @@ def _warnings(
 ) -> Iterator[str]:
     """What a reader must know before the figures, the gravest first."""
     run, settings = comparison.run, inputs.settings
+    yield from _accepted_changes(run)
     left_out = counts.total - counts.compared
     if left_out and comparison.look is None:
         observed = any(version.kind is VersionKind.OBSERVED for version in run.lanes.values())

@@ -100,12 +100,12 @@ def version_name(version: JsonObject) -> str:
     commit = _plain_text(version.get("commit"))
     if commit and not name.endswith(commit[:7]):
         name += f" @ {commit[:7]}"
-    return name + (" + changes" if version.get("dirty_hash") else "")
+    return name + (" + changes" if commit and version.get("dirty_hash") else "")
 
 
 def version_facts(version: JsonObject) -> Iterator[tuple[str, str]]:
     """What else is known of a version, as label and value; no environment values are among them."""
-    for key in ("kind", "entrypoint", "git", "commit", "dirty_hash", "path", "python", "condition"):
+    for key in ("kind", "entrypoint", "git", "commit", "dirty_hash", "source", "path", "python", "condition"):
         if text := _plain_text(version.get(key)):
             yield key.replace("_", " "), without_folder(text)
     args = version.get("args")

@@ -147,7 +147,7 @@ def affected_cases(
         UnknownNameError: there is no such revision.
     """
     try:
-        folder = Path(version.path or settings.root)
+        folder = Path(version.source or version.path or settings.root)
         top = toplevel(folder) if version.kind is VersionKind.PYTHON else None
         if top is None:
             raise _UnknownEffectError(f"version {version.name!r} is not a Python agent in a git repository")

@@ -142,20 +142,20 @@ def _origin(store: Path, request: ForkRequest) -> tuple[RunRecord, Item, Trial]:
 
 
 def version_as_replayed(run: RunRecord, lane: Lane, settings: Settings) -> Version:
-    """Return the version of a lane as it is now, which must be what it was.
+    """Return the version of a lane with the code that the run replayed; its settings must be what they were.
 
     Raises:
         InputError: the lane is a recording.
         VersionError: the version has changed since.
     """
-    from replaydiff.replay.engine.versions import changes, resolve
+    from replaydiff.replay.engine.versions import resumed
     from replaydiff.replay.model import VersionKind
 
     stored = run.lanes[lane]
     if stored.kind is VersionKind.OBSERVED:
         raise InputError(f"lane {lane} of run {run.id} is a recording", hint="name a lane that was replayed")
-    now = resolve(stored.name, settings, run.mode)
-    if differing := changes(stored, now):
+    now, differing = resumed(stored, settings, run.mode)
+    if differing:
         raise VersionError(
             f"version {stored.name!r} is not what run {run.id} replayed ({', '.join(differing)} changed)",
             hint="put it back, or begin a new run",

@@ -308,7 +308,12 @@ class Project:
     arun = in_thread(run)
 
     def resume(
-        self, run: str | None = None, *, retry: Collection[str] = (), **options: Unpack[RunOptions]
+        self,
+        run: str | None = None,
+        *,
+        retry: Collection[str] = (),
+        accept_changes: bool = False,
+        **options: Unpack[RunOptions],
     ) -> Run:
         """Continue a run that was interrupted or stopped by its budget (default the latest such run).
 
@@ -316,6 +321,8 @@ class Project:
             run: its id, or a unique beginning of it.
             retry: also repeat its trials that ended so (`infra_error`, `crashed`, `timeout`, `agent_error`),
                 finished or not; the run is the latest by default then.
+            accept_changes: replay the rest with versions that have changed since the run began. Every report
+                of the run says so.
             options: limits that may change (`RunOptions`).
 
         Raises:
@@ -328,7 +335,7 @@ class Project:
         trust_by_use(self.settings)
         settings = resumed_settings(self.settings, options)
         judge = running.judge_of(options, settings)
-        resume = running.resume(self.store, settings, run, retry)
+        resume = running.resume(self.store, settings, run, retry, accept_changes=accept_changes)
         return Run(self, running.replay_and_judge(self.store, settings, judge, resume, self.channel))
 
     aresume = in_thread(resume)

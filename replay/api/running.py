@@ -324,7 +324,12 @@ def too_few_items(settings: Settings, source: Source, lanes: dict[Lane, Version]
 
 
 def resume(
-    store: Path, settings: Settings, run_id: str | None, retry: Collection[str] = ()
+    store: Path,
+    settings: Settings,
+    run_id: str | None,
+    retry: Collection[str] = (),
+    *,
+    accept_changes: bool = False,
 ) -> Callable[[Hooks], RunReport]:
     """Return what resumes a run (None: the latest unfinished one), for `replay_and_judge`.
 
@@ -339,7 +344,9 @@ def resume(
         if name not in known:
             raise UnknownNameError("status to retry", name, known)
     statuses = frozenset(map(Status, retry))
-    return lambda hooks: run.resume(store, run_id, settings, retry=statuses, hooks=hooks)
+    return lambda hooks: run.resume(
+        store, run_id, settings, retry=statuses, accept_changes=accept_changes, hooks=hooks
+    )
 
 
 def replay_and_judge(

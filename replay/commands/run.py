@@ -237,6 +237,11 @@ def summary(ended: Run) -> str:
     help="With --resume: also repeat the trials that ended so, such as infra_error,crashed,timeout; without "
     "a run the latest, finished or not.",
 )
+@click.option(
+    "--accept-changes",
+    is_flag=True,
+    help="With --resume: replay the rest even where a version has changed; every report says so.",
+)
 @run_options()
 @log_option
 @json_option
@@ -247,6 +252,7 @@ def run(
     cases: str | None,
     resume: str | None,
     retry: str | None,
+    accept_changes: bool,
     as_json: bool,
 ) -> ExitCode:
     """Replay a sample or golden set against two versions.
@@ -270,11 +276,13 @@ def run(
     """
     if retry is not None and resume is None:
         raise SettingsError("--retry repeats trials of a run that exists; add --resume [RUN]")
+    if accept_changes and resume is None:
+        raise SettingsError("--accept-changes is for a run that exists; add --resume [RUN]")
     if resume is not None:
         if sample is not None or cases is not None:
             raise SettingsError("--resume continues its run's own items; leave --sample and --cases out")
         statuses = [name.strip() for name in (retry or "").split(",") if name.strip()]
-        done = app.project.resume(resume or None, retry=statuses, **options)
+        done = app.project.resume(resume or None, retry=statuses, accept_changes=accept_changes, **options)
     else:
         done = app.project.run(sample, cases=golden_of(cases), **options)
     if as_json:

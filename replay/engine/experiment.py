@@ -36,7 +36,7 @@ from replaydiff.replay.engine.versions import changes
 from replaydiff.replay.errors import VersionError
 from replaydiff.replay.model import Item, JsonObject, Lane, ModelCall, RunRecord, Trial, Version
 from replaydiff.replay.settings import Settings
-from replaydiff.replay.store.runs import add_lane, create_run, delete_run, finish_run, iter_items
+from replaydiff.replay.store.runs import create_run, delete_run, finish_run, iter_items, write_lanes
 from replaydiff.replay.store.trials import iter_trials
 
 if TYPE_CHECKING:
@@ -231,7 +231,7 @@ class AdaptiveRun:
             raise
         if not known:
             self.run = replace(self.run, lanes={**self.run.lanes, lane: agents.lanes[lane]})
-            add_lane(self._con, self.run)
+            write_lanes(self._con, self.run)
         runner = Runner(
             replace(self.run, lanes=agents.lanes), agents, self._settings, self._con, _ignore, self._redactor
         )

@@ -119,12 +119,7 @@ def _is_same(version: Version, earlier: Version) -> bool:
     is_known = version.kind is VersionKind.MESSAGES or (
         version.kind in (VersionKind.PYTHON, VersionKind.COMMAND) and version.commit is not None
     )
-    return (
-        is_known
-        and not changes(earlier, version)
-        and earlier.packages == version.packages
-        and earlier.env_names == version.env_names
-    )
+    return is_known and not changes(earlier, version) and earlier.packages == version.packages
 
 
 def _taken(con: DuckDBPyConnection, run_id: str, lane: Lane, earlier: RunRecord) -> ReusedLane | None:

@@ -42,12 +42,13 @@ from replaydiff.replay.engine.redaction import run_redactor
 from replaydiff.replay.engine.reuse import reuse_old, reuse_sentence
 from replaydiff.replay.engine.runner import Runner
 from replaydiff.replay.engine.schedule import order
-from replaydiff.replay.engine.versions import changes, resolve
+from replaydiff.replay.engine.versions import resumed
 from replaydiff.replay.errors import InputError, Interrupted, StoreWriteError, VersionError
 from replaydiff.replay.event_loop import run_sync
 from replaydiff.replay.llm import prices
 from replaydiff.replay.model import (
     Item,
+    Json,
     JsonObject,
     Lane,
     Look,
@@ -57,6 +58,7 @@ from replaydiff.replay.model import (
     Version,
     VersionKind,
 )
+from replaydiff.replay.model.run import ACCEPTED_CHANGES
 from replaydiff.replay.renames import Renames
 from replaydiff.replay.settings import DEFAULT_TRIALS, Settings
 from replaydiff.replay.store.connection import explained, give_back, open_store, settle, transaction
@@ -70,6 +72,8 @@ from replaydiff.replay.store.runs import (
     get_run,
     iter_items,
     latest_run,
+    set_run_settings,
+    write_lanes,
 )
 from replaydiff.replay.store.trials import (
     count_statuses,
@@ -196,9 +200,10 @@ def resume(
     settings: Settings,
     *,
     retry: frozenset[Status] = frozenset(),
+    accept_changes: bool = False,
     hooks: Hooks | None = None,
 ) -> RunReport:
-    """Go on with a run: what has not finished is replayed, under the rules the run began with.
+    """Continue a run: what has not finished is replayed, with the code and the rules that the run began with.
 
     Args:
         store: path of the store.
@@ -207,7 +212,8 @@ def resume(
         settings: concurrency, retries, budget and max_tokens count; the last two are the run's own where
             they are None.
         retry: trials that ended so are replayed, too, whether the run has finished or not.
-        hooks: called while the run goes on.
+        accept_changes: replay the rest with versions that have changed since; recorded in the run.
+        hooks: called during the run.
 
     Raises:
         UnknownNameError: there is no such run.
@@ -225,7 +231,7 @@ def resume(
     if any(ended.get(lane, {}).get(status) for lane in replayed for status in retry):
         run = replace(run, finished_at=None)
     if run.finished_at is None:
-        run = replace(run, lanes=_as_before(run, settings))
+        run = _with_current_versions(run, settings, accept_changes=accept_changes)
     if settings.run.budget is not None:
         run = replace(run, budget_usd=settings.run.budget)
     if settings.run.max_tokens is not None:
@@ -288,6 +294,10 @@ class _Execution:
                 self._agents.keep_answers(answers_of(self.store, self.run, redactor))
                 if self._agents.gateway is not None:
                     self._agents.gateway.open(con, None if redactor is None else redactor.value)
+                if write is None and ACCEPTED_CHANGES in self.run.settings:
+                    with transaction(con):
+                        write_lanes(con, self.run)
+                        set_run_settings(con, self.run)
                 if write is not None:
                     self.run = write(con, self.run)
                     if reused := reuse_sentence(self.run):
@@ -481,19 +491,30 @@ def _items(
         yield from map(renames.item, source.read(con, batch))
 
 
-def _as_before(run: RunRecord, settings: Settings) -> dict[Lane, Version]:
-    """Resolve the lanes' versions again, with the current environment, since none is stored."""
-    lanes = dict(run.lanes)
+def _with_current_versions(run: RunRecord, settings: Settings, *, accept_changes: bool) -> RunRecord:
+    """Return a run with its versions as they can be run now: a run stores no environment.
+
+    Accepted changes are in its settings.
+
+    Raises:
+        VersionError: a version has changed, and that is not accepted.
+    """
+    lanes: dict[Lane, Version] = dict(run.lanes)
+    accepted: list[Json] = []
     for lane, stored in run.lanes.items():
         if stored.kind is VersionKind.OBSERVED:
             continue
-        now = resolve(stored.name, settings, run.mode)
-        if differing := changes(stored, now):
+        lanes[lane], differing = resumed(stored, settings, run.mode)
+        if differing and not accept_changes:
             raise VersionError(
-                f"version {stored.name!r} is not what run {run.id} began with ({', '.join(differing)} "
-                "changed); put it back to resume, or start a new run"
+                f"version {stored.name!r} is not what run {run.id} began with: "
+                f"{', '.join(differing)} changed",
+                hint="put it back, start a new run, or replay the rest as it is now with --accept-changes",
             )
-        lanes[lane] = replace(
-            stored, env=now.env, args=now.args, setup=now.setup, command=now.command, url=now.url
-        )
-    return lanes
+        if differing:
+            at = utc_now().isoformat(timespec="seconds")
+            accepted.append({"at": at, "lane": str(lane), "version": stored.name, "changed": [*differing]})
+    if not accepted:
+        return replace(run, lanes=lanes)
+    earlier: Any = run.settings.get(ACCEPTED_CHANGES, [])
+    return replace(run, lanes=lanes, settings={**run.settings, ACCEPTED_CHANGES: [*earlier, *accepted]})

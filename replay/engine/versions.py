@@ -22,7 +22,6 @@ sets; otherwise it is that of `[agent]`.
 from __future__ import annotations
 
 import hashlib
-import os
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -30,9 +29,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from replaydiff.replay.agents.templates import check_request, read_paths
-from replaydiff.replay.engine.checkout import commit_of, file_of, interpreter_of, place_of
+from replaydiff.replay.engine import fingerprint, snapshots
+from replaydiff.replay.engine.checkout import commit_of, file_of, interpreter_of
+from replaydiff.replay.engine.code import Code, Origin, code_of
 from replaydiff.replay.engine.environments import environment
 from replaydiff.replay.errors import UnknownNameError, VersionError
+from replaydiff.replay.files import home_of, write_whole
 from replaydiff.replay.masking import masked_version
 from replaydiff.replay.messages import parse
 from replaydiff.replay.model import JsonObject, Mode, Version, VersionKind
@@ -76,13 +78,25 @@ FORMS = (
 ENDPOINT = "endpoint"
 _OBSERVED = "observed"
 _RECORDED = VersionKind.OBSERVED
+_HERE = Origin()
+_NAMED_FILES = 5
+"""Changed files that a sentence names."""
 _MESSAGES = "messages"
 
 
-def resolve(spec: str, settings: Settings, mode: Mode = Mode.ROLLOUT) -> Version:
-    """The version that a person named, for a run of this mode.
+def resolve(
+    spec: str, settings: Settings, mode: Mode = Mode.ROLLOUT, *, begun: Version | None = None
+) -> Version:
+    """Return the version that a person named, for a run of this mode.
 
-    In step mode a model is asked for its next action, so `model=NAME` is `messages` with that model.
+    A folder is taken as it is now, as a snapshot. In step mode a model is asked for its next action, so
+    `model=NAME` is `messages` with that model.
+
+    Args:
+        spec: what the person typed.
+        settings: of the project.
+        mode: of the run.
+        begun: the version as a run began with it: its code is used if that is still there.
 
     Raises:
         UnknownNameError: no version or git revision is called that.
@@ -90,29 +104,37 @@ def resolve(spec: str, settings: Settings, mode: Mode = Mode.ROLLOUT) -> Version
     """
     if mode is Mode.STEP:
         return _for_steps(spec, settings)
-    if spec in settings.versions:
-        return _described(spec, settings, settings.versions[spec])
-    form, colon, rest = spec.partition(":")
-    if form == _OBSERVED:
-        return _observed(spec, rest if colon else None)
-    if spec.startswith(("http://", "https://")):
-        return _described(spec, settings, VersionEntry(url=spec))
-    if form == "cmd" and colon:
-        if not rest.strip():
-            raise VersionError(f"version {spec!r} names no program; write cmd:node agent.mjs")
-        return _described(spec, settings, VersionEntry(command=rest))
-    if form == _MESSAGES:
-        return _described(spec, settings, _messages_entry(spec, rest if colon else None))
-    if form == "git" and colon:
-        return _described(spec, settings, VersionEntry(git=rest))
-    if spec.startswith("model=") and spec != "model=":
-        return _described(spec, settings, VersionEntry(model=spec.removeprefix("model=")))
+    form, colon, argument = spec.partition(":")
+    if form == _OBSERVED and spec not in settings.versions:
+        return _observed(spec, argument if colon else None)
+    if (entry := _entry_of(spec, settings)) is not None:
+        return _described(spec, settings, entry, Origin(begun=begun))
     folder = Path(spec).expanduser()
-    if folder.is_dir():
-        return _described(spec, settings, VersionEntry(), copy=folder.absolute())
+    if folder.is_dir() or (begun is not None and begun.source):
+        return _described(spec, settings, VersionEntry(), Origin(copy=folder.absolute(), begun=begun))
     if "/" in spec or spec in (".", ".."):
         raise VersionError(f"there is no folder {spec} for a version; name one that is there, {FORMS}")
     raise UnknownNameError("version", spec, settings.versions, FORMS)
+
+
+def _entry_of(spec: str, settings: Settings) -> VersionEntry | None:
+    """Return the entry of `[versions]`, or the one that the form of the text stands for; None for neither."""
+    if spec in settings.versions:
+        return settings.versions[spec]
+    form, colon, argument = spec.partition(":")
+    if spec.startswith(("http://", "https://")):
+        return VersionEntry(url=spec)
+    if form == "cmd" and colon:
+        if not argument.strip():
+            raise VersionError(f"version {spec!r} names no program; write cmd:node agent.mjs")
+        return VersionEntry(command=argument)
+    if form == _MESSAGES:
+        return _messages_entry(spec, argument if colon else None)
+    if form == "git" and colon:
+        return VersionEntry(git=argument)
+    if spec.startswith("model=") and spec != "model=":
+        return VersionEntry(model=spec.removeprefix("model="))
+    return None
 
 
 def revision_of(spec: str, settings: Settings) -> str:
@@ -149,11 +171,36 @@ def in_folder(spec: str, name: str, folder: Path, settings: Settings) -> Version
         VersionError: it cannot be run as it is described.
     """
     entry = replace(settings.versions.get(spec, VersionEntry()), git=None, path=None)
-    return replace(_described(name, settings, entry, copy=folder), name=name)
+    return replace(_described(name, settings, entry, Origin(copy=folder)), name=name)
 
 
-def changes(stored: Version, now: Version) -> list[str]:
-    """What differs between a version as a run stored it and as it is now, in words; environment aside."""
+def resumed(begun: Version, settings: Settings, mode: Mode) -> tuple[Version, list[str]]:
+    """Return a version as it goes on in a run that began with it, and what differs from then.
+
+    Its code is the snapshot or the checkout that the run began with. The environment and secrets in its
+    settings are those of now, since a run stores none.
+
+    Args:
+        begun: the version as the run stored it.
+        settings: of the project, as they are now.
+        mode: of the run.
+
+    Raises:
+        UnknownNameError: its name is no version any more.
+        VersionError: it cannot be run as it is described now.
+    """
+    now = resolve(begun.name, settings, mode, begun=begun)
+    return replace(now, packages=begun.packages), changes(begun, now, settings.data_folder)
+
+
+def changes(stored: Version, now: Version, data_folder: Path | None = None) -> list[str]:
+    """Return the names of what differs between a version as a run stored it and as it is now.
+
+    Args:
+        stored: the version in the store, without secrets.
+        now: the version as it is now.
+        data_folder: `.replay`; with it, changed files are named where both snapshots are known to git.
+    """
     words = {
         "kind": "kind",
         "entrypoint": "entrypoint",
@@ -162,10 +209,8 @@ def changes(stored: Version, now: Version) -> list[str]:
         "adapter_digest": "adapter",
         "commit": "commit",
         "dirty_hash": "uncommitted changes",
-        "path": "folder",
         "python": "interpreter",
         "lock": "lock file",
-        "args": "args",
         "condition": "condition",
         "url": "URL",
         "header_env": "headers",
@@ -178,7 +223,17 @@ def changes(stored: Version, now: Version) -> list[str]:
     }
     # A run is stored without secrets, so another key is no other version.
     stored, now = masked_version(stored), masked_version(now)
-    return [word for name, word in words.items() if getattr(stored, name) != getattr(now, name)]
+    names = [word for name, word in words.items() if getattr(stored, name) != getattr(now, name)]
+    for kind, before, after in (
+        ("args", stored.args, now.args),
+        ("env", stored.env_hashes, now.env_hashes),
+    ):
+        differing = (key for key in sorted({*before, *after}) if before.get(key) != after.get(key))
+        names += [f"{kind}.{key}" for key in differing]
+    if data_folder is not None and {"commit", "uncommitted changes"}.intersection(names):
+        files = snapshots.changed_files(stored.path or "", now.path or "", data_folder)
+        names += [*files[:_NAMED_FILES], *([f"{len(files)} files in all"] if files[_NAMED_FILES:] else [])]
+    return names
 
 
 def _observed(spec: str, condition: str | None) -> Version:
@@ -211,8 +266,15 @@ def _messages_entry(spec: str, rest: str | None) -> VersionEntry:
     return VersionEntry(messages=True, setup=setup)
 
 
-def _described(name: str, settings: Settings, entry: VersionEntry, copy: Path | None = None) -> Version:
-    """A version of the agent; `copy` is the folder of a copy of the project."""
+def _described(name: str, settings: Settings, entry: VersionEntry, origin: Origin = _HERE) -> Version:
+    """Return a version of the agent.
+
+    Args:
+        name: of the version.
+        settings: of the project.
+        entry: what differs from `[agent]`.
+        origin: where its code is taken from.
+    """
     agent = settings.agent
     kind = _kind(name, settings, entry)
     model = {} if entry.model is None else {"model": entry.model}
@@ -225,14 +287,14 @@ def _described(name: str, settings: Settings, entry: VersionEntry, copy: Path | 
         args={**shared, **entry.args, **model},
         env=environment,
         env_names=tuple(sorted(environment)),
+        env_hashes=fingerprint.hashed_environment(environment, settings.data_folder),
     )
-    if kind is VersionKind.PYTHON:
-        return _python(version, settings, entry, copy)
-    if kind is VersionKind.COMMAND:
-        return _command(version, settings, entry, copy)
-    if kind is VersionKind.ADAPTER:
-        return _of_adapter(version, settings, entry, copy)
-    if entry.git is not None or copy is not None:
+    if kind in (VersionKind.PYTHON, VersionKind.COMMAND, VersionKind.ADAPTER):
+        describe = {
+            VersionKind.PYTHON: _python, VersionKind.COMMAND: _command, VersionKind.ADAPTER: _of_adapter
+        }[kind]  # fmt: skip
+        return describe(version, settings, entry, origin)
+    if entry.git is not None or origin.copy is not None:
         what = "what answers at its URL" if kind is VersionKind.HTTP else "a model and its prompt"
         raise VersionError(
             f"version {name!r} names code, and the agent of {file_of(settings)} is {what}; name its "
@@ -262,10 +324,10 @@ def _kind(name: str, settings: Settings, entry: VersionEntry) -> VersionKind:
     return VersionKind.PYTHON
 
 
-def _python(version: Version, settings: Settings, entry: VersionEntry, copy: Path | None) -> Version:
+def _python(version: Version, settings: Settings, entry: VersionEntry, origin: Origin) -> Version:
     agent, name = settings.agent, version.name
     entrypoint = entry.entrypoint or agent.entrypoint
-    adapter, digest = _adapter(settings)
+    adapter, digest = _adapter(settings, origin.begun)
     if entrypoint is None and adapter is None:
         raise VersionError(_no_entrypoint(name, settings))
     tools = agent.tools if entry.tools is None else entry.tools
@@ -285,12 +347,12 @@ def _python(version: Version, settings: Settings, entry: VersionEntry, copy: Pat
             f'version {name!r} has its tools answered by an adapter (tools = ["adapter"]), and names none; '
             f'write adapter = "./replay_adapter.py" in [agent] of {file_of(settings)}'
         )
-    place = place_of(name, settings, entry, copy)
     python, lock = interpreter_of(name, settings, entry.python or agent.python), None
+    code = code_of(name, settings, entry, origin)
     if agent.venv if entry.venv is None else entry.venv:
         within_s = settings.run.install_timeout
-        own = environment(name, place.folder, python, settings.data_folder, within_s=within_s)
-        python, lock = own.python, own.lock
+        built = environment(name, code.folder, python, settings.data_folder, within_s=within_s)
+        python, lock = built.python, built.lock
     return replace(
         version,
         entrypoint=entrypoint,
@@ -299,29 +361,45 @@ def _python(version: Version, settings: Settings, entry: VersionEntry, copy: Pat
         adapter_digest=digest,
         tools=tools,
         git=entry.git,
-        commit=place.commit,
-        dirty_hash=place.dirty_hash,
-        path=str(place.folder),
+        **_located(code),
         python=python,
         lock=lock,
     )
 
 
-def _adapter(settings: Settings) -> tuple[str | None, str | None]:
-    """The file of the user's own glue, and the SHA-256 of its content."""
+def _adapter(settings: Settings, begun: Version | None) -> tuple[str | None, str | None]:
+    """Return a copy of the user's own glue that stays as it is, and the SHA-256 of its content."""
     named = settings.agent.adapter
+    if begun is not None and begun.adapter is not None and Path(begun.adapter).is_file():
+        return begun.adapter, begun.adapter_digest
     if named is None:
         return None, None
-    path = Path(os.path.abspath(settings.root / Path(named).expanduser()))  # noqa: PTH100 - links stay
+    path = settings.root / Path(named).expanduser()
     try:
-        return str(path), hashlib.sha256(path.read_bytes()).hexdigest()
+        content = path.read_bytes()
+        digest = hashlib.sha256(content).hexdigest()
+        copy = home_of(settings.data_folder.absolute(), "adapters") / digest[:12] / path.name
+        if not copy.exists():
+            copy.parent.mkdir(exist_ok=True)
+            write_whole(copy, content)
     except OSError as error:
         raise VersionError(
             f"the adapter {path} cannot be read: {error.strerror}; correct `adapter` in {file_of(settings)}"
         ) from None
+    return str(copy), digest
 
 
-def _command(version: Version, settings: Settings, entry: VersionEntry, copy: Path | None) -> Version:
+def _located(code: Code) -> dict[str, Any]:
+    """Return the fields of a version that say where its code is."""
+    return {
+        "commit": code.commit,
+        "dirty_hash": code.dirty_hash,
+        "path": str(code.folder),
+        "source": None if code.source is None else str(code.source),
+    }
+
+
+def _command(version: Version, settings: Settings, entry: VersionEntry, origin: Origin) -> Version:
     text = entry.command or settings.agent.command or ""
     try:
         command = tuple(shlex.split(text))
@@ -329,29 +407,27 @@ def _command(version: Version, settings: Settings, entry: VersionEntry, copy: Pa
         raise VersionError(
             f"the command of version {version.name!r} cannot be read: {error}; correct it"
         ) from None
-    place = place_of(version.name, settings, entry, copy)
+    tools = _endpoint(version.name, settings, entry)
+    code = code_of(version.name, settings, entry, origin)
     return replace(
         version,
         command=command,
         persistent=settings.agent.persistent if entry.persistent is None else entry.persistent,
-        tools=_endpoint(version.name, settings, entry),
+        tools=tools,
         git=entry.git,
-        commit=place.commit,
-        dirty_hash=place.dirty_hash,
-        path=str(place.folder),
+        **_located(code),
     )
 
 
-def _of_adapter(version: Version, settings: Settings, entry: VersionEntry, copy: Path | None) -> Version:
-    place = place_of(version.name, settings, entry, copy)
+def _of_adapter(version: Version, settings: Settings, entry: VersionEntry, origin: Origin) -> Version:
+    tools = _endpoint(version.name, settings, entry)
+    code = code_of(version.name, settings, entry, origin)
     return replace(
         version,
         adapter_name=entry.kind or settings.agent.kind,
-        tools=_endpoint(version.name, settings, entry),
+        tools=tools,
         git=entry.git,
-        commit=place.commit,
-        dirty_hash=place.dirty_hash,
-        path=str(place.folder),
+        **_located(code),
     )
 
 

@@ -9,6 +9,9 @@ from enum import StrEnum
 from replaydiff.replay.model.json import JsonObject
 from replaydiff.replay.model.lane import Lane
 
+ACCEPTED_CHANGES = "accepted_changes"
+"""Key of a run's settings with the changes of versions with which it was resumed."""
+
 
 class VersionKind(StrEnum):
     """How a version is run."""
@@ -65,9 +68,12 @@ class Version:
     commit: str | None = None
     """The commit it resolved to before anything ran; for a folder in a git repository, its HEAD."""
     dirty_hash: str | None = None
-    """Hash of the uncommitted changes of a folder; None where there are none."""
+    """Hash of the uncommitted changes of a folder, or of its files where it is in no repository; None where
+    there are none."""
     path: str | None = None
-    """The folder the worker runs in."""
+    """The folder the worker runs in: a checkout, or a snapshot of `source`."""
+    source: str | None = None
+    """The user's folder; None for a revision."""
     python: str | None = None
     """The interpreter of the worker."""
     lock: str | None = None
@@ -78,6 +84,8 @@ class Version:
     """Environment of the worker beside the command's own. Never stored: see `env_names`."""
     env_names: tuple[str, ...] = ()
     """Names, never values, of the environment set for this version."""
+    env_hashes: dict[str, str] = field(default_factory=dict)
+    """Name → hash of the value, with a key that is beside the store."""
     condition: str | None = None
     """For `observed:CONDITION`: which traces."""
     packages: dict[str, str] = field(default_factory=dict)

@@ -172,9 +172,9 @@ def list_runs(con: DuckDBPyConnection, *, experiments: bool = False) -> list[Run
     return _runs(con, f"{where} ORDER BY created_at, run_id")
 
 
-def add_lane(con: DuckDBPyConnection, run: RunRecord) -> None:
-    """Write down the lanes of a run that gets them one after the other."""
-    lanes = {lane: replace(version, env={}) for lane, version in run.lanes.items()}
+def write_lanes(con: DuckDBPyConnection, run: RunRecord) -> None:
+    """Store the lanes of a run again, after one was added or its version has changed."""
+    lanes = {lane: masked_version(version) for lane, version in run.lanes.items()}
     con.execute("UPDATE runs SET lanes = ? WHERE run_id = ?", [encode(lanes), run.id])
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import time
 from collections.abc import Iterator
@@ -13,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from replaydiff.replay.model import Status, Trial
+from replaydiff.replay.model import Lane, Status, Trial
 from tests.agents.conftest import processes_with
-from tests.engine.project import Done, Project, ended, two_revisions
+from tests.engine.project import AGENT, SETTINGS, Done, Project, ended, git, two_revisions
 from tests.stand_ins.full import full
 from tests.stand_ins.processes import PATIENCE_S, replay
 
@@ -209,22 +210,95 @@ def test_a_budget_stops_at_whole_blocks_and_a_larger_one_goes_on(project: Projec
     assert project.run().finished_at is not None
 
 
-def test_a_changed_version_is_not_resumed_unless_only_its_environment_changed(project: Project) -> None:
-    process = project.start("run", "--old", "git:v1", "--new", ".", SECONDS_A_TRIAL=SLOW)
+def interrupted(project: Project, *args: str) -> str:
+    """Begin a run and interrupt it after a few trials; return its id."""
+    process = project.start("run", "--concurrency", "2", *args, SECONDS_A_TRIAL=SLOW)
     project.wait_for_calls(3)
     ended(process, signal.SIGINT)
-    project.write("v2 and more")
+    return project.run().id
+
+
+def versions_that_answered(project: Project, lane: str = "new") -> set[str]:
+    return {
+        (trial.final_response or "").split(":")[0] for trial in project.trials() if str(trial.lane) == lane
+    }
+
+
+def test_a_run_is_resumed_with_the_code_that_it_began_with(project: Project) -> None:
+    project.write("first")
+    interrupted(project, "--old", "git:v1", "--new", ".")
+    project.write("second")
+    for name in ("agent.log", "report.html", "more.jsonl", "app/new.py"):
+        (project.folder / name).write_text("appeared during the run")
+    git(project.folder, "commit", "--quiet", "--all", "--message", "HEAD moves on")
+    done = resume(project)
+    assert (done.code, len(project.trials())) == (0, TRIALS)
+    assert versions_that_answered(project) == {"first small"}
+    # What another run takes is what is there now.
+    assert project.replay("run", "--new", ".", "--concurrency", "4").code == 0
+    assert versions_that_answered(project) == {"second small"}
+
+
+def test_a_folder_outside_git_is_resumed_with_its_first_code(project: Project) -> None:
+    project.write("first")
+    shutil.rmtree(project.folder / ".git")
+    interrupted(project, "--new", ".")
+    project.write("second")
+    (project.folder / "agent.log").write_text("appeared during the run")
+    assert resume(project).code == 0
+    assert versions_that_answered(project) == {"first small"}
+
+
+def test_editing_during_a_run_changes_nothing_where_workers_are_replaced(project: Project) -> None:
+    crashing = AGENT.replace(
+        "    status =", "    if text.endswith(('2', '5', '8')): os._exit(3)\n    status ="
+    )
+    project.write("first", crashing)
+    process = project.start("run", "--new", ".", "--concurrency", "1", SECONDS_A_TRIAL="0.2")
+    project.wait_for_calls(1)
+    project.write("second", crashing)
+    process.communicate(timeout=PATIENCE_S)
+    assert project.times_called() > ITEMS
+    assert versions_that_answered(project) == {"first small", ""}
+
+
+def test_a_changed_environment_is_named_and_goes_on_only_where_that_is_accepted(project: Project) -> None:
+    def environment(value: str) -> None:
+        project.settings(SETTINGS + f'[versions.two]\ngit = "v2"\nenv = {{ TWO = "{value}", SAME = "1" }}\n')
+
+    environment("2")
+    run = interrupted(project, "--old", "git:v1", "--new", "two")
+    environment("3")
     done = resume(project)
     assert done.code == 2
     assert done.err.splitlines()[-1] == (
-        f"error: version '.' is not what run {project.run().id} began with (uncommitted changes changed); "
-        "put it back to resume, or start a new run"
+        f"error: version 'two' is not what run {run} began with: env.TWO changed; put it back, start a new "
+        "run, or replay the rest as it is now with --accept-changes"
     )
-    project.write("v2")
-    (project.folder / "replay-report-x.html").write_text("a report is no change of the agent")
-    with (project.folder / "replay.toml").open("a") as file:
-        file.write('[agent.env]\nKEY = "another"\n')
+    assert project.replay("run", "--accept-changes").err.endswith("add --resume [RUN]\n")
+    assert resume(project, "--accept-changes").code == 0
+    warning = "lane new is not one version: the run was resumed on "
+    for command in (("diff",), ("report", "--format", "markdown")):
+        shown = project.replay(*command)
+        assert warning in " ".join((shown.out + shown.err).split())
+    [change] = project.run().settings["accepted_changes"]
+    assert (change["lane"], change["changed"]) == ("new", ["env.TWO"])
+    assert b'"3"' not in project.store.read_bytes()
+    # It is known now, and asked for once.
+    assert resume(project, run, "--retry", "timeout").code == 0
+
+
+def test_a_snapshot_that_is_gone_is_taken_again_and_compared(project: Project) -> None:
+    project.write("first")
+    run = interrupted(project, "--old", "git:v1", "--new", ".")
+    shutil.rmtree(project.run().lanes[Lane.NEW].path or "")
+    project.write("second")
+    done = resume(project)
+    assert done.code == 2
+    assert f"is not what run {run} began with: uncommitted changes, app/agent.py changed;" in done.err
+    project.write("first")
     assert resume(project).code == 0
+    assert versions_that_answered(project) == {"first small"}
 
 
 def test_a_run_that_has_finished_is_left_as_it_is(project: Project) -> None:
@@ -338,9 +412,9 @@ def test_what_can_be_retried_is_named(project: Project) -> None:
 def test_a_provider_that_goes_down_stops_the_run_and_loses_nothing(tmp_path: Path) -> None:
     project = two_revisions(tmp_path / "shop")
     project.sample(40)
-    source = FAILING.replace('fault == "down"', 'os.path.exists("DOWN")').replace(
+    source = FAILING.replace('fault == "down"', 'os.path.exists(os.environ["CALLS"] + ".down")').replace(
         "number = int",
-        'open("DOWN", "w") if os.environ.get("FAULT") and sum(1 for _ in open(os.environ["CALLS"])) > 10 else 0\n    number = int',
+        'open(os.environ["CALLS"] + ".down", "w") if os.environ.get("FAULT") and sum(1 for _ in open(os.environ["CALLS"])) > 10 else 0\n    number = int',
     )
     project.write("v", source)
     args = (
@@ -361,7 +435,7 @@ def test_a_provider_that_goes_down_stops_the_run_and_loses_nothing(tmp_path: Pat
     run = project.run()
     assert f"once it is up again: `replay run --resume {run.id} --retry infra_error`" in done.err
     assert 10 <= len(project.trials()) < 30
-    (project.folder / "DOWN").unlink()
+    project.calls.with_name(f"{project.calls.name}.down").unlink()
     assert resume(project, run.id, "--retry", "infra_error").code == 0
     assert {trial.status for trial in project.trials()} == {Status.OK}
     assert len(project.trials()) == 40

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -55,7 +56,9 @@ tools = []
     )
     found = version("prod")
     head = git(project.folder, "rev-parse", "HEAD").strip()
-    assert found == Version(
+    assert sorted(found.env_hashes) == ["REGION", "TOKEN"]
+    assert "secret" not in str(found.env_hashes)
+    assert replace(found, env_hashes={}) == Version(
         name="prod",
         kind=VersionKind.PYTHON,
         entrypoint="app.agent:other",
@@ -80,7 +83,7 @@ def test_a_revision_is_resolved_to_its_commit_at_once(project: Project) -> None:
 
 def test_a_model_is_the_agent_with_another_argument(project: Project) -> None:
     found = version("model=claude-sonnet-5-5")
-    assert (found.args, found.path) == ({"model": "claude-sonnet-5-5"}, str(project.folder))
+    assert (found.args, found.source) == ({"model": "claude-sonnet-5-5"}, str(project.folder))
 
 
 def test_a_folder_is_taken_as_it_is_with_its_changes(project: Project) -> None:
@@ -115,9 +118,10 @@ def test_a_copy_of_the_project_has_the_agent_where_the_project_has_it(
 ) -> None:
     project.settings(SETTINGS + 'path = "app"\n')
     git(project.folder, "clone", "--quiet", ".", str(tmp_path / "copy"))
-    assert version(".").path == str(project.folder / "app")
-    assert version("../copy").path == str(tmp_path / "copy" / "app")
-    assert version("app").path == str(project.folder / "app")
+    assert version(".").source == str(project.folder / "app")
+    assert version("../copy").source == str(tmp_path / "copy" / "app")
+    assert version("app").source == str(project.folder / "app")
+    assert all(Path(version(spec).path or "").name == "app" for spec in (".", "../copy", "app"))
     head = git(project.folder, "rev-parse", "HEAD")[:12]
     assert version("git:HEAD").path == str(project.folder / ".replay" / "worktrees" / head / "app")
 
@@ -198,9 +202,9 @@ tools = []
     )
     assert Path(found.path or "").parent.name == "worktrees"
     here = version("cmd:./agent.sh")
-    assert (here.command, here.path) == (("./agent.sh",), str(project.folder))
+    assert (here.command, here.source) == (("./agent.sh",), str(project.folder))
     assert (here.persistent, here.tools) == (False, ("endpoint",))
-    assert changes(here, version("model=large")) == ["args", "command"]
+    assert changes(here, version("model=large")) == ["command", "args.model"]
 
 
 def test_messages_takes_a_file_and_a_model(project: Project) -> None:
@@ -342,8 +346,11 @@ def test_a_folder_outside_any_repository_has_no_commit(
 ) -> None:
     (tmp_path / "replay.toml").write_text(SETTINGS)
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "agent.py").write_text("")
     found = version(".")
-    assert (found.commit, found.dirty_hash, found.path) == (None, None, str(tmp_path))
+    assert (found.commit, found.source) == (None, str(tmp_path))
+    (tmp_path / "agent.py").write_text("changed")
+    assert changes(found, version(".")) == ["uncommitted changes"]
     assert refusal("git:v1").startswith("git rev-parse failed in ")
     monkeypatch.setenv("PATH", os.devnull)
     assert version(".").commit is None

@@ -1,8 +1,8 @@
 """The code of versions, packed in the driver and unpacked on a node.
 
-Of a git revision everything is sent that its checkout holds. Of a folder in a git repository the files are
-sent that git tracks or would track, and those that `include` of `[ray]` names; of another folder everything
-but virtual environments and caches. The repository's other folders come along, since code may import them.
+Of a revision or a folder in a git repository the files are sent that git tracks or would track, and those
+that `include` of `[ray]` names; of another folder everything but virtual environments and caches. The
+repository's other folders come along, since code may import them.
 """
 
 from __future__ import annotations
@@ -103,8 +103,7 @@ def unpack(archive: Path, into: Path) -> Path:
 
 
 def _files(root: Path, *, is_repository: bool) -> Iterator[Path]:
-    private = DATA_FOLDER in root.parts
-    if not is_repository or private:
+    if not is_repository:
         yield from _all_files(root)
         return
     for name in git(root, "ls-files", "--cached", "--others", "--exclude-standard", "-z").split("\0"):
