@@ -173,8 +173,8 @@ def _commit(
     """Write a commit of the files as they are; return its id and the repositories that are inside."""
     original = Path(top, git(top, "rev-parse", "--git-path", "index").removesuffix("\n"))
     if original.is_file():
-        # Its times of files spare git from reading every one again.
-        shutil.copyfile(original, index)
+        # Its times of files spare git from reading every one again, and its own time tells which to doubt.
+        shutil.copy2(original, index)
     git(top, "read-tree", *(["--reset", base] if base else ["--empty"]), options=options, index=index)
     names = _changed_names(top, index, leave_out, options)
     _check_size(top, names)

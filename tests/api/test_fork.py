@@ -8,7 +8,7 @@ import pytest
 
 import replaydiff as rd
 from replaydiff.replay.api.forks import compare_fork
-from replaydiff.replay.errors import ExitCode, InputError, SettingsError, VersionError
+from replaydiff.replay.errors import ExitCode, InputError, SettingsError
 from replaydiff.replay.model import Lane, Rule, ServedCall, Status, ToolCall, Trial
 from tests.engine.project import Project, git
 from tests.view.test_view import serving
@@ -153,12 +153,17 @@ def test_what_cannot_be_forked_is_refused_and_nothing_is_stored(shop: Project) -
         project.fork("seven", trial=3, ablate=True)
     with pytest.raises(SettingsError, match="versions without code"):
         project.fork("seven", system="Be kind.")
+
+
+def test_a_fork_runs_the_code_of_its_trial_wherever_the_tag_is_now(shop: Project) -> None:
+    project = rd.open(shop.folder)
     git(shop.folder, "tag", "kept", "v1")
     git(shop.folder, "commit", "--quiet", "--allow-empty", "--message", "x")
     git(shop.folder, "tag", "--force", "v1")
     try:
-        with pytest.raises(VersionError, match=r"\(commit"):
-            project.fork("seven", at=1, result="x")
+        fork = project.fork("seven", message="cancel 8", trials=1)
+        kept = git(shop.folder, "rev-parse", "kept").strip()
+        assert [version.commit for version in shop.run(fork.run).lanes.values()] == [kept]
     finally:
         git(shop.folder, "tag", "--force", "v1", "kept")
 

@@ -13,8 +13,6 @@ from replaydiff.replay.engine.snapshots import is_there, take
 from replaydiff.replay.errors import NoSpaceError, VersionError
 from tests.engine.project import Project, git
 
-MARKER = "the program of a repository's own configuration ran"
-
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
@@ -65,6 +63,13 @@ def test_changes_new_files_and_deletions_are_in_it_and_the_index_is_not_touched(
     project.write("changed again")
     assert taken(project) != folder
     assert "changed {model}" in (folder / "app" / "agent.py").read_text()
+
+
+def test_a_change_of_the_same_size_right_after_a_commit_is_seen(project: Project) -> None:
+    for version in ("v2", "v3", "v4"):
+        project.commit(version)
+        project.write(version[::-1])
+        assert version[::-1] in (taken(project) / "app" / "agent.py").read_text()
 
 
 def test_what_git_ignores_is_copied_or_linked(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
