@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -34,7 +34,7 @@ from replaydiff.replay.engine.agents import (
 from replaydiff.replay.engine.executors import TrialTask, agent_builder, load_executor
 from replaydiff.replay.engine.forecast import Forecast, forecast
 from replaydiff.replay.engine.items import Source
-from replaydiff.replay.engine.journal import Journal
+from replaydiff.replay.engine.journal import Journal, waiting
 from replaydiff.replay.engine.observed import Pairing, recorded_run
 from replaydiff.replay.engine.probe import UncontainedError, list_names
 from replaydiff.replay.engine.progress import ProgressFile, RunProgress, RunReport
@@ -42,7 +42,7 @@ from replaydiff.replay.engine.redaction import run_redactor
 from replaydiff.replay.engine.reuse import reuse_old, reuse_sentence
 from replaydiff.replay.engine.runner import Runner
 from replaydiff.replay.engine.schedule import order
-from replaydiff.replay.engine.versions import resumed
+from replaydiff.replay.engine.versions import resolve, resumed
 from replaydiff.replay.errors import InputError, Interrupted, StoreWriteError, VersionError
 from replaydiff.replay.event_loop import run_sync
 from replaydiff.replay.llm import prices
@@ -231,7 +231,9 @@ def resume(
     if any(ended.get(lane, {}).get(status) for lane in replayed for status in retry):
         run = replace(run, finished_at=None)
     if run.finished_at is None:
-        run = _with_current_versions(run, settings, accept_changes=accept_changes)
+        begun = {trial.lane for trial in waiting(store, run.id) if trial.status not in retry}
+        begun |= {lane for lane, statuses in ended.items() if statuses.keys() - retry}
+        run = _with_current_versions(run, settings, begun, accept_changes=accept_changes)
     if settings.run.budget is not None:
         run = replace(run, budget_usd=settings.run.budget)
     if settings.run.max_tokens is not None:
@@ -294,7 +296,7 @@ class _Execution:
                 self._agents.keep_answers(answers_of(self.store, self.run, redactor))
                 if self._agents.gateway is not None:
                     self._agents.gateway.open(con, None if redactor is None else redactor.value)
-                if write is None and ACCEPTED_CHANGES in self.run.settings:
+                if write is None and self.run.finished_at is None:
                     with transaction(con):
                         write_lanes(con, self.run)
                         set_run_settings(con, self.run)
@@ -491,18 +493,30 @@ def _items(
         yield from map(renames.item, source.read(con, batch))
 
 
-def _with_current_versions(run: RunRecord, settings: Settings, *, accept_changes: bool) -> RunRecord:
+def _with_current_versions(
+    run: RunRecord, settings: Settings, begun: Collection[Lane], *, accept_changes: bool
+) -> RunRecord:
     """Return a run with its versions as they can be run now: a run stores no environment.
 
-    Accepted changes are in its settings.
+    Accepted changes are in its settings. A version without a trial that stays is taken as it is now.
+
+    Args:
+        run: as it is stored.
+        settings: of the project.
+        begun: the lanes that have trials, other than those that are repeated.
+        accept_changes: a version may have changed.
 
     Raises:
         VersionError: a version has changed, and that is not accepted.
     """
     lanes: dict[Lane, Version] = dict(run.lanes)
+    names = {run.lanes[lane].name for lane in begun}
     accepted: list[Json] = []
     for lane, stored in run.lanes.items():
         if stored.kind is VersionKind.OBSERVED:
+            continue
+        if stored.name not in names:
+            lanes[lane] = resolve(stored.name, settings, run.mode)
             continue
         lanes[lane], differing = resumed(stored, settings, run.mode)
         if differing and not accept_changes:

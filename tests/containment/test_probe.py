@@ -288,7 +288,7 @@ BROKEN = """
 import os, pathlib
 def call(name, args): raise SystemError
 def run_agent(text):
-    with pathlib.Path("tried").open("a") as file:
+    with open("TRIED", "a") as file:
         print(text, file=file)
     if not pathlib.Path("mended").exists():
         raise ValueError(f"422 Field required: message (request {os.urandom(8).hex()}, {text})")
@@ -314,12 +314,13 @@ def test_a_failure_that_repeats_stops_the_run_and_is_repeated_when_it_is_resumed
     replay: Replay, project: Project
 ) -> None:
     project.settings(SETTINGS.replace("unused", "call"))
-    (project.folder / ".gitignore").write_text(".replay/\n__pycache__/\ntried\nmended\n")
-    project.write("v1", BROKEN)
+    (project.folder / ".gitignore").write_text(".replay/\n__pycache__/\nmended\n")
+    tried = project.folder.parent / "tried"
+    project.write("v1", BROKEN.replace("TRIED", str(tried)))
     done = replay("run", "--new", ".", "--sample", "october", "--trials", "3", "--concurrency", "8")
     run = project.run()
     assert (done.code, project.trials()) == (75, [])
-    assert len((project.folder / "tried").read_text().splitlines()) == 5
+    assert len(tried.read_text().splitlines()) == 5
     assert (
         "the first 5 trials of lane new (.) failed in the same way (agent_error: ValueError: 422 Field required"
         in done.err

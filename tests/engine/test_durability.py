@@ -210,11 +210,11 @@ def test_a_budget_stops_at_whole_blocks_and_a_larger_one_goes_on(project: Projec
     assert project.run().finished_at is not None
 
 
-def interrupted(project: Project, *args: str) -> str:
-    """Begin a run and interrupt it after a few trials; return its id."""
+def interrupted(project: Project, *args: str, number: signal.Signals = signal.SIGINT) -> str:
+    """Begin a run and end it after a few trials; return its id."""
     process = project.start("run", "--concurrency", "2", *args, SECONDS_A_TRIAL=SLOW)
-    project.wait_for_calls(3)
-    ended(process, signal.SIGINT)
+    project.wait_for_calls(5)
+    ended(process, number)
     return project.run().id
 
 
@@ -226,7 +226,7 @@ def versions_that_answered(project: Project, lane: str = "new") -> set[str]:
 
 def test_a_run_is_resumed_with_the_code_that_it_began_with(project: Project) -> None:
     project.write("first")
-    interrupted(project, "--old", "git:v1", "--new", ".")
+    interrupted(project, "--old", "git:v1", "--new", ".", number=signal.SIGKILL)
     project.write("second")
     for name in ("agent.log", "report.html", "more.jsonl", "app/new.py"):
         (project.folder / name).write_text("appeared during the run")
