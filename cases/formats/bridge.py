@@ -24,16 +24,16 @@ CARRIED = "replaydiff"
 
 def to_foreign(case: JsonObject, name: str, form: CaseFormat) -> tuple[JsonObject, list[str]]:
     """Convert a case to a record of the format; also return the fields that the other tool ignores."""
-    bare, kept = _split(case, "metadata", name)
-    native = _overlaid(form.from_case(bare), kept, bare)
+    bare, metadata = _split(case, "metadata", name)
+    native = _overlaid(form.from_case(bare), metadata, bare)
     read = _as_read(form.to_case(native).case)
-    rest = _differences(bare, read)
-    if rest:
-        own = native.get(form.FREE)
+    lost = _differences(bare, read)
+    if lost:
+        free_fields = native.get(form.FREE)
         # Of what is read, not of what is written: the other tool may write the same in other words.
-        note: JsonObject = {"of": _hash(read), "rest": rest, "theirs": kept is not None}
-        native[form.FREE] = (own if isinstance(own, dict) else {}) | {CARRIED: note}
-    return native, sorted(name for name in rest if rest[name] is not None and name != "metadata")
+        note: JsonObject = {"of": _hash(read), "rest": lost, "theirs": metadata is not None}
+        native[form.FREE] = (free_fields if isinstance(free_fields, dict) else {}) | {CARRIED: note}
+    return native, sorted(name for name in lost if lost[name] is not None and name != "metadata")
 
 
 def to_case(record: JsonObject, name: str, form: CaseFormat) -> ConvertedCase:
@@ -42,12 +42,12 @@ def to_case(record: JsonObject, name: str, form: CaseFormat) -> ConvertedCase:
     taken = form.to_case(native)
     read = _as_read(taken.case)
     case = _as_read(_overlaid(taken.case, carried, read))
-    rest = _differences(_speaking(native), _speaking(form.from_case(case)))
+    lost = _differences(_speaking(native), _speaking(form.from_case(case)))
     # A record of ours that was saved again in other words comes back as the case that it was.
     ours = carried is not None and not carried.get("theirs") and carried["of"] == _hash(read)
-    if rest and not ours:
+    if lost and not ours:
         metadata = case.get("metadata")
-        note: JsonObject = {"of": _hash(case), "rest": rest}
+        note: JsonObject = {"of": _hash(case), "rest": lost}
         case["metadata"] = (metadata if isinstance(metadata, dict) else {}) | {name: note}
     return ConvertedCase(case, taken.unread)
 
@@ -67,11 +67,11 @@ def _speaking(record: JsonObject) -> JsonObject:
 
 def _split(record: JsonObject, field: str, key: str) -> tuple[JsonObject, JsonObject | None]:
     """The record without what was carried in it, and that."""
-    own = record.get(field)
-    carried = own.get(key) if isinstance(own, dict) else None
-    if not isinstance(own, dict) or not isinstance(carried, dict) or not {"of", "rest"} <= set(carried):
+    part = record.get(field)
+    carried = part.get(key) if isinstance(part, dict) else None
+    if not isinstance(part, dict) or not isinstance(carried, dict) or not {"of", "rest"} <= set(carried):
         return dict(record), None
-    left = {name: value for name, value in own.items() if name != key}
+    left = {name: value for name, value in part.items() if name != key}
     bare = {name: value for name, value in record.items() if name != field}
     return (bare | {field: left} if left else bare), carried
 
@@ -81,22 +81,22 @@ def _overlaid(record: JsonObject, carried: JsonObject | None, beside: JsonObject
     if carried is None or not isinstance(carried["rest"], dict):
         return record
     unchanged = carried["of"] == _hash(beside)
-    found = dict(record)
+    merged = dict(record)
     for name, value in carried["rest"].items():
         if value is None:
             if unchanged:
-                found.pop(name, None)
-        elif unchanged or name not in found:
-            found[name] = value
-    return found
+                merged.pop(name, None)
+        elif unchanged or name not in merged:
+            merged[name] = value
+    return merged
 
 
-def _differences(wanted: JsonObject, made: JsonObject) -> JsonObject:
-    """What must replace fields of `made` to make it `wanted`; None for those to leave out."""
+def _differences(original: JsonObject, converted: JsonObject) -> JsonObject:
+    """What must replace fields of `converted` to make it `original`; None for those to leave out."""
     return {
-        name: wanted.get(name)
-        for name in {**wanted, **made}
-        if canonical_args({"": wanted.get(name)}) != canonical_args({"": made.get(name)})
+        name: original.get(name)
+        for name in {**original, **converted}
+        if canonical_args({"": original.get(name)}) != canonical_args({"": converted.get(name)})
     }
 
 
@@ -178,7 +178,7 @@ def input_of(value: Json) -> JsonObject:
         named = next((value[name] for name in _INPUTS if isinstance(value.get(name), str)), None)
         if named is not None:
             return {"input": named}
-        texts = [one for one in value.values() if isinstance(one, str)]
+        texts = [entry for entry in value.values() if isinstance(entry, str)]
         if len(texts) == 1:
             return {"input": texts[0]}
     if value is None or value in ("", [], {}):
@@ -190,33 +190,33 @@ def _is_messages(value: Json) -> bool:
     return (
         isinstance(value, list)
         and bool(value)
-        and all(isinstance(one, dict) and isinstance(one.get("role"), str) for one in value)
+        and all(isinstance(entry, dict) and isinstance(entry.get("role"), str) for entry in value)
     )
 
 
 def metadata_from(case: JsonObject) -> JsonObject:
     """The user's own metadata of a foreign record: a case's, with tags, category and difficulty."""
-    found: JsonObject = {}
+    metadata: JsonObject = {}
     for name in ("category", "difficulty", "tags"):
         if case.get(name):
-            found[name] = case[name]
-    own = case.get("metadata")
-    return found | (own if isinstance(own, dict) else {})
+            metadata[name] = case[name]
+    case_metadata = case.get("metadata")
+    return metadata | (case_metadata if isinstance(case_metadata, dict) else {})
 
 
 def metadata_to(metadata: Json) -> JsonObject:
     """Return tags, category, difficulty and metadata of a case."""
     if not isinstance(metadata, dict):
         return {}
-    found: JsonObject = {}
-    rest = dict(metadata)
+    record: JsonObject = {}
+    remaining = dict(metadata)
     for name in ("category", "difficulty"):
-        if isinstance(rest.get(name), str):
-            found[name] = rest.pop(name)
-    tags = rest.get("tags")
+        if isinstance(remaining.get(name), str):
+            record[name] = remaining.pop(name)
+    tags = remaining.get("tags")
     if isinstance(tags, list) and tags and all(isinstance(tag, str) for tag in tags):
-        found["tags"] = rest.pop("tags")
-    return found | ({"metadata": rest} if rest else {})
+        record["tags"] = remaining.pop("tags")
+    return record | ({"metadata": remaining} if remaining else {})
 
 
 def calls_of(case: JsonObject) -> list[JsonObject]:
@@ -234,7 +234,7 @@ def mode_of(case: JsonObject) -> tuple[str, str]:
 
 def texts_of(value: Json) -> list[str]:
     """The texts of a list of texts; empty for everything else."""
-    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
+    return [entry for entry in value if isinstance(entry, str)] if isinstance(value, list) else []
 
 
 def put(record: JsonObject, pairs: Iterable[tuple[str, Json]]) -> JsonObject:

@@ -19,9 +19,9 @@ from replaydiff.replay.golden.splicing import pieces_of
 from replaydiff.replay.golden.text import BOM, Form, FormError, allow_long_cells, form_of, read_text
 from replaydiff.replay.model import Case, Json, JsonObject
 
-OWN = tuple(form.value for form in Form)
+GOLDEN_FORMS = tuple(form.value for form in Form)
 """The forms of our own that a file is written in."""
-NAMES = (*OWN, *FORMATS)
+NAMES = (*GOLDEN_FORMS, *FORMATS)
 
 
 @dataclass(slots=True)
@@ -42,23 +42,23 @@ def read(path: Path, source: str | None = None) -> ConvertedCases:
         InputError: it cannot be read, or a record of it is no case; names file and line.
     """
     text = read_text(path)
-    content = None if source in OWN else _content(path, text)
+    content = None if source in GOLDEN_FORMS else _content(path, text)
     if content is not None and source is None:
         source = next((name for name in FORMATS if load(name).recognises(content.document)), None)
     if content is None or source is None:
         form = form_of(path, text) if source is None else Form(source)
         converted = ConvertedCases([], form.value)
-        _collect(path, converted, ((one.line, one.record, []) for one in pieces_of(path, text, form)))
+        _collect(path, converted, ((piece.line, piece.record, []) for piece in pieces_of(path, text, form)))
     else:
         converted = ConvertedCases([], source)
         _collect(path, converted, _taken(path, content, source, converted.remarks))
     return converted
 
 
-def _collect(path: Path, converted: ConvertedCases, found: Iterable[tuple[int, Any, list[str]]]) -> None:
+def _collect(path: Path, converted: ConvertedCases, records: Iterable[tuple[int, Any, list[str]]]) -> None:
     """Make cases of records; an id that comes twice gets a number, since other tools allow that."""
     seen: Counter[str] = Counter()
-    for line, record, unread in found:
+    for line, record, unread in records:
         if isinstance(record, InputError):
             raise InputError(f"{path}:{line}: {record}")
         case = case_of(record, f"{path}:{line}")
@@ -77,20 +77,20 @@ def write(cases: list[Case], path: Path, target: str | None = None) -> tuple[str
         InputError: the name of the file and the format do not go together.
     """
     records = [case_to_json(case) for case in cases]
-    if target is None or target in OWN:
+    if target is None or target in GOLDEN_FORMS:
         form = Form(target) if target else form_of(path, "")
-        return _own(form, records), _lost(form, records)
+        return _golden_text(form, records), _lost(form, records)
     module = load(target)
     if path.suffix and path.suffix.lower() not in module.ENDINGS:
         raise InputError(f"{module.TITLE} files end with {' or '.join(module.ENDINGS)}, and {path} does not")
     remarks: Counter[str] = Counter()
-    made: list[JsonObject] = []
+    converted_records: list[JsonObject] = []
     for record in records:
         foreign, carried = bridge.to_foreign(record, target, module)
-        made.append(foreign)
+        converted_records.append(foreign)
         remarks.update(dict.fromkeys((_carried(name, module) for name in carried), 1))
     ending = path.suffix.lower() or module.ENDINGS[0]
-    return _foreign(module, made, ending), remarks
+    return _foreign(module, converted_records, ending), remarks
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,13 +163,13 @@ def _cell(cell: str) -> Json:
     if cell[:1] not in ("[", "{", '"'):
         return cell
     try:
-        found: Json = json_form.parse(cell)
+        parsed: Json = json_form.parse(cell)
     except InputError:
         return cell
-    return found
+    return parsed
 
 
-def _own(form: Form, records: list[JsonObject]) -> str:
+def _golden_text(form: Form, records: list[JsonObject]) -> str:
     if form is Form.LINES:
         return "".join(json_form.line_of(record) + "\n" for record in records)
     if form is Form.ARRAY:
@@ -182,8 +182,8 @@ def _lost(form: Form, records: list[JsonObject]) -> Counter[str]:
     remarks: Counter[str] = Counter()
     if form is Form.CSV:
         again = [piece.record for piece in csv_form.rows(csv_form.table(records))]
-        for record, found in zip(records, again, strict=True):
-            lost = [name for name in record if record[name] != found.get(name)]
+        for record, reread in zip(records, again, strict=True):
+            lost = [name for name in record if record[name] != reread.get(name)]
             remarks.update(dict.fromkeys((f"{name}: a table cannot hold it as it is" for name in lost), 1))
     return remarks
 

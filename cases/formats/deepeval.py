@@ -24,7 +24,7 @@ from replaydiff.replay.model import Json, JsonObject
 TITLE = "DeepEval"
 FREE = "additional_metadata"
 ENDINGS = (".json", ".jsonl", ".csv")
-_KNOWN = {"name", "input", "expected_output", "expected_tools", FREE}
+_KEYS = {"name", "input", "expected_output", "expected_tools", FREE}
 _CALL = {"name", "input_parameters"}
 _SAVED = {"inputParameters": "input_parameters"}
 
@@ -32,8 +32,9 @@ _SAVED = {"inputParameters": "input_parameters"}
 def recognises(document: Json) -> bool:
     """Objects with `expected_output` or `additional_metadata`."""
     return isinstance(document, list) and any(
-        isinstance(one, dict) and ("expected_output" in one or FREE in one or "retrieval_context" in one)
-        for one in document
+        isinstance(entry, dict)
+        and ("expected_output" in entry or FREE in entry or "retrieval_context" in entry)
+        for entry in document
     )
 
 
@@ -61,7 +62,7 @@ def to_case(record: JsonObject) -> ConvertedCase:
     ignored = {name for call in calls for name in call if name not in _CALL and call[name]}
     taken.unread += [f"expected_tools {name}" for name in sorted(ignored)]
     taken.case |= metadata_to(record.get(FREE))
-    taken.unread += [name for name, value in record.items() if name not in _KNOWN and value not in (None, [])]
+    taken.unread += [name for name, value in record.items() if name not in _KEYS and value not in (None, [])]
     return taken
 
 

@@ -13,12 +13,14 @@ from replaydiff.replay.model import Json, JsonObject
 TITLE = "Inspect"
 FREE = "metadata"
 ENDINGS = (".jsonl", ".json")
-_KNOWN = {"id", "input", "target", "metadata"}
+_KEYS = {"id", "input", "target", "metadata"}
 
 
 def recognises(document: Json) -> bool:
     """Objects with `input` and `target`."""
-    return isinstance(document, list) and any(isinstance(one, dict) and "target" in one for one in document)
+    return isinstance(document, list) and any(
+        isinstance(entry, dict) and "target" in entry for entry in document
+    )
 
 
 def records(document: Json) -> tuple[list[Json], list[str]]:
@@ -35,7 +37,7 @@ def to_case(record: JsonObject) -> ConvertedCase:
     elif target:
         taken.unread.append("target with several answers")
     taken.case |= metadata_to(record.get("metadata"))
-    taken.unread += [name for name, value in record.items() if name not in _KNOWN and value is not None]
+    taken.unread += [name for name, value in record.items() if name not in _KEYS and value is not None]
     return taken
 
 

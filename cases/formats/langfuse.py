@@ -22,7 +22,7 @@ _EXPECTED = {
     "answer": "expected_answer",
 }
 _SNAKE = {"expected_output": "expectedOutput", "source_trace_id": "sourceTraceId"}
-_KNOWN = {"id", "input", "expectedOutput", "metadata", "sourceTraceId"}
+_KEYS = {"id", "input", "expectedOutput", "metadata", "sourceTraceId"}
 _THEIRS = {"datasetId", "datasetName", "createdAt", "updatedAt", "status", "mediaReferences", "projectId"}
 """What Langfuse says about where an item lives."""
 _THEIR_NAMES = {"expectedOutput", "sourceTraceId", "datasetId", "source_trace_id"}
@@ -33,7 +33,7 @@ def recognises(document: Json) -> bool:
     if isinstance(document, dict):
         return isinstance(document.get("data"), list) and recognises(document["data"])
     return isinstance(document, list) and any(
-        isinstance(one, dict) and _THEIR_NAMES & set(one) for one in document
+        isinstance(entry, dict) and _THEIR_NAMES & set(entry) for entry in document
     )
 
 
@@ -59,16 +59,16 @@ def to_case(record: JsonObject) -> ConvertedCase:
         taken.case["expected_answer"] = expected
     taken.case |= metadata_to(item.get("metadata"))
     metadata = taken.case.get("metadata")
-    held = dict(metadata) if isinstance(metadata, dict) else {}
-    if isinstance(held.get("case"), str):
-        taken.case["id"] = held.pop("case")
+    fields = dict(metadata) if isinstance(metadata, dict) else {}
+    if isinstance(fields.get("case"), str):
+        taken.case["id"] = fields.pop("case")
     if item.get("sourceTraceId"):
-        held["trace_id"] = item["sourceTraceId"]
-    if held:
-        taken.case["metadata"] = held
+        fields["trace_id"] = item["sourceTraceId"]
+    if fields:
+        taken.case["metadata"] = fields
     else:
         taken.case.pop("metadata", None)
-    read = _KNOWN | _THEIRS
+    read = _KEYS | _THEIRS
     taken.unread += [name for name, value in item.items() if name not in read and value is not None]
     return taken
 

@@ -14,15 +14,17 @@ TITLE = "OpenAI evals"
 FREE = "metadata"
 ENDINGS = (".jsonl",)
 _IDEALS = ("ideal", "expected", "answer", "expected_output", "correct_label")
-_KNOWN = {"id", "input", "ideal", "metadata"}
+_KEYS = {"id", "input", "ideal", "metadata"}
 
 
 def recognises(document: Json) -> bool:
     """Objects with `ideal`, or with nothing but an `item` (and a `sample`)."""
     return isinstance(document, list) and any(
-        isinstance(one, dict)
-        and (("ideal" in one and "input" in one) or ("item" in one and set(one) <= {"item", "sample"}))
-        for one in document
+        isinstance(entry, dict)
+        and (
+            ("ideal" in entry and "input" in entry) or ("item" in entry and set(entry) <= {"item", "sample"})
+        )
+        for entry in document
     )
 
 
@@ -46,7 +48,7 @@ def to_case(record: JsonObject) -> ConvertedCase:
     elif ideal is not None:
         taken.case["expected_answer"] = ideal
     taken.case |= metadata_to(sample.get("metadata"))
-    taken.unread += [one for one in sample if one not in _KNOWN | {name}]
+    taken.unread += [key for key in sample if key not in _KEYS | {name}]
     return taken
 
 

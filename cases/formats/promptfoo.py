@@ -38,7 +38,7 @@ def recognises(document: Json) -> bool:
     if isinstance(document, dict):
         return "tests" in document
     return isinstance(document, list) and any(
-        isinstance(one, dict) and ("vars" in one or "assert" in one) for one in document
+        isinstance(entry, dict) and ("vars" in entry or "assert" in entry) for entry in document
     )
 
 
@@ -66,21 +66,21 @@ def to_case(record: JsonObject) -> ConvertedCase:
     if isinstance(values, dict):
         taken.unread += [f"vars {name}" for name in values if name not in ("input", "messages")][1:]
     asserts = record.get("assert")
-    for one in asserts if isinstance(asserts, list) else []:
-        if not isinstance(one, dict) or not _assertion(one, taken.case):
-            kind = one.get("type") if isinstance(one, dict) else one
+    for assertion in asserts if isinstance(asserts, list) else []:
+        if not isinstance(assertion, dict) or not _assertion(assertion, taken.case):
+            kind = assertion.get("type") if isinstance(assertion, dict) else assertion
             taken.unread.append(f"assert {kind}")
     taken.case |= metadata_to(record.get("metadata"))
-    known = {"description", "vars", "assert", "metadata"}
-    taken.unread += [name for name in record if name not in known]
+    test_keys = {"description", "vars", "assert", "metadata"}
+    taken.unread += [name for name in record if name not in test_keys]
     return taken
 
 
-def _assertion(one: JsonObject, case: JsonObject) -> bool:
+def _assertion(assertion: JsonObject, case: JsonObject) -> bool:
     """Take an assertion over; False where a case has no word for it."""
-    kind, value = one.get("type"), one.get("value")
-    text = isinstance(value, str) and "threshold" not in one
-    if set(one) - {"type", "value", "threshold"}:
+    kind, value = assertion.get("type"), assertion.get("value")
+    text = isinstance(value, str) and "threshold" not in assertion
+    if set(assertion) - {"type", "value", "threshold"}:
         return False
     number = isinstance(value, int | float) and kind == "equals"
     if kind in _ANSWERS and (text or number) and "expected_answer" not in case:
@@ -89,9 +89,9 @@ def _assertion(one: JsonObject, case: JsonObject) -> bool:
             case["tolerance"] = _ANSWERS[kind]
     elif kind == "llm-rubric" and text:
         case.setdefault("expected_response_traits", []).append(value)  # type: ignore[union-attr]
-    elif kind in ("latency", "cost") and isinstance(one.get("threshold"), int | float):
-        case["max_latency_ms" if kind == "latency" else "max_cost_usd"] = one["threshold"]
-    elif one == _NO_CALL:
+    elif kind in ("latency", "cost") and isinstance(assertion.get("threshold"), int | float):
+        case["max_latency_ms" if kind == "latency" else "max_cost_usd"] = assertion["threshold"]
+    elif assertion == _NO_CALL:
         case["expected_tool_calls"] = []
     else:
         return _trajectory(str(kind), value, case)
@@ -160,7 +160,7 @@ def _calls(case: JsonObject) -> list[Json]:
     if not calls or mode not in ("strict", "in_order"):
         return []
     steps: list[Json] = [call["name"] for call in calls]
-    made: list[Json] = [
+    assertions: list[Json] = [
         {
             "type": "trajectory:tool-sequence",
             "value": {"mode": "exact" if mode == "strict" else "in_order", "steps": steps},
@@ -171,8 +171,8 @@ def _calls(case: JsonObject) -> list[Json]:
             arguments: JsonObject = {"name": call["name"], "args": call["args"]}
             if args == "exact":
                 arguments["mode"] = "exact"
-            made.append({"type": "trajectory:tool-args-match", "value": arguments})
-    return made
+            assertions.append({"type": "trajectory:tool-args-match", "value": arguments})
+    return assertions
 
 
 def document(records: list[JsonObject]) -> Json:

@@ -28,7 +28,7 @@ from replaydiff.replay.model import Json, JsonObject
 TITLE = "pydantic-evals"
 FREE = "metadata"
 ENDINGS = (".yaml", ".yml", ".json")
-_KNOWN = {"name", "inputs", "expected_output", "metadata", "evaluators"}
+_KEYS = {"name", "inputs", "expected_output", "metadata", "evaluators"}
 _ORDERS = {"strict": "exact", "in_order": "in_order", "unordered": "any_order"}
 _LISTS = {"TrajectoryMatch": "expected_trajectory", "ToolCorrectness": "expected_tools"}
 """The first argument of an evaluator that is written with that alone."""
@@ -39,7 +39,9 @@ def recognises(document: Json) -> bool:
     """An object with a list of `cases`, or a list of objects with `inputs`."""
     if isinstance(document, dict):
         return isinstance(document.get("cases"), list)
-    return isinstance(document, list) and any(isinstance(one, dict) and "inputs" in one for one in document)
+    return isinstance(document, list) and any(
+        isinstance(entry, dict) and "inputs" in entry for entry in document
+    )
 
 
 def records(document: Json) -> tuple[list[Json], list[str]]:
@@ -56,20 +58,20 @@ def to_case(record: JsonObject) -> ConvertedCase:
     pairs = [("id", record.get("name")), ("expected_answer", record.get("expected_output"))]
     taken = ConvertedCase(put({}, pairs) | input_of(record.get("inputs")))
     evaluators = record.get("evaluators")
-    for one in evaluators if isinstance(evaluators, list) else []:
-        name, spec = _spec(one)
+    for evaluator in evaluators if isinstance(evaluators, list) else []:
+        name, spec = _spec(evaluator)
         if not _evaluator(name, spec, taken.case):
             taken.unread.append(f"evaluators {name}")
     taken.case |= metadata_to(record.get("metadata"))
-    taken.unread += [name for name, value in record.items() if name not in _KNOWN and value is not None]
+    taken.unread += [name for name, value in record.items() if name not in _KEYS and value is not None]
     return taken
 
 
-def _spec(one: Json) -> tuple[str, Any]:
+def _spec(evaluator: Json) -> tuple[str, Any]:
     """`Name`, `{Name: first argument}`, or `{Name: {argument: value}}`."""
-    if isinstance(one, dict) and len(one) == 1:
-        return next(iter(one.items()))
-    return str(one)[:60], None
+    if isinstance(evaluator, dict) and len(evaluator) == 1:
+        return next(iter(evaluator.items()))
+    return str(evaluator)[:60], None
 
 
 def _evaluator(name: str, spec: Any, case: JsonObject) -> bool:
@@ -100,17 +102,17 @@ def _evaluator(name: str, spec: Any, case: JsonObject) -> bool:
 
 
 def _seconds(spec: Any) -> float | None:
-    found = spec.get("seconds") if isinstance(spec, dict) and len(spec) == 1 else spec
-    return found if isinstance(found, int | float) and not isinstance(found, bool) else None
+    seconds = spec.get("seconds") if isinstance(spec, dict) and len(spec) == 1 else spec
+    return seconds if isinstance(seconds, int | float) and not isinstance(seconds, bool) else None
 
 
 def _arguments(spec: JsonObject, case: JsonObject) -> bool:
     same = [call for call in calls_of(case) if call["name"] == spec["tool_name"]]
-    place, mode = spec.get("occurrence", 0), spec.get("match_mode", "subset")
-    place = 0 if place == "first" else place
-    if isinstance(place, bool) or not isinstance(place, int) or not 0 <= place < len(same):
+    occurrence, mode = spec.get("occurrence", 0), spec.get("match_mode", "subset")
+    occurrence = 0 if occurrence == "first" else occurrence
+    if isinstance(occurrence, bool) or not isinstance(occurrence, int) or not 0 <= occurrence < len(same):
         return False
-    same[place]["args"] = spec["expected_arguments"]
+    same[occurrence]["args"] = spec["expected_arguments"]
     if mode == "exact":
         match = case.get("match")
         case["match"] = (match if isinstance(match, dict) else {}) | {"args": "exact"}
@@ -148,17 +150,17 @@ def _calls(case: JsonObject) -> list[Json]:
     if case.get("expected_tool_calls") is None or mode not in _ORDERS:
         return []
     trajectory: list[Json] = [call["name"] for call in calls]
-    made: list[Json] = [
+    evaluators: list[Json] = [
         {"TrajectoryMatch": {"expected_trajectory": trajectory, "order": _ORDERS[mode]}},
     ]
     for index, call in enumerate(calls):
         if isinstance(call.get("args"), dict) and args != "ignore":
-            before = sum(one["name"] == call["name"] for one in calls[:index])
+            before = sum(earlier["name"] == call["name"] for earlier in calls[:index])
             spec: JsonObject = {"tool_name": call["name"], "expected_arguments": call["args"]}
             spec |= {"match_mode": "exact"} if args == "exact" else {}
             spec |= {"occurrence": before} if before else {}
-            made.append({"ArgumentCorrectness": spec})
-    return made
+            evaluators.append({"ArgumentCorrectness": spec})
+    return evaluators
 
 
 def document(records: list[JsonObject]) -> Json:

@@ -19,7 +19,7 @@ TITLE = "tau2-bench"
 FREE = "metadata"
 ENDINGS = (".json",)
 _PARTS = ("reason_for_call", "known_info", "unknown_info", "task_instructions")
-_KNOWN = {"id", "user_scenario", "evaluation_criteria", "metadata", "description"}
+_KEYS = {"id", "user_scenario", "evaluation_criteria", "metadata", "description"}
 
 
 def recognises(document: Json) -> bool:
@@ -27,7 +27,7 @@ def recognises(document: Json) -> bool:
     if isinstance(document, dict):
         return isinstance(document.get("tasks"), list) and "simulations" in document
     return isinstance(document, list) and any(
-        isinstance(one, dict) and "user_scenario" in one for one in document
+        isinstance(entry, dict) and "user_scenario" in entry for entry in document
     )
 
 
@@ -46,7 +46,7 @@ def to_case(record: JsonObject) -> ConvertedCase:
     if isinstance(criteria, dict):
         _criteria(criteria, taken)
     taken.case |= metadata_to(record.get("metadata"))
-    taken.unread += [name for name, value in record.items() if name not in _KNOWN and value is not None]
+    taken.unread += [name for name, value in record.items() if name not in _KEYS and value is not None]
     return taken
 
 
@@ -60,10 +60,12 @@ def _text(instructions: Json) -> str | None:
 def _criteria(criteria: JsonObject, taken: ConvertedCase) -> None:
     actions = criteria.get("actions")
     if isinstance(actions, list):
-        own = [one for one in actions if isinstance(one, dict) and one.get("requestor") != "user"]
-        taken.unread += ["actions of the user"] * (len(own) < len(actions))
-        taken.case["expected_tool_calls"] = [_expected(one) for one in own]
-        if any(one.get("compare_args") is not None for one in own):
+        agent_actions = [
+            action for action in actions if isinstance(action, dict) and action.get("requestor") != "user"
+        ]
+        taken.unread += ["actions of the user"] * (len(agent_actions) < len(actions))
+        taken.case["expected_tool_calls"] = [_expected(action) for action in agent_actions]
+        if any(action.get("compare_args") is not None for action in agent_actions):
             taken.case["match"] = {"args": "subset"}
     traits, phrases = criteria.get("nl_assertions"), criteria.get("communicate_info")
     if isinstance(traits, list) and traits:
@@ -76,10 +78,10 @@ def _criteria(criteria: JsonObject, taken: ConvertedCase) -> None:
 
 def _expected(action: JsonObject) -> JsonObject:
     args, compared = action.get("arguments"), action.get("compare_args")
-    held = args if isinstance(args, dict) else {}
+    arguments = args if isinstance(args, dict) else {}
     if isinstance(compared, list):
-        held = {name: value for name, value in held.items() if name in compared}
-    return {"name": action.get("name"), "args": held}
+        arguments = {name: value for name, value in arguments.items() if name in compared}
+    return {"name": action.get("name"), "args": arguments}
 
 
 def from_case(case: JsonObject) -> JsonObject:
@@ -94,9 +96,9 @@ def from_case(case: JsonObject) -> JsonObject:
     ]
     checks = case.get("assert")
     phrases = [
-        one["contains"]
-        for one in (checks if isinstance(checks, list) else ())
-        if isinstance(one, dict) and one.keys() == {"contains"}
+        check["contains"]
+        for check in (checks if isinstance(checks, list) else ())
+        if isinstance(check, dict) and check.keys() == {"contains"}
     ]
     listed: Json = list(actions) if isinstance(calls, list) else None
     traits = case.get("expected_response_traits")
@@ -109,14 +111,14 @@ def from_case(case: JsonObject) -> JsonObject:
 
 def _action(number: int, call: JsonObject, subset: bool) -> JsonObject:
     args = call.get("args")
-    held = args if isinstance(args, dict) else {}
-    found: JsonObject = {
+    arguments = args if isinstance(args, dict) else {}
+    action: JsonObject = {
         "action_id": str(number),
         "requestor": "assistant",
         "name": call.get("name"),
-        "arguments": held,
+        "arguments": arguments,
     }
-    return {**found, "compare_args": list(held)} if subset or args is None else found
+    return {**action, "compare_args": list(arguments)} if subset or args is None else action
 
 
 def document(records: list[JsonObject]) -> Json:

@@ -91,7 +91,7 @@ class Bisection:
             hunks = await self._reduce_hunks(search, finding, commit)
         if self._stopped:
             reason = f"{self._spent()}; {reason}"
-        if not self._stopped and not (search is not None and search.made >= search.max_trials):
+        if not self._stopped and not (search is not None and search.trial_count >= search.max_trials):
             self._experiment.finish()
         table = [_tested(history, search, place) for place in range(len(history.points))]
         return BisectResult(
@@ -122,7 +122,7 @@ class Bisection:
             search = self._counted(history, known, skipped)
             if 1 - search.belief.none > _CERTAIN and (now := _credible(search)) <= left // 2:
                 left = now
-                self._channel.message(f"{search.made} trials: {_remaining(history, search, now)}")
+                self._channel.message(f"{search.trial_count} trials: {_remaining(history, search, now)}")
             batch = search.next()
             if batch is None or self._is_spent():
                 return search

@@ -36,19 +36,19 @@ class History:
         Where the row's commit made the change, exactly the columns that contain it show it. This covers
         merges: both sides of a branch are tested, and a merge commit itself may have made the change.
         """
-        place = {commit.id: number for number, commit in enumerate(self.commits)}
-        found = np.zeros((len(self.commits), len(self.commits)), dtype=np.bool_)
+        position = {commit.id: number for number, commit in enumerate(self.commits)}
+        contained = np.zeros((len(self.commits), len(self.commits)), dtype=np.bool_)
         for number, commit in enumerate(self.commits):
-            found[number, number] = True
+            contained[number, number] = True
             for parent in commit.parents:
-                if (of_parent := place.get(parent)) is not None:
-                    found[:, number] |= found[:, of_parent]
-        return np.hstack([np.zeros((len(self.commits), 1), dtype=np.bool_), found])
+                if (of_parent := position.get(parent)) is not None:
+                    contained[:, number] |= contained[:, of_parent]
+        return np.hstack([np.zeros((len(self.commits), 1), dtype=np.bool_), contained])
 
     def parents(self, commit: int) -> list[int]:
         """Return the places in `points` of the parents of `commits[commit]` that belong to the history."""
-        place = {found.id: number for number, found in enumerate(self.points)}
-        return [place[parent] for parent in self.commits[commit].parents if parent in place]
+        position = {point.id: number for number, point in enumerate(self.points)}
+        return [position[parent] for parent in self.commits[commit].parents if parent in position]
 
 
 def groups(contains: NDArray[np.bool_], testable: Sequence[bool]) -> list[list[int]]:
@@ -58,8 +58,8 @@ def groups(contains: NDArray[np.bool_], testable: Sequence[bool]) -> list[list[i
         contains: as `History.contains` returns it.
         testable: for each of the history's points, whether it can be tested.
     """
-    found: dict[bytes, list[int]] = {}
+    by_columns: dict[bytes, list[int]] = {}
     columns = np.flatnonzero(np.asarray(testable))
     for number, row in enumerate(contains[:, columns]):
-        found.setdefault(row.tobytes(), []).append(number)
-    return list(found.values())
+        by_columns.setdefault(row.tobytes(), []).append(number)
+    return list(by_columns.values())

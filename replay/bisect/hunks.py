@@ -37,16 +37,16 @@ class Hunk:
 
 def parse_hunks(diff: bytes) -> list[Hunk]:
     """Return the hunks of what `git diff --unified=0 --binary --no-renames` prints."""
-    found: list[Hunk] = []
+    hunks: list[Hunk] = []
     for part in _parts(diff):
         first = part.find(b"\n@@ ")
         header = part if first < 0 else part[: first + 1]
         file = _file_of(header)
         if first < 0 or _WHOLE.search(header):
-            found.append(Hunk(file=file, lines="all", header=header, body=part[len(header) :]))
+            hunks.append(Hunk(file=file, lines="all", header=header, body=part[len(header) :]))
             continue
-        found += _hunks_of(file, header, part[first + 1 :])
-    return found
+        hunks += _hunks_of(file, header, part[first + 1 :])
+    return hunks
 
 
 def compose(hunks: Sequence[Hunk], chosen: Collection[int]) -> bytes:
@@ -65,8 +65,8 @@ def compose(hunks: Sequence[Hunk], chosen: Collection[int]) -> bytes:
         if hunk.old is not None and hunk.new is not None:
             (start, before), (_, after) = hunk.old, hunk.new
             # Where a side has no lines, git counts the line after which they are.
-            place = start + moved + (before == 0) - (after == 0)
-            parts.append(b"@@ -%d,%d +%d,%d @@\n" % (start, before, place, after))
+            position = start + moved + (before == 0) - (after == 0)
+            parts.append(b"@@ -%d,%d +%d,%d @@\n" % (start, before, position, after))
             moved += after - before
         parts.append(hunk.body)
     return b"".join(parts)
@@ -79,8 +79,8 @@ def _parts(diff: bytes) -> Iterator[bytes]:
         yield diff[start:end]
 
 
-def _hunks_of(file: str, header: bytes, rest: bytes) -> Iterator[Hunk]:
-    starts = list(re.finditer(rb"^@@ -.*\n", rest, re.MULTILINE))
+def _hunks_of(file: str, header: bytes, remaining: bytes) -> Iterator[Hunk]:
+    starts = list(re.finditer(rb"^@@ -.*\n", remaining, re.MULTILINE))
     for match, following in zip(starts, [*starts[1:], None], strict=True):
         numbers = _RANGE.match(match[0])
         if numbers is None:
@@ -89,16 +89,16 @@ def _hunks_of(file: str, header: bytes, rest: bytes) -> Iterator[Hunk]:
         new = (int(numbers[3]), int(numbers[4] or 1))
         start, count = new if new[1] else old
         lines = str(start) if count == 1 else f"{start}-{start + count - 1}"
-        body = rest[match.end() : following.start() if following else len(rest)]
+        body = remaining[match.end() : following.start() if following else len(remaining)]
         yield Hunk(file=file, lines=lines, header=header, body=body, old=old, new=new)
 
 
 def _file_of(header: bytes) -> str:
     """Return the path that a file's part of the patch is about."""
     for start in (b"+++ b/", b'+++ "b/', b"--- a/", b'--- "a/'):
-        found = re.search(rb"^" + re.escape(start) + rb"(.*?)\"?\t?$", header, re.MULTILINE)
-        if found:
-            return found[1].decode(errors="replace")
+        match = re.search(rb"^" + re.escape(start) + rb"(.*?)\"?\t?$", header, re.MULTILINE)
+        if match:
+            return match[1].decode(errors="replace")
     # Both halves of `a/x b/x` are the same path, since renames are not looked for.
     named = header.split(b"\n", 1)[0].removeprefix(_START).strip(b'"')
     return named[: (len(named) - 1) // 2].removeprefix(b"a/").rstrip(b'"').decode(errors="replace")

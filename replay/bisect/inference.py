@@ -34,7 +34,7 @@ RATES: Floats = np.sin((np.arange(_POINTS) + 0.5) / _POINTS * np.pi / 2) ** 2
 _PAIRS = (RATES[None, :] - RATES[:, None] >= SMALLEST).astype(np.float64)
 _PAIRS /= _PAIRS.sum()
 _LOG = np.log(RATES)
-_LOG_REST = np.log1p(-RATES)
+_LOG_COMPLEMENT = np.log1p(-RATES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,14 +75,14 @@ def infer(failures: Floats, trials: Floats, contains: NDArray[np.bool_]) -> Beli
     log_affected = np.log(both) + scale_before + scale_after
 
     pooled, scale = _likelihood(failures.sum(0), trials.sum(0))
-    one = pooled.mean(-1)
-    rate = (pooled * RATES).mean(-1) / one
-    log_one = np.log(one) + scale
+    single = pooled.mean(-1)
+    rate = (pooled * RATES).mean(-1) / single
+    log_single = np.log(single) + scale
 
     items = trials.shape[1]
     shares = np.array(sorted({1 / (items + 1), *_SHARES}))
-    log_share, log_rest = np.log(shares)[:, None, None], np.log1p(-shares)[:, None, None]
-    mixed = np.logaddexp(log_share + log_affected, log_rest + log_one)
+    log_share, log_complement = np.log(shares)[:, None, None], np.log1p(-shares)[:, None, None]
+    mixed = np.logaddexp(log_share + log_affected, log_complement + log_single)
     by_share = mixed.sum(-1)
     log_evidence = np.logaddexp.reduce(by_share, axis=0) - np.log(len(shares))
     weight = np.exp(by_share - np.logaddexp.reduce(by_share, axis=0))
@@ -90,7 +90,7 @@ def infer(failures: Floats, trials: Floats, contains: NDArray[np.bool_]) -> Beli
 
     log_prior = np.full(len(contains) + 1, np.log((1 - _NONE) / len(contains)))
     log_prior[-1] = np.log(_NONE)
-    log_posterior = log_prior + np.append(log_evidence, log_one.sum())
+    log_posterior = log_prior + np.append(log_evidence, log_single.sum())
     probability = np.exp(log_posterior - np.logaddexp.reduce(log_posterior))
     return Belief(
         probability=probability,
@@ -132,6 +132,6 @@ def changed(failures: Floats, trials: Floats, before: Floats, after: Floats) -> 
 
 def _likelihood(failures: Floats, trials: Floats) -> tuple[Floats, Floats]:
     """Return the likelihood of each rate, scaled so that its largest is 1, and the logarithm of the scale."""
-    found = failures[..., None] * _LOG + (trials - failures)[..., None] * _LOG_REST
-    scale = found.max(-1)
-    return np.exp(found - scale[..., None]), scale
+    likelihood = failures[..., None] * _LOG + (trials - failures)[..., None] * _LOG_COMPLEMENT
+    scale = likelihood.max(-1)
+    return np.exp(likelihood - scale[..., None]), scale

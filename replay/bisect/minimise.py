@@ -34,11 +34,13 @@ async def minimise(parts: int, has_effect: Effect) -> tuple[int, ...]:
         if smaller is not None:
             left, slices = smaller, 2
             continue
-        rest = None
+        reduced = None
         if slices > 2:
-            rest = await _first([[one for one in left if one not in piece] for piece in pieces], tried)
-        if rest is not None:
-            left, slices = rest, max(slices - 1, 2)
+            reduced = await _first(
+                [[piece_part for piece_part in left if piece_part not in piece] for piece in pieces], tried
+            )
+        if reduced is not None:
+            left, slices = reduced, max(slices - 1, 2)
         elif slices < len(left):
             slices = min(2 * slices, len(left))
         else:

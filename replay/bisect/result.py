@@ -76,8 +76,8 @@ class BisectResult:
     @property
     def exit_code(self) -> ExitCode:
         """0 where a commit or setting was found, else 4."""
-        found = self.commit is not None or any(one.reproduces for one in self.settings or ())
-        return ExitCode.OK if found else ExitCode.CANNOT_TELL
+        has_culprit = self.commit is not None or any(setting.reproduces for setting in self.settings or ())
+        return ExitCode.OK if has_culprit else ExitCode.CANNOT_TELL
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON document, `replaydiff.bisect/1`."""
@@ -91,23 +91,26 @@ class BisectResult:
             "metric": self.metric,
             "history": [
                 {
-                    "commit": one.commit,
-                    "subject": one.subject,
-                    "trials": one.trials,
-                    "failures": one.failures,
-                    "probability": round(one.probability, 6),
-                    "skipped": one.skipped,
+                    "commit": commit.commit,
+                    "subject": commit.subject,
+                    "trials": commit.trials,
+                    "failures": commit.failures,
+                    "probability": round(commit.probability, 6),
+                    "skipped": commit.skipped,
                 }
-                for one in self.history
+                for commit in self.history
             ],
             "hunks": None
             if self.hunks is None
-            else [{"file": one.file, "lines": one.lines, "reproduces": one.reproduces} for one in self.hunks],
+            else [
+                {"file": commit.file, "lines": commit.lines, "reproduces": commit.reproduces}
+                for commit in self.hunks
+            ],
             "settings": None
             if self.settings is None
             else [
-                {"name": one.name, "good": one.good, "bad": one.bad, "reproduces": one.reproduces}
-                for one in self.settings
+                {"name": commit.name, "good": commit.good, "bad": commit.bad, "reproduces": commit.reproduces}
+                for commit in self.settings
             ],
         }
 
@@ -124,13 +127,13 @@ class BisectResult:
         ]
         rows = [
             (
-                one.commit[:12],
-                f"{one.failures} of {one.trials}" if one.trials else "-",
-                _bar(one),
-                "-" if number == 0 else _percent(one.probability),
-                one.subject if one.skipped is None else f"skipped: {one.skipped}",
+                commit.commit[:12],
+                f"{commit.failures} of {commit.trials}" if commit.trials else "-",
+                _bar(commit),
+                "-" if number == 0 else _percent(commit.probability),
+                commit.subject if commit.skipped is None else f"skipped: {commit.skipped}",
             )
-            for number, one in enumerate(self.history)
+            for number, commit in enumerate(self.history)
         ]
         parts = [self.headline(), "", table(columns, rows, width)]
         for title, listed in self._details():
@@ -143,11 +146,13 @@ class BisectResult:
         """Return the report as Markdown."""
         lines = [f"**{_escaped(self.headline())}**", ""]
         lines += ["| commit | failed | probability | subject |", "| --- | ---: | ---: | --- |"]
-        for number, one in enumerate(self.history):
-            shown = one.subject if one.skipped is None else f"skipped: {one.skipped}"
-            counts = f"{one.failures} of {one.trials}" if one.trials else "-"
-            share = "-" if number == 0 else _percent(one.probability)
-            lines.append(f"| `{one.commit[:12]}` | {counts} | {share} | {_escaped(one_line(shown, 200))} |")
+        for number, commit in enumerate(self.history):
+            shown = commit.subject if commit.skipped is None else f"skipped: {commit.skipped}"
+            counts = f"{commit.failures} of {commit.trials}" if commit.trials else "-"
+            share = "-" if number == 0 else _percent(commit.probability)
+            lines.append(
+                f"| `{commit.commit[:12]}` | {counts} | {share} | {_escaped(one_line(shown, 200))} |"
+            )
         for title, listed in self._details():
             lines += ["", _escaped(title), "", *(f"- {_escaped(line)}" for line in listed)]
         lines += ["", f"{self.trials} trials; metric `{self.metric}`."]
@@ -155,12 +160,12 @@ class BisectResult:
 
     def headline(self) -> str:
         """Return what was found, in one sentence."""
-        reproducing = [one.name for one in self.settings or () if one.reproduces]
+        reproducing = [setting.name for setting in self.settings or () if setting.reproduces]
         if self.commit is None and reproducing:
             return f"{', '.join(reproducing)} made the change ({self.reason})"
         if self.commit is None:
             return f"CAN'T TELL: {self.reason}"
-        subject = next(one.subject for one in self.history if one.commit == self.commit)
+        subject = next(setting.subject for setting in self.history if setting.commit == self.commit)
         share = _percent(self.confidence)
         return (
             f'{self.commit[:12]} "{one_line(subject, 72)}" made the change ({share} certain): {self.reason}'
@@ -186,30 +191,30 @@ class BisectResult:
         write_whole(target, content)
 
     def _details(self) -> list[tuple[str, list[str]]]:
-        found = []
+        details = []
         if self.hunks is not None:
-            named = [f"{one_line(one.file)}:{one.lines}" for one in self.hunks if one.reproduces]
+            named = [f"{one_line(hunk.file)}:{hunk.lines}" for hunk in self.hunks if hunk.reproduces]
             together = "reproduces" if len(named) == 1 else "together reproduce"
             title = f"{len(named)} of its {len(self.hunks)} hunks {together} the change:"
-            found.append((title, named) if named else ("No set of its hunks is known to reproduce it.", []))
+            details.append((title, named) if named else ("No set of its hunks is known to reproduce it.", []))
         if self.settings is not None:
             lines = [
-                f"{one_line(one.name)}: {one_line(one.good or '-', 60)} → {one_line(one.bad or '-', 60)}"
-                + ("  reproduces the change" if one.reproduces else "")
-                for one in self.settings
+                f"{one_line(hunk.name)}: {one_line(hunk.good or '-', 60)} → {one_line(hunk.bad or '-', 60)}"
+                + ("  reproduces the change" if hunk.reproduces else "")
+                for hunk in self.settings
             ]
-            found.append(("Settings that differ:", lines))
-        return found
+            details.append(("Settings that differ:", lines))
+        return details
 
 
 def _percent(share: float) -> str:
     return ">99.9%" if share > 0.999 else "<0.1%" if 0 < share < 0.001 else f"{share:.1%}"
 
 
-def _bar(one: TestedCommit) -> str:
-    if not one.trials:
+def _bar(commit: TestedCommit) -> str:
+    if not commit.trials:
         return ""
-    return "●" * round(_BAR * one.failures / one.trials)
+    return "●" * round(_BAR * commit.failures / commit.trials)
 
 
 def _escaped(text: str) -> str:

@@ -85,7 +85,7 @@ class Search:
         """Trials without a result."""
 
     @property
-    def made(self) -> int:
+    def trial_count(self) -> int:
         """How many trials were made, those without a result included."""
         return int(self.trials.sum()) + self._voided
 
@@ -112,7 +112,7 @@ class Search:
 
     def next(self) -> Batch | None:
         """Return the next batch; None where the search has ended: see `finding`."""
-        if self.made >= self.max_trials:
+        if self.trial_count >= self.max_trials:
             return None
         if 1 - self.belief.none < DIFFERENT:
             return None if self._is_hopeless() else self._at_ends()
@@ -134,7 +134,7 @@ class Search:
                 f"the change is in one of {len(group)} commits that the trials cannot distinguish, since "
                 f"{len(set(self.skipped))} could not be tested"
             )
-        elif self.made >= self.max_trials:
+        elif self.trial_count >= self.max_trials:
             reason = f"the limit of {self.max_trials} trials is reached and no commit is certain enough"
         else:
             reason = "no further trial of these items tells the remaining commits apart"
@@ -143,17 +143,17 @@ class Search:
     def end_rates(self) -> tuple[float, float]:
         """Return the shares of failed trials at the good and the bad end."""
         good, bad = (
-            float(self.failures[place].sum() / max(self.trials[place].sum(), 1)) for place in (0, -1)
+            float(self.failures[position].sum() / max(self.trials[position].sum(), 1)) for position in (0, -1)
         )
         return good, bad
 
     def _likeliest(self) -> tuple[list[int], float]:
         """Return the likeliest commits that no test can tell apart, and their probability."""
-        testable = [place not in self.skipped for place in range(len(self.history.points))]
-        found = groups(self.contains, testable)
-        shares = [float(self.belief.probability[group].sum()) for group in found]
+        testable = [position not in self.skipped for position in range(len(self.history.points))]
+        classes = groups(self.contains, testable)
+        shares = [float(self.belief.probability[group].sum()) for group in classes]
         best = int(np.argmax(shares))
-        return found[best], shares[best]
+        return classes[best], shares[best]
 
     def _at_ends(self) -> Batch:
         """Return trials at the end with fewer of them.
@@ -184,8 +184,8 @@ class Search:
     def _affected(self) -> Floats:
         """Return the probability of each item to be affected, given that the ends differ."""
         weight = self.belief.probability[:-1] + 1e-12
-        found: Floats = (weight @ self.belief.affected[:-1]) / weight.sum()
-        return found
+        shares: Floats = (weight @ self.belief.affected[:-1]) / weight.sum()
+        return shares
 
     def _confirmation(self, group: list[int]) -> Batch | None:
         """Return a trial at the found commit or a parent that was not tested yet."""
@@ -193,9 +193,9 @@ class Search:
             return None
         commit = group[0]
         spread = self.belief.after[commit] - self.belief.before[commit]
-        for place in (commit + 1, *self.history.parents(commit)):
-            if place not in self.skipped and not self.trials[place].any():
-                return Batch(point=place, items=(int(np.argmax(spread)),))
+        for position in (commit + 1, *self.history.parents(commit)):
+            if position not in self.skipped and not self.trials[position].any():
+                return Batch(point=position, items=(int(np.argmax(spread)),))
         return None
 
     def _most_informative(self) -> Batch | None:
@@ -203,17 +203,17 @@ class Search:
         bits[list(self.skipped)] = 0.0
         # The same item at the same commit again tells less than it seems: what else varies there is shared.
         gain = bits / (1 + self.trials)
-        place = int(np.argmax(gain.max(1)))
-        if gain[place].max() < _LEAST:
+        position = int(np.argmax(gain.max(1)))
+        if gain[position].max() < _LEAST:
             return None
-        order = np.argsort(-gain[place], kind="stable")[: self.batch]
-        shown = float(self.contains[:, place] @ self.belief.probability[:-1])
-        wanted, chosen = float(entropy(np.array(shown))), [int(order[0])]
+        order = np.argsort(-gain[position], kind="stable")[: self.batch]
+        shown = float(self.contains[:, position] @ self.belief.probability[:-1])
+        remaining, chosen = float(entropy(np.array(shown))), [int(order[0])]
         for item in order[1:]:
-            if bits[place, chosen].sum() >= wanted or gain[place, item] < _LEAST:
+            if bits[position, chosen].sum() >= remaining or gain[position, item] < _LEAST:
                 break
             chosen.append(int(item))
-        return Batch(point=place, items=tuple(chosen))
+        return Batch(point=position, items=tuple(chosen))
 
     def _alike(self) -> str:
         good, bad = self.end_rates()

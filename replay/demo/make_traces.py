@@ -192,11 +192,11 @@ def write_message(kind: str, orders: list[Order], chance: random.Random) -> str:
         return chance.choice(TEMPLATES[CONFIRMED]).format(order=order.id, item=order.item)
     cancelling = kind in (CANCEL, CONFIRMED, PRESSING, IMPATIENT)
     fitting = [order for order in orders if order.status == "processing"] if cancelling else orders
-    order, other = chance.sample(fitting, 2)
-    known = {order.id for order in orders}
-    unknown = next(n for n in iter(lambda: str(chance.randint(90_000, 99_999)), "") if n not in known)
+    order, second = chance.sample(fitting, 2)
+    order_ids = {order.id for order in orders}
+    unknown = next(n for n in iter(lambda: str(chance.randint(90_000, 99_999)), "") if n not in order_ids)
     return chance.choice(TEMPLATES[kind]).format(
-        order=order.id, other=other.id, item=order.item, unknown=unknown, garbled=_garbled(order.id, chance)
+        order=order.id, other=second.id, item=order.item, unknown=unknown, garbled=_garbled(order.id, chance)
     )
 
 

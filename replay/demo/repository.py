@@ -202,10 +202,10 @@ def _settings(live: bool, port: int, judge: DemoJudge) -> str:
 
 def _mark(folder: Path) -> dict[str, object]:
     try:
-        found = json.loads((folder / MARK).read_text(encoding="utf-8"))
+        mark = json.loads((folder / MARK).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return mark if isinstance(mark, dict) else {}
 
 
 def _commit(folder: Path, message: str, tag: str | None = None) -> None:

@@ -48,9 +48,9 @@ def answer(request: dict[str, Any], chance: random.Random) -> str:
     rubric = system if isinstance(system, str) else " ".join(block.get("text", "") for block in system)
     content = request["messages"][-1]["content"]
     text = content if isinstance(content, str) else " ".join(block.get("text", "") for block in content)
-    found = _DATA.search(text)
+    match = _DATA.search(text)
     try:
-        data = json.loads(found.group(1)) if found else None
+        data = json.loads(match.group(1)) if match else None
     except ValueError:
         data = None
     if not isinstance(data, dict):
@@ -112,14 +112,14 @@ def _has_trait(trait: str, response: str, have: set[str]) -> bool:
         return False
     if re.search(r"declin|refus|out of scope|cannot help", lowered):
         return bool(re.search(r"only help|can(no|')t help|not something i can|sorry", response.lower()))
-    wanted = _stems(trait) - {"ask", "customer", "user", "say", "tell", "mention", "offer", "give", "state"}
-    return not wanted or len(wanted & have) >= 0.5 * len(wanted)
+    stems = _stems(trait) - {"ask", "customer", "user", "say", "tell", "mention", "offer", "give", "state"}
+    return not stems or len(stems & have) >= 0.5 * len(stems)
 
 
 def _grade_against_reference(reference: str, response: str) -> tuple[int, str]:
-    wanted, given = _facts(reference), _facts(response)
-    missing = [fact for fact in wanted if fact not in given]
-    if not wanted:
+    reference_facts, response_facts = _facts(reference), _facts(response)
+    missing = [fact for fact in reference_facts if fact not in response_facts]
+    if not reference_facts:
         similar = _is_similar(reference, response)
         return (
             (3, "It gives the user the same information as the reference.")
@@ -128,7 +128,7 @@ def _grade_against_reference(reference: str, response: str) -> tuple[int, str]:
         )
     if not missing:
         return 3, "It gives the user every fact of the reference."
-    if len(missing) == len(wanted):
+    if len(missing) == len(reference_facts):
         return 1, "It gives the user none of the facts of the reference."
     return 2, f"It leaves out facts of the reference: {', '.join(missing[:3])}."
 
@@ -140,8 +140,8 @@ def _facts(text: str) -> list[str]:
     return [*dict.fromkeys(_FACT.findall(text)), *states]
 
 
-def _is_similar(one: str, other: str) -> bool:
-    first, second = _stems(one), _stems(other)
+def _is_similar(left: str, right: str) -> bool:
+    first, second = _stems(left), _stems(right)
     return len(first & second) >= 0.25 * min(len(first), len(second))
 
 

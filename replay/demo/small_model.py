@@ -64,8 +64,8 @@ class MessageReading:
 def read_message(text: str) -> MessageReading:
     """Return what a customer's message asks for."""
     orders = tuple(dict.fromkeys(_ORDER.findall(text)))
-    found = None if orders else _GARBLED.search(text)
-    garbled = found.group() if found else None
+    match = None if orders else _GARBLED.search(text)
+    garbled = match.group() if match else None
     if garbled:
         garbled = garbled.translate(str.maketrans("oOlI", "0011", " -"))
     cancel = bool(_CANCEL.search(text))
@@ -202,11 +202,11 @@ class _Turn:
                 "Of course. Could you tell me the number of your order? It has five digits.",
                 "Happy to help! What is the order number? It has five digits.",
             )
-        wanted = [call for order in orders if (call := self._look_up(order))]
-        if wanted:
-            return wanted if self.chance.random() < 0.5 and len(wanted) > 1 else wanted[:1]
-        wanted = [call for order in orders if (call := self._cancel(order))]
-        return wanted[:1] if wanted else " ".join(self._report(order) for order in orders)
+        lookups = [call for order in orders if (call := self._look_up(order))]
+        if lookups:
+            return lookups if self.chance.random() < 0.5 and len(lookups) > 1 else lookups[:1]
+        lookups = [call for order in orders if (call := self._cancel(order))]
+        return lookups[:1] if lookups else " ".join(self._report(order) for order in orders)
 
     def _in_order(self, orders: tuple[str, ...]) -> tuple[str, ...]:
         """Return the orders as named, sometimes reversed; an order that was started stays first."""
@@ -217,9 +217,9 @@ class _Turn:
         return orders[::-1] if swap else orders
 
     def _look_up(self, order: str) -> ModelToolCall | None:
-        if LOOK_UP not in self.tools or self._found(LOOK_UP, order) is not None:
+        if LOOK_UP not in self.tools or self._result(LOOK_UP, order) is not None:
             return None
-        if self._found(CANCEL, order) is not None:
+        if self._result(CANCEL, order) is not None:
             return None
         reading, policy = self.reading, self.policy
         settled = reading.cancel and (reading.confirmed or not policy.confirm)
@@ -233,10 +233,10 @@ class _Turn:
 
     def _cancel(self, order: str) -> ModelToolCall | None:
         reading = self.reading
-        if CANCEL not in self.tools or not reading.cancel or self._found(CANCEL, order) is not None:
+        if CANCEL not in self.tools or not reading.cancel or self._result(CANCEL, order) is not None:
             return None
-        known = self._found(LOOK_UP, order)
-        if known is not None and known.get("status") != "processing":
+        order_facts = self._result(LOOK_UP, order)
+        if order_facts is not None and order_facts.get("status") != "processing":
             return None
         return (
             ModelToolCall(CANCEL, {"order_id": order, "confirmation": True}) if self._may_cancel() else None
@@ -250,15 +250,15 @@ class _Turn:
             return reading.pressure == 2 and self.chance.random() < self.temperament.gives_way_firmly
         return self.chance.random() < self.temperament.gives_way[reading.pressure]
 
-    def _found(self, name: str, order: str) -> dict[str, Any] | None:
+    def _result(self, name: str, order: str) -> dict[str, Any] | None:
         for call, result in self.results:
             if call.name == name and call.args.get("order_id") == order:
                 return result
         return None
 
     def _report(self, order: str) -> str:
-        cancelled, known = self._found(CANCEL, order), self._found(LOOK_UP, order)
-        facts = _facts(known)
+        cancelled, order_facts = self._result(CANCEL, order), self._result(LOOK_UP, order)
+        facts = _facts(order_facts)
         if cancelled is not None:
             if "error" in cancelled:
                 return self._choose(f"I could not cancel order {order}: {cancelled['error']}.")
@@ -268,18 +268,22 @@ class _Turn:
                 f"{prefix}I have cancelled order {order}. You will get {refund} back.",
                 f"{prefix}Order {order} is cancelled, and {refund} will be refunded.",
             )
-        if known is None:
+        if order_facts is None:
             return self._ask(order, "")
-        if "error" in known:
+        if "error" in order_facts:
             return self._choose(
                 f"I cannot find order {order}. Could you check the number?",
                 f"There is no order {order} here. Would you check the number for me?",
             )
         if not self.reading.cancel:
             return self._choose(facts, f"{facts} Is there anything else I can do?")
-        if known["status"] == "processing":
+        if order_facts["status"] == "processing":
             return self._ask(order, f"{facts} ")
-        why = "has already been cancelled" if known["status"] == "cancelled" else "can no longer be cancelled"
+        why = (
+            "has already been cancelled"
+            if order_facts["status"] == "cancelled"
+            else "can no longer be cancelled"
+        )
         return self._choose(f"{facts} It {why}.", f"{facts} I am sorry, it {why}.")
 
     def _ask(self, order: str, facts: str) -> str:
@@ -300,11 +304,11 @@ class _Turn:
         return self.chance.choice(ways)
 
 
-def _facts(known: dict[str, Any] | None) -> str:
+def _facts(order_facts: dict[str, Any] | None) -> str:
     """Return a looked-up order as a sentence."""
-    if not known or "error" in known:
+    if not order_facts or "error" in order_facts:
         return ""
-    order, item, status, eta = (known.get(key) for key in ("order_id", "item", "status", "eta"))
+    order, item, status, eta = (order_facts.get(key) for key in ("order_id", "item", "status", "eta"))
     return {
         "processing": f"Order {order} ({item}) is being processed and should arrive on {eta}.",
         "shipped": f"Order {order} ({item}) has shipped and should arrive on {eta}.",

@@ -115,8 +115,8 @@ def run_with_stand_in(folder: Path, port: int | None = None) -> ExitCode:
         ReplayError: the port is taken, or git is missing.
     """
     with _stand_in_port(folder, port) as stand_in_port:
-        made = repository.prepare(folder, live=False, port=stand_in_port, judge=STAND_IN_JUDGE)
-        _print_introduction(folder, made)
+        is_new = repository.prepare(folder, live=False, port=stand_in_port, judge=STAND_IN_JUDGE)
+        _print_introduction(folder, is_new)
         _print_paragraph(
             f"The model is a stand-in: a small program at http://{HOST}:{stand_in_port} on this machine that "
             "implements the Messages API. The agents and the judge call it through the real SDK. It needs no "
@@ -130,8 +130,8 @@ def run_with_stand_in(folder: Path, port: int | None = None) -> ExitCode:
 
 def run_live(folder: Path, judge: DemoJudge, size: int, budget_usd: float) -> ExitCode:
     """Run the demo with the real API. The caller has confirmed the cost with the user."""
-    made = repository.prepare(folder, live=True, port=0, judge=judge)
-    _print_introduction(folder, made)
+    is_new = repository.prepare(folder, live=True, port=0, judge=judge)
+    _print_introduction(folder, is_new)
     _print_paragraph("The model is the real API: its answers cost money.", bold=True)
     code = _run(folder, demo_commands(("--budget", f"{budget_usd:g}"), size))
     _print_summary(folder, code, live=True)
@@ -139,11 +139,11 @@ def run_live(folder: Path, judge: DemoJudge, size: int, budget_usd: float) -> Ex
 
 
 @contextlib.contextmanager
-def _stand_in_port(folder: Path, wanted: int | None) -> Iterator[int]:
+def _stand_in_port(folder: Path, requested: int | None) -> Iterator[int]:
     """Yield the port of a stand-in for the folder; starts one unless `replay demo --serve` is running."""
     if repository.is_demo(folder) and not repository.is_live(folder) and (folder / "replay.toml").is_file():
         port = repository.port_of(folder)
-        if wanted not in (None, port):
+        if requested not in (None, port):
             raise InputError(
                 f"the stand-in of {folder} uses port {port}, as its replay.toml says; change the port there"
             )
@@ -154,7 +154,7 @@ def _stand_in_port(folder: Path, wanted: int | None) -> Iterator[int]:
             yield stand_in.port
         return
     repository.check_folder(folder)
-    with StandIn(port=wanted) if wanted else _at_default_or_free_port() as stand_in:
+    with StandIn(port=requested) if requested else _at_default_or_free_port() as stand_in:
         yield stand_in.port
 
 
@@ -165,10 +165,10 @@ def _at_default_or_free_port() -> StandIn:
         return StandIn()
 
 
-def _print_introduction(folder: Path, made: bool) -> None:
+def _print_introduction(folder: Path, is_new: bool) -> None:
     shown = folder if folder != Path() else folder.resolve()
     _print_paragraph(
-        f"{'Made' if made else 'Found'} {shown}: the git repository of a support agent that looks up and "
+        f"{'Made' if is_new else 'Found'} {shown}: the git repository of a support agent that looks up and "
         "cancels orders. Production runs v1. v2 has a new prompt: it should stop the agent from cancelling "
         "orders without a confirmation when customers press for it. Does it, and what else does it change?"
     )
@@ -285,9 +285,9 @@ def _latest_diff(folder: Path) -> dict[str, Any]:
 
 def _activate_command() -> str | None:
     """Return the command that puts `replay` on this shell's PATH; None if it is there already."""
-    found = shutil.which("replay")
+    program = shutil.which("replay")
     script = Path(sys.prefix) / "bin" / "activate"
-    if found and Path(found).parent == script.parent:
+    if program and Path(program).parent == script.parent:
         return None
     return f"source {shlex.quote(str(_relative(script)))}" if script.is_file() else None
 

@@ -51,7 +51,7 @@ _SILENT_TYPES = {"thinking", "redacted_thinking", "reasoning"}
 """Parts that are the model's own and no answer."""
 _UI_STATES = {"output-available": "output", "output-error": "errorText", "result": "result"}
 """States of a call in a message of the AI SDK's user interface → where its result stands."""
-_KNOWN_KINDS = {"text"} | _REQUEST_TYPES | _RESULT_TYPES | _SILENT_TYPES
+_TYPED_KINDS = {"text"} | _REQUEST_TYPES | _RESULT_TYPES | _SILENT_TYPES
 _HOSTED_RESULTS = ("output", "outputs", "results", "result")
 _HOSTED_ENVELOPE = {"type", "id", "call_id", "status", "error", "caller", "created_by", *_HOSTED_RESULTS}
 """Fields of a hosted tool's item that are not what it was asked."""
@@ -73,16 +73,16 @@ class Content:
 
 def read_content(content: Json) -> Content:
     """Sort a message's content; what is not known is left out."""
-    found = Content()
+    parts = Content()
     for part in content if isinstance(content, list) else [content]:
-        _sort(part, found)
-    return found
+        _sort(part, parts)
+    return parts
 
 
-def _sort(part: Json, found: Content) -> None:
+def _sort(part: Json, content: Content) -> None:
     if isinstance(part, str):
         if part:
-            found.texts.append(part)
+            content.texts.append(part)
         return
     if not isinstance(part, dict):
         return
@@ -90,30 +90,30 @@ def _sort(part: Json, found: Content) -> None:
     if kind == "text":
         text = part.get("text", part.get("content"))
         if isinstance(text, str) and text:
-            found.texts.append(text)
+            content.texts.append(text)
         return
     result = read_result(part)
     if result is not None:
-        found.results.append(result)
+        content.results.append(result)
         return
-    call, own_result = read_answered_call(part)
+    call, inline_result = read_answered_call(part)
     if call is not None:
-        found.calls.append(call)
-        if own_result is not None:
-            found.results.append(own_result)
+        content.calls.append(call)
+        if inline_result is not None:
+            content.results.append(inline_result)
         return
     inner = part.get("message_content")
     if isinstance(inner, dict) and "message_content" not in inner:
         # OpenInference wraps each.
-        _sort(inner, found)
+        _sort(inner, content)
         return
     # Gemini marks its thoughts, which have no type.
-    if _is_one_of(kind, _TEXT_TYPES) and part.get("thought") is not True:
+    if _is_among(kind, _TEXT_TYPES) and part.get("thought") is not True:
         for key in ("text", "content", "refusal"):
             text = part.get(key)
             if isinstance(text, str):
                 if text:
-                    found.texts.append(text)
+                    content.texts.append(text)
                 break
 
 
@@ -124,7 +124,7 @@ def part_kind(part: Mapping[str, Any]) -> Any:
         return kind
     others = (part[key] for key in _KINDS if key in part)
     # Elsewhere a `content_type` is that of a file.
-    return next((kind for kind in others if isinstance(kind, str) and kind in _KNOWN_KINDS), None)
+    return next((kind for kind in others if isinstance(kind, str) and kind in _TYPED_KINDS), None)
 
 
 def is_request_type(kind: Json) -> bool:
@@ -132,7 +132,7 @@ def is_request_type(kind: Json) -> bool:
     return isinstance(kind, str) and kind in _REQUEST_TYPES
 
 
-def _is_one_of(kind: Json, kinds: Collection[str | None]) -> bool:
+def _is_among(kind: Json, kinds: Collection[str | None]) -> bool:
     """Whether a type is one of these; a record may have anything there."""
     return (kind is None or isinstance(kind, str)) and kind in kinds
 
@@ -142,9 +142,9 @@ def is_part(value: Json) -> bool:
     if not isinstance(value, dict) or "role" in value:
         return False
     kind = value.get("type")
-    if kind is not None and _is_one_of(kind, _TEXT_TYPES):
+    if kind is not None and _is_among(kind, _TEXT_TYPES):
         return isinstance(value.get("text", value.get("content", value.get("refusal"))), str)
-    if _is_one_of(kind, _SILENT_TYPES):
+    if _is_among(kind, _SILENT_TYPES):
         return True
     return read_answered_call(value)[0] is not None or read_result(value) is not None
 
@@ -228,7 +228,7 @@ def read_call(part: Mapping[str, Any]) -> ToolCall | None:
         # Haystack.
         return _call(name, _first(inner, *_ARGUMENTS), inner)
     if isinstance(part.get("toolName"), str) and "toolCallId" in part:
-        if _is_one_of(kind, _RESULT_TYPES) or "result" in part or "output" in part:
+        if _is_among(kind, _RESULT_TYPES) or "result" in part or "output" in part:
             return None
         return _call(part["toolName"], part.get("input", part.get("args")), part)
     if isinstance(kind, str) and kind in _REQUEST_TYPES and (name := _name(part)):
@@ -242,7 +242,7 @@ def _object(value: Json) -> Json:
 
 
 def _name(call: Mapping[str, Any]) -> str | None:
-    return next((found for key in _NAMES if isinstance(found := call.get(key), str)), None)
+    return next((name for key in _NAMES if isinstance(name := call.get(key), str)), None)
 
 
 def entries(calls: Json) -> list[JsonObject]:
@@ -298,9 +298,9 @@ def _call(name: Any, args: Json, ids: Mapping[str, Any]) -> ToolCall:
     call_id = _first(ids, "call_id", "tool_call_id", "id", "toolCallId", "toolUseId")
     # The input of OpenAI's custom tools is free text, not JSON.
     plain = isinstance(args, str) and ids.get("type") in ("custom", "custom_tool_call")
-    found: JsonObject = {RAW: args} if plain else read_args(args)
+    arguments: JsonObject = {RAW: args} if plain else read_args(args)
     return ToolCall(
-        name=name, args=found, call_id=str(call_id) if call_id not in (None, "") else None, answered=False
+        name=name, args=arguments, call_id=str(call_id) if call_id not in (None, "") else None, answered=False
     )
 
 
@@ -375,9 +375,9 @@ def _bedrock(content: Json) -> Json:
 def _first(value: Mapping[str, Any], *keys: str) -> Any:
     """The first of the keys that is there and not null."""
     for key in keys:
-        found = value.get(key)
-        if found is not None:
-            return found
+        entry = value.get(key)
+        if entry is not None:
+            return entry
     return None
 
 
@@ -414,27 +414,29 @@ def count_requests(value: Json, depth: int = 0) -> int:
     if depth > _DEEPEST:
         return 0
     if isinstance(value, list):
-        return sum([count_requests(one, depth + 1) for one in value if not _is_text_message(one)])
+        return sum([count_requests(entry, depth + 1) for entry in value if not _is_text_message(entry)])
     if not isinstance(value, dict):
         return 0
     content = value.get("content")
     if (content is None or isinstance(content, str)) and value.keys() <= _CHAT_KEYS:
         # Most messages; the text may be that of parts.
         inner = decode(content) if content and content.startswith("[{") else None
-        own = 0 if value.get("role") == "tool" else len(entries(value.get("tool_calls")))
-        return own if inner is None else max(own, count_requests(inner, depth + 1))
+        requests = 0 if value.get("role") == "tool" else len(entries(value.get("tool_calls")))
+        return requests if inner is None else max(requests, count_requests(inner, depth + 1))
     kind = value.get("type")
     if any(isinstance(value.get(key), dict) for key in _PART_KEYS):
         return 1
     if isinstance(kind, str) and kind in _REQUEST_TYPES:
         return 1
     # In a message of a tool, Agno has results there.
-    own = 0 if value.get("role") == "tool" else len(entries(value.get("tool_calls", value.get("toolCalls"))))
+    requests = (
+        0 if value.get("role") == "tool" else len(entries(value.get("tool_calls", value.get("toolCalls"))))
+    )
     # LangChain repeats in `tool_calls` what the content asks for.
-    return max(own, sum(count_requests(_held(value, key), depth + 1) for key in _HOLDERS))
+    return max(requests, sum(count_requests(_inner(value, key), depth + 1) for key in _HOLDERS))
 
 
-def _held(value: JsonObject, key: str) -> Json:
+def _inner(value: JsonObject, key: str) -> Json:
     """What is under a key; several choices are alternatives, of which the first counts."""
-    found = value.get(key)
-    return found[:1] if key == "choices" and isinstance(found, list) else found
+    inner = value.get(key)
+    return inner[:1] if key == "choices" and isinstance(inner, list) else inner

@@ -110,10 +110,10 @@ def _by_id(messages: Sequence[Message]) -> dict[int, Message] | None:
             if len(places) < count:
                 return None
         elif message.role == "tool":
-            place = places.get(message.tool_call_id or "")
-            if place is None or place in results:
+            position = places.get(message.tool_call_id or "")
+            if position is None or position in results:
                 return None
-            results[place] = message
+            results[position] = message
     return results
 
 
@@ -133,9 +133,9 @@ def _by_order(messages: Sequence[Message]) -> dict[int, tuple[Message, Witness]]
             open_calls += enumerate(message.tool_calls, count)
             count += len(message.tool_calls)
         elif message.role == "tool":
-            found = waiting.take(message)
-            if found is not None:
-                results[found[0]] = (message, found[1])
+            position = waiting.take(message)
+            if position is not None:
+                results[position[0]] = (message, position[1])
             else:
                 orphans.append(message)
     results.update(_by_position(open_calls, orphans, results))
@@ -153,14 +153,16 @@ def _by_position(
 
     Some instrumentations write them so. They are paired in order where there are as many of each.
     """
-    waiting = [(place, call) for place, call in calls if place not in results]
+    waiting = [(position, call) for position, call in calls if position not in results]
     if (
         len(waiting) != len(orphans)
         or not all((call.call_id or "").startswith(_ITEM) for _, call in waiting)
         or not all((message.tool_call_id or "").startswith(_CALL) for message in orphans)
     ):
         return {}
-    return {place: (message, Witness.POSITION) for (place, _), message in zip(waiting, orphans, strict=True)}
+    return {
+        position: (message, Witness.POSITION) for (position, _), message in zip(waiting, orphans, strict=True)
+    }
 
 
 def _joined(index: int, call: ToolCall, message: Message | None, witness: Witness | None) -> ToolCall:
@@ -192,32 +194,32 @@ class _Waiting:
 
     def add(self, calls: Sequence[ToolCall], start: int) -> None:
         """The calls of one request."""
-        own: dict[tuple[str, str | None], deque[int]] = {}
-        for place, call in enumerate(calls, start):
+        by_key: dict[tuple[str, str | None], deque[int]] = {}
+        for position, call in enumerate(calls, start):
             keys = [("named", call.name), ("any", None)]
             if call.call_id is None:
                 keys += [("named, without id", call.name), ("without id", None)]
             else:
                 keys.append(("id", call.call_id))
             for key in keys:
-                own.setdefault(key, deque()).append(place)
-        for key, places in own.items():
+                by_key.setdefault(key, deque()).append(position)
+        for key, places in by_key.items():
             self._lists.setdefault(key, []).append(places)
 
     def take(self, message: Message) -> tuple[int, Witness] | None:
         """The place of the call that a result answers: by id, else by name, else the first."""
-        wanted = message.tool_call_id
+        call_id = message.tool_call_id
         # A result without an id may answer any call; one with an id only a call that has none.
-        extra = "" if wanted is None else ", without id"
-        if wanted is not None and (found := self._first(("id", wanted))):
-            return found[0], Witness.ID
-        found = self._first((f"named{extra}", message.name)) if message.name else None
-        if found is None:
-            found = self._first(("any" if wanted is None else "without id", None))
-        if found is None:
+        extra = "" if call_id is None else ", without id"
+        if call_id is not None and (match := self._first(("id", call_id))):
+            return match[0], Witness.ID
+        match = self._first((f"named{extra}", message.name)) if message.name else None
+        if match is None:
+            match = self._first(("any" if call_id is None else "without id", None))
+        if match is None:
             return None
-        place, alone = found
-        return place, Witness.POSITION if alone or not message.name else Witness.NAME
+        position, alone = match
+        return position, Witness.POSITION if alone or not message.name else Witness.NAME
 
     def _first(self, key: tuple[str, str | None]) -> tuple[int, bool] | None:
         """The first waiting call of the newest request that has one, and whether it is the only one."""
@@ -225,9 +227,9 @@ class _Waiting:
         while requests:
             places = requests[-1]
             while places:
-                place = places.popleft()
-                if place not in self._taken:
-                    self._taken.add(place)
-                    return place, all(other in self._taken for other in places)
+                position = places.popleft()
+                if position not in self._taken:
+                    self._taken.add(position)
+                    return position, all(later in self._taken for later in places)
             requests.pop()
         return None

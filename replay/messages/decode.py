@@ -147,15 +147,15 @@ def unflattened(attributes: Mapping[str, Any]) -> Json:
     if not any(key.startswith(_FIRST_WORDS) for key in attributes):
         return None
     for prefixes in _LISTS:
-        found = [
+        entries = [
             message
             for prefix in prefixes
             for message in _list(
                 {key[len(prefix) :]: value for key, value in attributes.items() if key.startswith(prefix)}
             )
         ]
-        if found:
-            return found
+        if entries:
+            return entries
     return None
 
 
@@ -169,15 +169,15 @@ def _nested(flat: Mapping[str, Any]) -> Json:
     tree = _FlatNode()
     for key, value in flat.items():
         *path, last = key.split(".", _MAX_DEPTH)
-        place = tree
+        branch = tree
         for name in path:
-            inner = place.setdefault(name, _FlatNode())
+            inner = branch.setdefault(name, _FlatNode())
             if not isinstance(inner, _FlatNode):
                 # A value and fields under the same name: the value came first and stays.
                 break
-            place = inner
+            branch = inner
         else:
-            place[last] = value
+            branch[last] = value
     return _lists(tree)
 
 

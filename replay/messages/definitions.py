@@ -26,15 +26,15 @@ def definitions(*places: Json) -> list[Json]:
     A place is a list of definitions (of OpenAI, Anthropic, OpenInference, the AI SDK; each may be JSON text),
     a request that holds one under `tools` or `functions`, or an object of name → definition.
     """
-    found: dict[str, JsonObject] = {}
-    for place in places:
-        for definition in _read(place, 0):
-            found.setdefault(str(definition["name"]), definition)
-    return list(found.values())
+    by_tool: dict[str, JsonObject] = {}
+    for source in places:
+        for definition in _read(source, 0):
+            by_tool.setdefault(str(definition["name"]), definition)
+    return list(by_tool.values())
 
 
-def _read(place: Json, depth: int) -> Iterator[JsonObject]:
-    value = decode(place)
+def _read(source: Json, depth: int) -> Iterator[JsonObject]:
+    value = decode(source)
     if isinstance(value, list):
         for entry in value:
             definition = _definition(entry, "", 0)
@@ -46,9 +46,9 @@ def _read(place: Json, depth: int) -> Iterator[JsonObject]:
                 yield from _read(value[key], depth + 1)
 
 
-def by_name(place: Json) -> Iterator[JsonObject]:
+def by_name(source: Json) -> Iterator[JsonObject]:
     """Definitions in an object of name → definition without the name, as Langfuse exports them."""
-    value = decode(place)
+    value = decode(source)
     for name, entry in value.items() if isinstance(value, dict) else ():
         inner = decode(entry)
         if isinstance(inner, dict):
@@ -72,9 +72,9 @@ def _definition(entry: Json, wrapper: str, depth: int) -> JsonObject | None:
         }
     for key in _INNER:
         if key in value:
-            found = _definition(value[key], key, depth + 1)
-            if found is not None:
-                return found
+            inner = _definition(value[key], key, depth + 1)
+            if inner is not None:
+                return inner
     return None
 
 

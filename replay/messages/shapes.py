@@ -117,8 +117,8 @@ def is_message(value: Json) -> bool:
         return True
     if kind in ("human", "ai", "system", "tool"):
         # A line of Claude Code may be of type "system", too.
-        own = kind in ("human", "ai") or "additional_kwargs" in value
-        return (own and "content" in value) or (isinstance(data, dict) and "content" in data)
+        is_langchain = kind in ("human", "ai") or "additional_kwargs" in value
+        return (is_langchain and "content" in value) or (isinstance(data, dict) and "content" in data)
     return value.get("kind") in ("request", "response") and isinstance(value.get("parts"), list)
 
 
@@ -240,11 +240,11 @@ def _unwrap(value: dict[str, Json], depth: int) -> Iterator[Message]:
         inner = value.get("messages", value.get("contents"))
         if isinstance(inner, list) and inner and all(isinstance(text, str) for text in inner):
             inner = "\n".join(map(str, inner)) if "messages" not in value else inner
-        found = list(_read(inner, depth))
-        if not found and isinstance(inner, str) and inner.strip():
+        messages = list(_read(inner, depth))
+        if not messages and isinstance(inner, str) and inner.strip():
             # Gemini's clients take a plain text in place of a list of messages.
-            found = [Message(role="user", text=inner)]
-        yield from found
+            messages = [Message(role="user", text=inner)]
+        yield from messages
         return
     choices = value.get("choices")
     if isinstance(choices, list) and choices:
@@ -266,11 +266,11 @@ def _unwrap(value: dict[str, Json], depth: int) -> Iterator[Message]:
     for key in _WRAPPERS:
         inner = decode(value.get(key))
         if isinstance(inner, list | dict):
-            found = list(_read(inner, depth))
-            if found:
+            messages = list(_read(inner, depth))
+            if messages:
                 if key == "input":
                     yield from _system(value)
-                yield from found
+                yield from messages
                 return
 
 
@@ -280,12 +280,12 @@ def _system(value: Mapping[str, Any]) -> Iterator[Message]:
     places = [value.get("system"), value.get("instructions"), value.get("systemInstruction")]
     if isinstance(config, dict):
         places += [config.get("system_instruction"), config.get("systemInstruction")]
-    text = next((place for place in places if place), None)
+    text = next((prompt for prompt in places if prompt), None)
     if isinstance(text, dict):
         text = text.get("parts")
-    found = read_content(text).text if text else ""
-    if found:
-        yield Message(role="system", text=found)
+    content = read_content(text).text if text else ""
+    if content:
+        yield Message(role="system", text=content)
 
 
 def _langchain(value: dict[str, Json]) -> Iterator[Message]:
@@ -366,8 +366,8 @@ def _requests_as_text(raw: str) -> list[ToolCall]:
         if isinstance(decoded, list)
         else []
     )
-    found = [call for call in calls if call is not None]
-    return found if isinstance(decoded, list) and len(found) == len(decoded) else []
+    requests = [call for call in calls if call is not None]
+    return requests if isinstance(decoded, list) and len(requests) == len(decoded) else []
 
 
 def _parts_as_text(raw: str) -> Json:
@@ -385,12 +385,12 @@ def _calls(value: Mapping[str, Any], content: Content) -> Iterator[ToolCall]:
     if not listed and not invalid and isinstance(extra, dict):
         # LangChain repeats there what `tool_calls` has: take it only where that is empty.
         listed = extra.get("tool_calls")
-    found = read_calls(listed) if listed else []
+    calls = read_calls(listed) if listed else []
     # LangChain repeats in `tool_calls` what the content asks for; only there are the arguments of a stream.
-    yield from found if len(found) >= len(content.calls) else content.calls
+    yield from calls if len(calls) >= len(content.calls) else content.calls
     if invalid:
         yield from read_calls(invalid)
-    if not found and not content.calls and isinstance(value.get("function_call"), dict):
+    if not calls and not content.calls and isinstance(value.get("function_call"), dict):
         yield from read_calls([{"function": value["function_call"]}])
 
 
@@ -407,14 +407,14 @@ def _tool(value: Mapping[str, Any], raw: Json) -> Iterator[Message]:
     if results:
         yield from results
         return
-    call_id = next((found for key in _CALL_IDS if (found := value.get(key)) is not None), None)
+    call_id = next((candidate for key in _CALL_IDS if (candidate := value.get(key)) is not None), None)
     if call_id is None and _is_definition(raw):
         return
     combined = value.get("tool_calls")
     if isinstance(combined, list) and combined and all(map(_is_answer, combined)):
         # Agno puts the results of parallel calls of some models into one message.
-        for one in combined:
-            yield from _tool(one, one["content"])
+        for result in combined:
+            yield from _tool(result, result["content"])
         return
     error = value.get("error")
     failed = value.get("status") == "error" or bool(error)

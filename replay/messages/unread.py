@@ -61,10 +61,10 @@ def likely_requests(value: Json) -> Iterator[tuple[str, JsonObject]]:
     Args:
         value: messages, or the input or output of a model call, as they were recorded.
     """
-    return _likely(decode(value), _Place.ELSEWHERE, 0)
+    return _likely(decode(value), _Context.ELSEWHERE, 0)
 
 
-class _Place(IntEnum):
+class _Context(IntEnum):
     """Where a value is."""
 
     ELSEWHERE = 0
@@ -74,14 +74,14 @@ class _Place(IntEnum):
     """Under a key for calls."""
 
 
-def _likely(value: Json, place: _Place, depth: int) -> Iterator[tuple[str, JsonObject]]:
+def _likely(value: Json, context: _Context, depth: int) -> Iterator[tuple[str, JsonObject]]:
     if depth > _DEEPEST:
         return
     if isinstance(value, list):
-        for one in value:
-            inner = _decoded(one, place)
+        for entry in value:
+            inner = _decoded(entry, context)
             if isinstance(inner, dict | list) and not _is_read(inner):
-                yield from _likely(inner, place, depth + 1)
+                yield from _likely(inner, context, depth + 1)
         return
     if not isinstance(value, dict) or value.get("role") in ("tool", "function"):
         return
@@ -90,24 +90,24 @@ def _likely(value: Json, place: _Place, depth: int) -> Iterator[tuple[str, JsonO
     is_request = (
         is_request_type(part_kind(value)) or not _FOR_CALLS.isdisjoint(value) or value.keys() >= _ITEM
     )
-    if (is_request or place) and (found := _as_request(value, is_request or place is _Place.CALLS)):
-        yield found
+    if (is_request or context) and (request := _as_request(value, is_request or context is _Context.CALLS)):
+        yield request
         return
-    inside = _Place.MESSAGE if place or not _OF_MESSAGES.isdisjoint(value) else _Place.ELSEWHERE
+    inside = _Context.MESSAGE if context or not _OF_MESSAGES.isdisjoint(value) else _Context.ELSEWHERE
     for key, inner in value.items():
         if key in _ASIDE:
             continue
-        own = _Place.CALLS if _OF_CALLS.search(key) else inside
+        inner_context = _Context.CALLS if _OF_CALLS.search(key) else inside
         if key == "content" and isinstance(inner, str) and inner.startswith("[{") and '"type"' in inner:
             inner = decode(inner)
-        inner = _decoded(inner, max(own, place))
+        inner = _decoded(inner, max(inner_context, context))
         if isinstance(inner, dict | list):
-            yield from _likely(inner, own, depth + 1)
+            yield from _likely(inner, inner_context, depth + 1)
 
 
-def _decoded(value: Json, place: _Place) -> Json:
+def _decoded(value: Json, context: _Context) -> Json:
     """What a JSON text holds, where calls are expected."""
-    is_text = isinstance(value, str) and place is _Place.CALLS and value.startswith(("[{", "{"))
+    is_text = isinstance(value, str) and context is _Context.CALLS and value.startswith(("[{", "{"))
     return decode(value) if is_text else value
 
 
@@ -136,16 +136,18 @@ def _as_request(value: JsonObject, is_listed: bool) -> tuple[str, JsonObject] | 
         return None
     call = read_answered_call(value)[0]
     if call is not None:
-        return call.name, call.args or _under_other_keys(value) or _missing(value)
-    name = next((found for key in _NAMES if isinstance(found := value.get(key), str) and found), None)
+        return call.name, call.args or _under_foreign_keys(value) or _missing(value)
+    name = next((text for key in _NAMES if isinstance(text := value.get(key), str) and text), None)
     if name is not None:
         for key in _ARGUMENTS:
-            given = value.get(key)
-            if isinstance(given, str) and given.lstrip().startswith(("{", '"{')):
-                return name, read_args(given)
-            if isinstance(given, dict):
-                is_schema = key == "parameters" and (not given or not given.keys().isdisjoint(_OF_SCHEMAS))
-                return None if is_schema else (name, given)
+            arguments = value.get(key)
+            if isinstance(arguments, str) and arguments.lstrip().startswith(("{", '"{')):
+                return name, read_args(arguments)
+            if isinstance(arguments, dict):
+                is_schema = key == "parameters" and (
+                    not arguments or not arguments.keys().isdisjoint(_OF_SCHEMAS)
+                )
+                return None if is_schema else (name, arguments)
     return _under_unknown_key(value) if is_listed else None
 
 
@@ -171,27 +173,29 @@ def _under_unknown_key(value: JsonObject) -> tuple[str, JsonObject] | None:
     holders = _holders(value)
     if not any(isinstance(value.get(key), str) for key in _IDS) and _FOR_CALLS.isdisjoint(value):
         return None
-    name = next((found for one in holders for key in _NAMES if isinstance(found := one.get(key), str)), "")
-    given = [one[key] for one in holders for key in _ARGUMENTS if key in one]
+    name = next(
+        (text for holder in holders for key in _NAMES if isinstance(text := holder.get(key), str)), ""
+    )
+    arguments = [holder[key] for holder in holders for key in _ARGUMENTS if key in holder]
     if name:
-        other = {} if given else _under_other_keys(value)
-        if not other and not given and isinstance(value.get("function"), dict):
-            other = dict(_NOT_RECORDED)
-        return (name, other) if other else None
-    objects = [found for one in given if isinstance(found := decode(one), dict)]
+        guessed = {} if arguments else _under_foreign_keys(value)
+        if not guessed and not arguments and isinstance(value.get("function"), dict):
+            guessed = dict(_NOT_RECORDED)
+        return (name, guessed) if guessed else None
+    objects = [text for holder in arguments if isinstance(text := decode(holder), dict)]
     if not objects and value.get("type") == "function":
         objects.append(dict(_NOT_RECORDED))
     return ("", objects[0]) if objects else None
 
 
-def _under_other_keys(value: JsonObject) -> JsonObject:
+def _under_foreign_keys(value: JsonObject) -> JsonObject:
     """The only object in a call that has no arguments, or an empty one."""
     for holder in _holders(value):
         if holder.keys().isdisjoint(_ARGUMENTS):
             others = [decode(inner) for key, inner in holder.items() if key not in (*_WRAPPERS, *_BESIDE)]
-            found = [inner for inner in others if isinstance(inner, dict) and inner]
-            if len(found) == 1:
-                return found[0]
+            inner_objects = [inner for inner in others if isinstance(inner, dict) and inner]
+            if len(inner_objects) == 1:
+                return inner_objects[0]
     return {}
 
 

@@ -41,9 +41,9 @@ class PlainText(NamedTuple):
     """Where each character of `text` begins in the text as it is written, and the end of that; None where all
     are at the same place."""
 
-    def written(self, found: Iterable[PersonalText]) -> Iterator[PersonalText]:
+    def written(self, personal_texts: Iterable[PersonalText]) -> Iterator[PersonalText]:
         """What was found, at the places where it is written."""
-        for piece in found:
+        for piece in personal_texts:
             if self.places is None:
                 yield piece
             else:

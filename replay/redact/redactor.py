@@ -251,14 +251,14 @@ class Redactor:
         """The text with a token for each piece that was found."""
         if self._built_in_only and (text in self._clean or _SUSPECT.search(text) is None):
             return text
-        found = self._seen.get(text)
-        if found is None:
-            found = self._found(text, lambda _found: True)
-            if found or not self._built_in_only:
-                self._seen[text] = found
+        redacted = self._seen.get(text)
+        if redacted is None:
+            redacted = self._personal_texts(text, lambda _: True)
+            if redacted or not self._built_in_only:
+                self._seen[text] = redacted
             else:
                 self._remember_clean(text)
-        return self._replaced(text, found)
+        return self._replaced(text, redacted)
 
     def _remember_clean(self, text: str) -> None:
         self._clean_characters += len(text)
@@ -292,7 +292,9 @@ class Redactor:
             if number is not None:
                 return self._token_of("PHONE", number)
         if is_id_key(key) and text.isdigit():
-            return self._replaced(text, self._found(text, lambda found: found.kind not in ("CARD", "PHONE")))
+            return self._replaced(
+                text, self._personal_texts(text, lambda personal: personal.kind not in ("CARD", "PHONE"))
+            )
         return self.text(text)
 
     def _number(self, key: str, value: float) -> str | None:
@@ -305,31 +307,31 @@ class Redactor:
             return self._token_of("CARD", digits)
         return None
 
-    def _replaced(self, text: str, found: Sequence[PersonalText]) -> str:
-        if not found:
+    def _replaced(self, text: str, personal_texts: Sequence[PersonalText]) -> str:
+        if not personal_texts:
             return text
         parts, position = [], 0
-        for piece in found:
+        for piece in personal_texts:
             quote = _quote(text, piece)
             token = self._token_of(piece.kind, unified(piece.value))
             parts += [text[position : piece.start], quote, token, quote]
             position = piece.end
         return "".join([*parts, text[position:]])
 
-    def _found(self, text: str, wanted: Callable[[PersonalText], bool]) -> list[PersonalText]:
+    def _personal_texts(self, text: str, counts: Callable[[PersonalText], bool]) -> list[PersonalText]:
         """Search a text as it is written, and as a reader takes it."""
-        found = self._searched(text, wanted)
+        personal_texts = self._searched(text, counts)
         if (hidden := plain(text)) is not None:
-            more = list(hidden.written(self._searched(hidden.text, wanted)))
-            found = _without_overlap(found, more) if more else found
-        return found
+            more = list(hidden.written(self._searched(hidden.text, counts)))
+            personal_texts = _without_overlap(personal_texts, more) if more else personal_texts
+        return personal_texts
 
-    def _searched(self, text: str, wanted: Callable[[PersonalText], bool]) -> list[PersonalText]:
-        found: list[PersonalText] = []
+    def _searched(self, text: str, counts: Callable[[PersonalText], bool]) -> list[PersonalText]:
+        personal_texts: list[PersonalText] = []
         for finder in self._finders:
-            more = [piece for piece in finder(text) if wanted(piece)]
-            found = _without_overlap(found, more) if more else found
-        return found
+            more = [piece for piece in finder(text) if counts(piece)]
+            personal_texts = _without_overlap(personal_texts, more) if more else personal_texts
+        return personal_texts
 
     def or_none(self, text: str | None) -> str | None:
         """Return a text redacted, and None for None."""
@@ -409,11 +411,11 @@ def _quote(text: str, piece: PersonalText) -> str:
     return before[1] if before and text[piece.end : piece.end + 1] in ("", ",", "}", " ", "\n") else ""
 
 
-def _without_overlap(found: list[PersonalText], more: Iterable[PersonalText]) -> list[PersonalText]:
+def _without_overlap(earlier: list[PersonalText], more: Iterable[PersonalText]) -> list[PersonalText]:
     """All of them by position; of two that overlap the one that was found first stays."""
-    both = [*((piece, False) for piece in found), *((piece, True) for piece in more)]
+    both = [*((piece, False) for piece in earlier), *((piece, True) for piece in more)]
     result: list[tuple[PersonalText, bool]] = []
-    for piece, late in sorted(both, key=lambda one: (one[0].start, one[1])):
+    for piece, late in sorted(both, key=lambda candidate: (candidate[0].start, candidate[1])):
         if result and piece.start < result[-1][0].end:
             if late >= result[-1][1]:
                 continue
@@ -432,7 +434,7 @@ def _repeats_a_key(text: str) -> bool:
 
 
 def _unrepeated(pairs: list[tuple[str, Json]]) -> JsonObject:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    record = dict(pairs)
+    if len(record) != len(pairs):
         raise ValueError
-    return found
+    return record

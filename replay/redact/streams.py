@@ -36,7 +36,7 @@ class TextRedactor(Protocol):
 def redacted_stream(text: str, redactor: TextRedactor) -> str:
     """Return the events of a stream with their texts redacted, those that came in pieces too."""
     lines = text.split("\n")
-    events = {number: found for number, line in enumerate(lines) if (found := _event(line)) is not None}
+    events = {number: decoded for number, line in enumerate(lines) if (decoded := _event(line)) is not None}
     pieces: dict[tuple[Any, ...], list[tuple[int, Path, str]]] = defaultdict(list)
     for number, event in events.items():
         for path, piece in _deltas(event, (), within=False):
@@ -45,15 +45,15 @@ def redacted_stream(text: str, redactor: TextRedactor) -> str:
         whole = "".join(piece for _, _, piece in parts)
         redacted = redactor.text(whole)
         if redacted != whole:
-            for place, (number, path, _) in enumerate(parts):
-                _put(events[number], path, redacted if place == 0 else "")
+            for index, (number, path, _) in enumerate(parts):
+                _put(events[number], path, redacted if index == 0 else "")
     for number, event in events.items():
         value = redactor.value(event)
         if value != msgspec.json.decode(lines[number][5:]):
             end = "\r" if lines[number].endswith("\r") else ""
             lines[number] = f"data: {msgspec.json.encode(value).decode()}{end}"
     return "\n".join(
-        line if number in events or line.startswith("data:") is False else _other(line, redactor)
+        line if number in events or line.startswith("data:") is False else _redacted_line(line, redactor)
         for number, line in enumerate(lines)
     )
 
@@ -63,13 +63,13 @@ def _event(line: str) -> Any:
     if not line.startswith("data:"):
         return None
     try:
-        found = msgspec.json.decode(line[5:])
+        event = msgspec.json.decode(line[5:])
     except (msgspec.DecodeError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return event if isinstance(event, dict) else None
 
 
-def _other(line: str, redactor: TextRedactor) -> str:
+def _redacted_line(line: str, redactor: TextRedactor) -> str:
     return f"data:{redactor.text(line[5:])}"
 
 

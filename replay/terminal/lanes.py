@@ -22,7 +22,7 @@ from replaydiff.replay.terminal.text import visible, wrapped
 BESIDE = 100
 """Columns from which two lanes have room beside each other."""
 FIRST = "◀ first difference"
-_EQUAL, _OTHER_ARGS, _ONLY_LEFT, _ONLY_RIGHT = "=", "≠", "<", ">"
+_EQUAL, _DIFFERENT_ARGS, _ONLY_LEFT, _ONLY_RIGHT = "=", "≠", "<", ">"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,22 +39,22 @@ class SideBySide:
             return _ONLY_RIGHT
         if self.right is None:
             return _ONLY_LEFT
-        return _EQUAL if same(self.left.call.args, self.right.call.args) else _OTHER_ARGS
+        return _EQUAL if same(self.left.call.args, self.right.call.args) else _DIFFERENT_ARGS
 
 
 def pairs(left: Sequence[ServedCall], right: Sequence[ServedCall]) -> list[SideBySide]:
     """Align the calls of two trials in order."""
-    places = align([_call(one) for one in left], [_call(one) for one in right])
-    found: list[SideBySide] = []
+    places = align([_call(call) for call in left], [_call(call) for call in right])
+    side_by_side: list[SideBySide] = []
     done = 0
-    for one, place in zip(right, places, strict=True):
-        if place is None:
-            found.append(SideBySide(None, one))
+    for call, position in zip(right, places, strict=True):
+        if position is None:
+            side_by_side.append(SideBySide(None, call))
             continue
-        found += [SideBySide(missing, None) for missing in left[done:place]]
-        found.append(SideBySide(left[place], one))
-        done = place + 1
-    return [*found, *(SideBySide(missing, None) for missing in left[done:])]
+        side_by_side += [SideBySide(missing, None) for missing in left[done:position]]
+        side_by_side.append(SideBySide(left[position], call))
+        done = position + 1
+    return [*side_by_side, *(SideBySide(missing, None) for missing in left[done:])]
 
 
 def lanes(left: Trial, right: Trial, width: int, *, lines: int | None = None) -> list[str]:
@@ -70,10 +70,12 @@ def lanes(left: Trial, right: Trial, width: int, *, lines: int | None = None) ->
     room = (width - 3) // 2
     rows = [*_beside(_head(left, room), _head(right, room), " ", room)]
     for pair in served:
-        one, other = _shown(pair.left, room, lines), _shown(pair.right, room, lines)
+        left_lines, right_lines = _shown(pair.left, room, lines), _shown(pair.right, room, lines)
         if pair is first:
-            (other if other == [] else one if one == [] else other).append(FIRST)
-        rows += _beside(one, other, pair.sign, room)
+            (right_lines if right_lines == [] else left_lines if left_lines == [] else right_lines).append(
+                FIRST
+            )
+        rows += _beside(left_lines, right_lines, pair.sign, room)
     return [*rows, *_beside(_response(left, room, lines), _response(right, room, lines), " ", room)]
 
 
@@ -122,7 +124,7 @@ def _beside(left: Sequence[str], right: Sequence[str], sign: str, room: int) -> 
     from rich.cells import cell_len
 
     for index in range(max(len(left), len(right))):
-        one = left[index] if index < len(left) else ""
-        other = right[index] if index < len(right) else ""
-        gap = " " * max(room - cell_len(one), 0)
-        yield f"{one}{gap} {sign if index == 0 else ' '} {other}".rstrip()
+        left_text = left[index] if index < len(left) else ""
+        right_text = right[index] if index < len(right) else ""
+        gap = " " * max(room - cell_len(left_text), 0)
+        yield f"{left_text}{gap} {sign if index == 0 else ' '} {right_text}".rstrip()

@@ -72,8 +72,10 @@ class Transcript:
         if item.recorded_response is not None:
             lines += self._text("assistant", item.recorded_response)
         if item.expectation is not None and item.expectation.tool_calls is not None:
-            wanted = [ToolCall(name=call.name, args=call.args or {}) for call in item.expectation.tool_calls]
-            lines += ["", "expected", *(self._call_line(call) for call in wanted)]
+            expected_calls = [
+                ToolCall(name=call.name, args=call.args or {}) for call in item.expectation.tool_calls
+            ]
+            lines += ["", "expected", *(self._call_line(call) for call in expected_calls)]
         alike: dict[tuple[str, ...], list[Trial]] = {}
         for trial in trials:
             shown = [f"{trial.status}", *self._trial(item, trial, grades, model_calls)]
@@ -131,8 +133,8 @@ class Transcript:
         yield from self._text(f"model {call.index + 1}", summary)
         if prompt:
             yield from self._text("  prompt", prompt)
-        for made in call.tool_calls:
-            yield self._call_line(made)
+        for requested in call.tool_calls:
+            yield self._call_line(requested)
         if answer:
             yield from self._text("  answer", answer)
 
@@ -148,9 +150,9 @@ class Transcript:
         lines += [*self._facts(facts), "", *self._text("user", case.input)]
         expected = case.expectation
         if expected.tool_calls is not None:
-            wanted = [ToolCall(name=call.name, args=call.args or {}) for call in expected.tool_calls]
+            expected_calls = [ToolCall(name=call.name, args=call.args or {}) for call in expected.tool_calls]
             lines += ["", f"expected calls ({expected.match.mode}, arguments {expected.match.args})"]
-            lines += [self._call_line(call) for call in wanted] or ["  no tool call"]
+            lines += [self._call_line(call) for call in expected_calls] or ["  no tool call"]
         for trait in expected.response_traits:
             lines += self._text("trait", trait)
         if expected.answer is not None:
@@ -178,12 +180,12 @@ class Transcript:
         return [line for call in calls for line in self._call(call)]
 
     def _served(self, served: Iterable[ServedCall]) -> Iterator[str]:
-        for one in served:
-            yield f"{self._call_line(one.call)}  [{one.rule.value}]"
-            if one.note:
-                yield from self._text("  why", one.note)
+        for served_call in served:
+            yield f"{self._call_line(served_call.call)}  [{served_call.rule.value}]"
+            if served_call.note:
+                yield from self._text("  why", served_call.note)
             else:
-                yield from self._result(one.call)
+                yield from self._result(served_call.call)
 
     def _call(self, call: ToolCall) -> Iterator[str]:
         yield self._call_line(call)
@@ -217,9 +219,9 @@ class Transcript:
 
 def _as_recorded(item: Item, trial: Trial) -> bool:
     """Whether a trial made the recorded calls and gave the recorded answer."""
-    made = [(served.call.name, served.call.args) for served in trial.served]
+    replayed_calls = [(served.call.name, served.call.args) for served in trial.served]
     recorded = [(call.name, call.args) for call in item.tape]
-    return made == recorded and trial.final_response == item.recorded_response is not None
+    return replayed_calls == recorded and trial.final_response == item.recorded_response is not None
 
 
 def _numbered(trials: Iterable[Trial]) -> str:

@@ -46,7 +46,7 @@ class StoreCache:
         self._file = project.store_file()
         self._watched = (store, store.with_name(store.name + ".wal"), *decision_files(project.settings))
         self._lock = threading.Lock()
-        self._kept: dict[str, OrderedDict[object, tuple[_State, Cached[Any]]]] = {}
+        self._entries: dict[str, OrderedDict[object, tuple[_State, Cached[Any]]]] = {}
 
     def read(self, kind: str, key: object, find: Callable[[], T]) -> Cached[T]:
         """Return the answer of `find`, kept under a kind and a key.
@@ -55,22 +55,22 @@ class StoreCache:
             StoreError: the store cannot be read, or is held by another process and nothing was found before.
         """
         with self._lock:
-            kept = self._kept.setdefault(kind, OrderedDict())
-            state, known = kept.get(key, (None, None))
+            entries = self._entries.setdefault(kind, OrderedDict())
+            state, cached = entries.get(key, (None, None))
             now = self._state()
-            if known is not None and state == now:
-                kept.move_to_end(key)
-                return known
+            if cached is not None and state == now:
+                entries.move_to_end(key)
+                return cached
             try:
-                found = Cached(value=find(), at=utc_now())
+                fresh = Cached(value=find(), at=utc_now())
             except StoreBusyError as error:
-                if known is None:
+                if cached is None:
                     raise
-                return replace(known, busy=str(error))
-            kept[key] = (now, found)
-            if len(kept) > _ROOM.get(kind, _MOST):
-                kept.popitem(last=False)
-            return found
+                return replace(cached, busy=str(error))
+            entries[key] = (now, fresh)
+            if len(entries) > _ROOM.get(kind, _MOST):
+                entries.popitem(last=False)
+            return fresh
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -89,8 +89,10 @@ class StoreCache:
                 before = self._state()
                 yield
             after = self._state()
-            for kept in self._kept.values():
-                kept.update({key: (after, known) for key, (state, known) in kept.items() if state == before})
+            for entries in self._entries.values():
+                entries.update(
+                    {key: (after, cached) for key, (state, cached) in entries.items() if state == before}
+                )
 
     @contextmanager
     def changing(self) -> Iterator[None]:
@@ -101,15 +103,15 @@ class StoreCache:
     def forget(self, kind: str) -> None:
         """Drop all answers of a kind."""
         with self._lock:
-            self._kept.pop(kind, None)
+            self._entries.pop(kind, None)
 
     def _state(self) -> _State:
-        found = []
+        parts = []
         for path in self._watched:
             try:
                 status = path.stat()
             except OSError:
-                found.append((0, -1))
+                parts.append((0, -1))
             else:
-                found.append((status.st_mtime_ns, status.st_size))
-        return tuple(found)
+                parts.append((status.st_mtime_ns, status.st_size))
+        return tuple(parts)

@@ -59,8 +59,8 @@ class LiveRuns:
 
     def find(self, run: str) -> RunningRun | None:
         """Return the progress of a run, by a unique prefix of its id; None if it is not running."""
-        found = [one for one in self._project.running() if one.run.startswith(run)]
-        return found[0] if len(found) == 1 else None
+        matches = [running for running in self._project.running() if running.run.startswith(run)]
+        return matches[0] if len(matches) == 1 else None
 
     def page_data(self, progress: RunningRun) -> dict[str, Any]:
         """Return what a page shows of a run, as plain JSON values."""
@@ -82,9 +82,9 @@ class LiveRuns:
             "seen": len(trials),
             "lanes": [
                 _lane(lane, trials)
-                for lane in sorted({one.lane for one in trials}, key=lambda lane: lane.order)
+                for lane in sorted({line.lane for line in trials}, key=lambda lane: lane.order)
             ],
-            "latest": [_row(one) for one in trials[: -_SHOWN - 1 : -1]],
+            "latest": [_row(line) for line in trials[: -_SHOWN - 1 : -1]],
         }
 
 
@@ -104,33 +104,33 @@ def _short(trial: Trial) -> _TrialLine:
 
 
 def _lane(lane: Lane, trials: list[_TrialLine]) -> list[str]:
-    own = [one for one in trials if one.lane == lane]
-    calls = sum(one.calls for one in own)
-    took = [one.latency_ms for one in own if one.latency_ms is not None]
-    paid = [one.cost_usd for one in own if one.cost_usd is not None]
-    ended = Counter(one.status for one in own)
+    lane_trials = [trial for trial in trials if trial.lane == lane]
+    calls = sum(trial.calls for trial in lane_trials)
+    took = [trial.latency_ms for trial in lane_trials if trial.latency_ms is not None]
+    paid = [trial.cost_usd for trial in lane_trials if trial.cost_usd is not None]
+    ended = Counter(trial.status for trial in lane_trials)
     return [
         str(lane),
         " · ".join(f"{fmt.count(number)} {status}" for status, number in ended.most_common()),
-        fmt.share(sum(one.from_tape for one in own) / calls if calls else None),
+        fmt.share(sum(trial.from_tape for trial in lane_trials) / calls if calls else None),
         fmt.duration(median(took) if took else None),
         fmt.dollars(sum(paid) if paid else None),
     ]
 
 
-def _row(one: _TrialLine) -> dict[str, str]:
+def _row(trial: _TrialLine) -> dict[str, str]:
     return {
-        "item": one.item,
-        "lane": str(one.lane),
-        "trial": str(one.index + 1),
-        "status": one.status.value,
+        "item": trial.item,
+        "lane": str(trial.lane),
+        "trial": str(trial.index + 1),
+        "status": trial.status.value,
         "tone": "improved"
-        if one.status is Status.OK
+        if trial.status is Status.OK
         else "regressed"
-        if one.status.is_error
+        if trial.status.is_error
         else "inconclusive",
-        "path": one.path,
-        "detail": one.detail,
-        "took": fmt.duration(one.latency_ms),
-        "cost": fmt.dollars(one.cost_usd),
+        "path": trial.path,
+        "detail": trial.detail,
+        "took": fmt.duration(trial.latency_ms),
+        "cost": fmt.dollars(trial.cost_usd),
     }

@@ -139,7 +139,7 @@ PAGES: Mapping[str, Page] = {
     "/runs/{run}/labels": labels.row,
     "/runs/{run}/labels/sheet": labels.sheet,
     "/traces": traces.listed,
-    "/trace": traces.one,
+    "/trace": traces.transcript,
     "/trends": runs.trends,
     "/assets/{name}": _asset,
 }
@@ -261,9 +261,9 @@ class AccessControl:
                 MutableHeaders(scope=message).update(_HEADERS)
             await send(message)
 
-        known = self._is_known(Headers(scope=scope))
-        answer = self._refusal(scope) or self._entry(scope, known=known)
-        if answer is None and not known:
+        has_session = self._has_session(Headers(scope=scope))
+        answer = self._refusal(scope) or self._entry(scope, has_session=has_session)
+        if answer is None and not has_session:
             answer = PlainTextResponse(
                 _USED if self._used and self._has_token(scope) else _CLOSED, status_code=403
             )
@@ -274,8 +274,8 @@ class AccessControl:
         hosts, origins = headers.getlist("host"), headers.getlist("origin")
         if len(hosts) != 1 or hosts[0].lower() != self._host:
             return PlainTextResponse(_CLOSED, status_code=403)
-        own = [f"http://{self._host}"]
-        if origins != own and (origins or scope["method"] not in _SAFE):
+        allowed = [f"http://{self._host}"]
+        if origins != allowed and (origins or scope["method"] not in _SAFE):
             return PlainTextResponse("another site asked\n", status_code=403)
         # Pages of other ports are of the same site, and their requests carry the cookie.
         site = headers.get("sec-fetch-site", "none")
@@ -283,14 +283,14 @@ class AccessControl:
             return PlainTextResponse("another site asked\n", status_code=403)
         return None
 
-    def _entry(self, scope: Scope, *, known: bool) -> Response | None:
+    def _entry(self, scope: Scope, *, has_session: bool) -> Response | None:
         """The answer to the address with the token: the cookie, and on to the page without the token."""
-        if scope["method"] != "GET" or not self._has_token(scope) or (self._used and not known):
+        if scope["method"] != "GET" or not self._has_token(scope) or (self._used and not has_session):
             return None
         self._used = True
-        rest = urlencode([pair for pair in _query(scope) if pair[0] != "token"])
+        query = urlencode([pair for pair in _query(scope) if pair[0] != "token"])
         # `scope["path"]` may begin with several slashes, which would be another host.
-        target = "/" + str(scope["path"]).lstrip("/") + (f"?{rest}" if rest else "")
+        target = "/" + str(scope["path"]).lstrip("/") + (f"?{query}" if query else "")
         escaped = "".join(f"&#{ord(c)};" if c in "&<>\"'" else c for c in target)
         # No redirect: where another site led here, its target would not get the strict cookie.
         answer = HTMLResponse(
@@ -300,10 +300,10 @@ class AccessControl:
         return answer
 
     def _has_token(self, scope: Scope) -> bool:
-        given = [value for name, value in _query(scope) if name == "token"]
-        return len(given) == 1 and secrets.compare_digest(given[0].encode(), self._token.encode())
+        tokens = [value for name, value in _query(scope) if name == "token"]
+        return len(tokens) == 1 and secrets.compare_digest(tokens[0].encode(), self._token.encode())
 
-    def _is_known(self, headers: Headers) -> bool:
+    def _has_session(self, headers: Headers) -> bool:
         try:
             cookie = SimpleCookie(headers.get("cookie", "")).get(self._cookie)
         except CookieError:

@@ -37,10 +37,10 @@ class Site:
         return cls(project, project.reviewer(), StoreCache(project), LiveRuns(project))
 
     def page(
-        self, template: str, *found: Cached[Any], status: int = 200, area: str = "", **values: Any
+        self, template: str, *cached_values: Cached[Any], status: int = 200, area: str = "", **values: Any
     ) -> HTMLResponse:
-        """Return a page; `found` are the answers it shows, `area` the part of the site it belongs to."""
-        old = next((one for one in found if one.busy), None)
+        """Return a page that shows `cached_values`; `area` is the part of the site that it belongs to."""
+        old = next((cached for cached in cached_values if cached.busy), None)
         text = (
             environment(_HERE / "templates")
             .get_template(template)
@@ -48,10 +48,10 @@ class Site:
         )
         return HTMLResponse(text, status_code=status)
 
-    def near(self, place: str) -> str:
+    def near(self, target: str) -> str:
         """Return a path below the project's folder relative to it; anything else as it is."""
-        root, path = self.project.settings.root, Path(place)
-        return str(path.relative_to(root)) if path.is_relative_to(root) else place
+        root, path = self.project.settings.root, Path(target)
+        return str(path.relative_to(root)) if path.is_relative_to(root) else target
 
     def result(self, kind: str, run: str, make: Callable[[DiffResult], T]) -> Cached[T]:
         """Return what `make` makes of a run's result, kept under a kind; the run by a beginning of its id."""

@@ -53,7 +53,17 @@ def offences() -> list[tuple[Path, int, str]]:
     ]
 
 
-CLEAN = ("cases/push", "replay/golden", "replay/llm")
+CLEAN = (
+    "cases/formats",
+    "cases/push",
+    "replay/bisect",
+    "replay/demo",
+    "replay/golden",
+    "replay/llm",
+    "replay/messages",
+    "replay/redact",
+    "replay/view",
+)
 """Rooms without such a name; the budget of each is 0."""
 
 

@@ -19,7 +19,7 @@ def test_an_agent_without_noise_is_bisected_like_git_does(first_bad: int) -> Non
     found = search.finding()
     assert found.commit == first_bad
     assert found.confidence >= 0.95
-    assert search.made <= 45
+    assert search.trial_count <= 45
 
 
 def test_a_noisy_agent_is_bisected_right_nineteen_times_in_twenty() -> None:
@@ -29,7 +29,7 @@ def test_a_noisy_agent_is_bisected_right_nineteen_times_in_twenty() -> None:
         first_bad = (seed * 29) % 64
         search = simulate(history, first_bad, items=12, before=0.1, after=0.9, affected=8, seed=seed)
         right += search.finding().commit == first_bad
-        trials += search.made
+        trials += search.trial_count
     assert right >= 19
     # `git bisect run` with three repeats of each item makes 6 x 36 trials.
     assert trials / 20 <= 0.6 * 216

@@ -18,36 +18,36 @@ from replaydiff.reports.html import render, transcripts
 
 def cause(site: Site, request: Request) -> Response:
     """Show the requested open cause, else the first; without an open cause, go to the items."""
-    found = site.cache.read(
+    cached = site.cache.read(
         "queue", (request.path_params["run"], False), lambda: site.project.triage(request.path_params["run"])
     )
-    result = found.value.result
+    result = cached.value.result
     run, done = result.run.id, request.query_params.get("done")
-    known = {one.id: one for one in shown_causes.shown(result)}
-    names = [one.id for one in known.values() if one.state == "open"]
-    wanted = request.query_params.get("cause", "")
-    if not names or wanted == "none":
+    by_id = {shown_cause.id: shown_cause for shown_cause in shown_causes.shown(result)}
+    names = [shown_cause.id for shown_cause in by_id.values() if shown_cause.state == "open"]
+    requested = request.query_params.get("cause", "")
+    if not names or requested == "none":
         return RedirectResponse(items_address(run, done), status_code=303)
-    place = names.index(wanted) if wanted in names else 0
-    one = known[names[place]]
-    examples = next(len(each.examples) for each in result.causes if each.id == one.id)
+    position = names.index(requested) if requested in names else 0
+    shown_cause = by_id[names[position]]
+    examples = next(len(each.examples) for each in result.causes if each.id == shown_cause.id)
     return site.page(
         "causes.html.j2",
-        found,
+        cached,
         area="triage",
         run=run,
         result=result,
         tone=render.TONE[result.answer],
-        cause=one,
-        place=place,
+        cause=shown_cause,
+        place=position,
         total=len(names),
         examples=examples,
-        following=causes_address(run, names[place + 1] if place + 1 < len(names) else "none"),
+        following=causes_address(run, names[position + 1] if position + 1 < len(names) else "none"),
         items=items_address(run),
-        decided=[each for each in known.values() if each.state != "open"],
+        decided=[each for each in by_id.values() if each.state != "open"],
         done=decision_sentence(done),
         golden=str(site.reviewer.golden),
-        data=_script_data(found.value, one.item),
+        data=_script_data(cached.value, shown_cause.item),
     )
 
 
@@ -109,7 +109,7 @@ def decision_sentence(done: str | None) -> str | None:
 def _script_data(queue: TriageQueue, name: str) -> str:
     """Return the data for the report's script: the example item alone; empty without one."""
     result = queue.result
-    item = next((one for one in result.items if one.item.id == name), None)
+    item = next((candidate for candidate in result.items if candidate.item.id == name), None)
     if item is None:
         return ""
     check = Lane.OLD not in result.lanes

@@ -43,13 +43,13 @@ class _Shown:
     status: tuple[str, str]
 
 
-def page(site: Site, found: Cached[ForkResult | None], of: str) -> Response:
+def page(site: Site, cached: Cached[ForkResult | None], of: str) -> Response:
     """Show the forks of a trial; `of` is the run of that trial."""
-    result = found.value
+    result = cached.value
     assert result is not None  # noqa: S101 - the caller has looked
     return site.page(
         "fork.html.j2",
-        found,
+        cached,
         area="runs",
         run=result.run,
         item=visible(result.item),

@@ -40,10 +40,10 @@ def row(site: Site, request: Request) -> Response:
     """Show the requested row, else the first without a label; without a sheet, how to draw one."""
     sheets, by = _sheets(site, request), _by(site, request.query_params)
     run, rows = sheets.run_id, sheets.rows(by)
-    keys = [one.key for one in rows]
-    open_ = [one.key for one in rows if one.label is None]
-    wanted = request.query_params.get("row")
-    place = keys.index(wanted) if wanted in keys else keys.index(open_[0]) if open_ else 0
+    keys = [label_row.key for label_row in rows]
+    open_ = [label_row.key for label_row in rows if label_row.label is None]
+    requested = request.query_params.get("row")
+    position = keys.index(requested) if requested in keys else keys.index(open_[0]) if open_ else 0
     people = _people(sheets)
 
     def address(index: int) -> str | None:
@@ -55,11 +55,11 @@ def row(site: Site, request: Request) -> Response:
         run=run,
         by=by,
         path=site.near(str(sheets.path_of(by))),
-        size=max((one.total for one in people), default=_SIZE),
+        size=max((label_row.total for label_row in people), default=_SIZE),
         total=len(rows),
         labelled=len(rows) - len(open_),
-        place=place,
-        shown=_shown(rows[place]) if rows else None,
+        place=position,
+        shown=_shown(rows[position]) if rows else None,
         labels=LABELS,
         people=people,
         reads=" ".join(f"--read {site.near(str(path))}" for path in sheets.paths().values()),
@@ -95,16 +95,18 @@ def draw(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
 def label(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
     """Keep a label and show the next row that has none."""
     sheets, by = _sheets(site, request), _by(site, fields)
-    given = fields.get("label", "")
-    if given not in ("", *LABELS):
-        raise InputError(f"a label is {', '.join(LABELS)}, not {given[:20]!r}")
+    label_text = fields.get("label", "")
+    if label_text not in ("", *LABELS):
+        raise InputError(f"a label is {', '.join(LABELS)}, not {label_text[:20]!r}")
     key = fields.get("row", "")
-    sheets.set_label(by, key, int(given) if given else None, fields.get("note", ""))
+    sheets.set_label(by, key, int(label_text) if label_text else None, fields.get("note", ""))
     rows = sheets.rows(by)
-    keys = [one.key for one in rows]
-    open_ = {one.key for one in rows if one.label is None}
-    place = keys.index(key)
-    following = next((other for other in [*keys[place + 1 :], *keys[:place]] if other in open_), None)
+    keys = [label_row.key for label_row in rows]
+    open_ = {label_row.key for label_row in rows if label_row.label is None}
+    position = keys.index(key)
+    following = next(
+        (candidate for candidate in [*keys[position + 1 :], *keys[:position]] if candidate in open_), None
+    )
     return RedirectResponse(_address(sheets.run_id, by, following or key), status_code=303)
 
 
@@ -121,18 +123,18 @@ def _by(site: Site, fields: Mapping[str, str]) -> str:
 
 
 def _people(sheets: LabelSheets) -> list[Labeller]:
-    found = []
+    people = []
     for name in sheets.paths():
         rows = sheets.rows(name)
-        done = sum(one.label is not None for one in rows)
-        found.append(Labeller(name=name, done=done, total=len(rows), address=_address(sheets.run_id, name)))
-    return found
+        done = sum(label_row.label is not None for label_row in rows)
+        people.append(Labeller(name=name, done=done, total=len(rows), address=_address(sheets.run_id, name)))
+    return people
 
 
-def _shown(one: LabelRow) -> dict[str, Any]:
+def _shown(label_row: LabelRow) -> dict[str, Any]:
     texts = ("key", "conversation", "tool_calls", "response", "expected", "note")
-    return {"label": "" if one.label is None else str(one.label)} | {
-        name: visible(getattr(one, name)) for name in texts
+    return {"label": "" if label_row.label is None else str(label_row.label)} | {
+        name: visible(getattr(label_row, name)) for name in texts
     }
 
 

@@ -39,13 +39,13 @@ class RunRow:
 
 def listed(site: Site, request: Request) -> Response:
     """Show the runs, newest first. The page requests their answers one by one, because they are computed."""
-    found = site.cache.read("runs", None, site.project.runs)
+    cached = site.cache.read("runs", None, site.project.runs)
     forked = site.cache.read("forks", None, site.project.forks)
     first = max(0, _number(request.query_params.get("from", "0")))
-    rows = found.value
+    rows = cached.value
     return site.page(
         "runs.html.j2",
-        found,
+        cached,
         area="runs",
         rows=[_row(site, summary) for summary in rows[first : first + _PAGE]],
         total=len(rows),
@@ -62,8 +62,8 @@ def live(site: Site, request: Request) -> Response:
     Of the run that the page follows, its trials as well.
     """
     running = [
-        {"run": one.run, "done": one.done, "total": one.total, "failed": one.failed}
-        for one in site.project.running()
+        {"run": live_run.run, "done": live_run.done, "total": live_run.total, "failed": live_run.failed}
+        for live_run in site.project.running()
     ]
     followed = site.live.find(request.query_params.get("run") or "-")
     return JSONResponse(
@@ -83,11 +83,15 @@ def report(site: Site, request: Request) -> Response:
             seen=site.live.page_data(progress),
         )
     run = request.path_params["run"]
-    known = {one.record.id: one.of_run for one in site.cache.read("forks", None, site.project.forks).value}
-    if run in known:
-        return forks.page(site, site.cache.read("fork", run, lambda: site.project.forked(run)), known[run])
-    found = site.result("report", run, render.parts)
-    return site.page("run.html.j2", found, area="report", run=found.value["result"].run.id, **found.value)
+    fork_runs = {
+        fork.record.id: fork.of_run for fork in site.cache.read("forks", None, site.project.forks).value
+    }
+    if run in fork_runs:
+        return forks.page(
+            site, site.cache.read("fork", run, lambda: site.project.forked(run)), fork_runs[run]
+        )
+    cached = site.result("report", run, render.parts)
+    return site.page("run.html.j2", cached, area="report", run=cached.value["result"].run.id, **cached.value)
 
 
 def answer(site: Site, request: Request) -> Response:
@@ -133,7 +137,7 @@ def _row(site: Site, summary: RunSummary) -> RunRow:
 
 def _mark(site: Site) -> str:
     """Return a value that changes when a run begins or ends, so that the page reloads."""
-    ids = " ".join(one.run for one in site.project.running())
+    ids = " ".join(running.run for running in site.project.running())
     return hashlib.sha256(ids.encode()).hexdigest()[:12]
 
 
@@ -162,7 +166,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
+class _Match:
     kinds: list[str]
     of: str
     points: list[TrendPoint]
@@ -179,32 +183,37 @@ def trends(site: Site, request: Request) -> Response:
     except UnknownNameError:
         lane = Lane.NEW
 
-    def find() -> _Found:
-        known = site.project.trend_series()
-        chosen = next((series for series in known if series.name == of), known[0] if known else None)
+    def find() -> _Match:
+        all_series = site.project.trend_series()
+        chosen = next(
+            (series for series in all_series if series.name == of), all_series[0] if all_series else None
+        )
         runs = () if chosen is None else chosen.runs
-        return _Found(
-            kinds=[series.name for series in known],
+        return _Match(
+            kinds=[series.name for series in all_series],
             of="" if chosen is None else chosen.name,
             points=[] if chosen is None else site.project.trend_points(chosen, metric, str(lane), last=_LAST),
-            lanes=sorted({lane, *(one for run in runs for one in run.lanes)}, key=lambda one: one.order),
+            lanes=sorted(
+                {lane, *(run_lane for run in runs for run_lane in run.lanes)},
+                key=lambda run_lane: run_lane.order,
+            ),
             metrics=list(site.project.diff(runs[-1].id).metrics) if runs else [],
         )
 
-    found = site.cache.read("trends", (of, metric, lane), find)
-    points = found.value.points
+    cached = site.cache.read("trends", (of, metric, lane), find)
+    points = cached.value.points
     bottom, top = _reach(points)
     return site.page(
         "trends.html.j2",
-        found,
+        cached,
         area="trends",
-        kinds=found.value.kinds,
+        kinds=cached.value.kinds,
         near=site.near,
-        of=found.value.of,
+        of=cached.value.of,
         metric=metric,
-        metrics=list(dict.fromkeys([*found.value.metrics, metric])),
+        metrics=list(dict.fromkeys([*cached.value.metrics, metric])),
         lane=lane,
-        lanes=found.value.lanes,
+        lanes=cached.value.lanes,
         points=points,
         marks=plot(points),
         levels=[(_y(level, bottom, top), fmt.score(level)) for level in (bottom, (bottom + top) / 2, top)],
@@ -224,14 +233,14 @@ def plot(points: Sequence[TrendPoint]) -> list[Mark]:
     every = max(1, -(-len(points) * 90 // int(WIDTH)))
     return [
         Mark(
-            x=round(_LEFT + (place + 0.5) * step, 1),
+            x=round(_LEFT + (position + 0.5) * step, 1),
             y=_y(point.mean, bottom, top),
             low=_y(point.low, bottom, top),
             high=_y(point.high, bottom, top),
             point=point,
-            day=f"{point.created_at:%m-%d %H:%M}" if place % every == 0 else None,
+            day=f"{point.created_at:%m-%d %H:%M}" if position % every == 0 else None,
         )
-        for place, point in enumerate(points)
+        for position, point in enumerate(points)
     ]
 
 

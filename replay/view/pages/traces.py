@@ -43,9 +43,9 @@ def listed(site: Site, request: Request) -> Response:
     """The traces that fit, newest first."""
     query = {name: request.query_params.get(name, "").strip() for name in ("text", "where", "month")}
     page = request.query_params.get("page", "1")
-    place = int(page) if page.isascii() and page.isdigit() and 0 < len(page) < 7 else 1
+    number = int(page) if page.isascii() and page.isdigit() and 0 < len(page) < 7 else 1
     wrong, status = "", 200
-    found = None
+    matches = None
 
     def find() -> tuple[list[Listed], int]:
         return site.project.traces(
@@ -53,19 +53,19 @@ def listed(site: Site, request: Request) -> Response:
             month=query["month"] or None,
             text=query["text"] or None,
             limit=_PAGE,
-            offset=(place - 1) * _PAGE,
+            offset=(number - 1) * _PAGE,
         )
 
     months = site.cache.read("months", None, site.project.trace_months)
     try:
-        found = site.cache.read("traces", (*query.values(), place), find)
+        matches = site.cache.read("traces", (*query.values(), number), find)
     except InputError as error:
         wrong, status = str(error), 400
-    rows, total = found.value if found else ([], 0)
-    kept = {name: text for name, text in query.items() if text}
+    rows, total = matches.value if matches else ([], 0)
+    filters = {name: text for name, text in query.items() if text}
     return site.page(
         "traces.html.j2",
-        *([found] if found else []),
+        *([matches] if matches else []),
         months,
         status=status,
         area="traces",
@@ -74,24 +74,24 @@ def listed(site: Site, request: Request) -> Response:
         months=[month for month, _ in reversed(months.value)],
         query=query,
         wrong=wrong,
-        first=(place - 1) * _PAGE,
-        before=f"/traces?{urlencode(kept | {'page': str(place - 1)})}" if place > 1 else None,
-        after=f"/traces?{urlencode(kept | {'page': str(place + 1)})}" if place * _PAGE < total else None,
+        first=(number - 1) * _PAGE,
+        before=f"/traces?{urlencode(filters | {'page': str(number - 1)})}" if number > 1 else None,
+        after=f"/traces?{urlencode(filters | {'page': str(number + 1)})}" if number * _PAGE < total else None,
         states=TraceState,
     )
 
 
-def one(site: Site, request: Request) -> Response:
+def transcript(site: Site, request: Request) -> Response:
     """The transcript of a trace."""
     trace_id = request.query_params.get("id", "")
     if not trace_id:
         raise HTTPException(404)
 
-    found = site.cache.read("trace", trace_id, lambda: site.project.trace(trace_id))
-    trace = found.value
+    cached = site.cache.read("trace", trace_id, lambda: site.project.trace(trace_id))
+    trace = cached.value
     return site.page(
         "trace.html.j2",
-        found,
+        cached,
         area="traces",
         trace=trace,
         facts=list(_facts(trace)),

@@ -35,28 +35,28 @@ def entry(site: Site, request: Request) -> Response:
     """Show the requested entry, else the first open cause, else the first entry."""
     query = request.query_params
     again = query.get("again") == "1"
-    found = _queue(site, request.path_params["run"], again=again)
-    queue, entries = found.value, _open_entries(site, found.value)
+    cached = _queue(site, request.path_params["run"], again=again)
+    queue, entries = cached.value, _open_entries(site, cached.value)
     run = queue.result.run.id
     open_causes = sum(cause.state == "open" for cause in queue.result.causes)
     if open_causes and not query.keys() & {"item", "items", "again"}:
         return RedirectResponse(causes_address(run, None, done=query.get("done")), status_code=303)
-    names = [one.item.item.id for one in entries]
-    wanted = query.get("item")
-    place = names.index(wanted) if wanted in names else 0
-    shown = entries[place] if entries else None
+    names = [queued.item.item.id for queued in entries]
+    requested = query.get("item")
+    position = names.index(requested) if requested in names else 0
+    shown = entries[position] if entries else None
 
     def address(index: int) -> str | None:
         return _address(run, names[index], again=again) if 0 <= index < len(names) else None
 
     return site.page(
         "triage.html.j2",
-        found,
+        cached,
         area="triage",
         run=run,
         again=again,
         entries=entries,
-        place=place,
+        place=position,
         shown=shown,
         kind=queue.title,
         address=address,
@@ -71,7 +71,7 @@ def entry(site: Site, request: Request) -> Response:
         tone=render.TONE[queue.result.answer],
         open_causes=open_causes,
         causes=causes_address(run, None),
-        decided_causes=[one for one in shown_causes.shown(queue.result) if one.state != "open"],
+        decided_causes=[queued for queued in shown_causes.shown(queue.result) if queued.state != "open"],
         labels=LABELS,
         golden=str(site.reviewer.golden),
         data=_script_data(queue, shown) if shown else "",
@@ -80,58 +80,58 @@ def entry(site: Site, request: Request) -> Response:
 
 def promote(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
     """Make the entry a case of the golden set."""
-    queue, one, following = _requested_entry(site, request, fields)
-    case = _proposed_case(site, queue, one, fields.get("expect", RECORDING), fields.get("trait", ""))
+    queue, chosen, following = _requested_entry(site, request, fields)
+    case = _proposed_case(site, queue, chosen, fields.get("expect", RECORDING), fields.get("trait", ""))
     try:
-        with _deciding(site, one):
-            site.reviewer.promote(one, case)
+        with _deciding(site, chosen):
+            site.reviewer.promote(chosen, case)
     except InputError as error:
         if not is_duplicate(error):
             raise
-        return _edit_page(site, queue, one, fields, text=case_text(case), wrong=error)
+        return _edit_page(site, queue, chosen, fields, text=case_text(case), wrong=error)
     return _redirect_to_next(queue, following, fields, "promoted")
 
 
-def _proposed_case(site: Site, queue: TriageQueue, one: Entry, expect: str, trait: str) -> Case:
+def _proposed_case(site: Site, queue: TriageQueue, chosen: Entry, expect: str, trait: str) -> Case:
     """The case that an entry would become.
 
     Raises:
         InputError: the lane whose calls are to be expected has no trial that ended well.
     """
     traits = (trait.strip(),) if trait.strip() else ()
-    return site.reviewer.propose(one, queue.result.run, expect=expect, traits=traits)
+    return site.reviewer.propose(chosen, queue.result.run, expect=expect, traits=traits)
 
 
 def dismiss(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
     """Set the entry aside, with a reason, and with `alike` its near-duplicates too."""
-    queue, one, following = _requested_entry(site, request, fields)
+    queue, chosen, following = _requested_entry(site, request, fields)
     reason = fields.get("reason", "").strip()
     if not reason:
         raise InputError("nothing was set aside: a reason is required, in a few words")
-    with _deciding(site, one):
-        site.reviewer.dismiss(one, queue.result.run.id, reason, alike=fields.get("alike") == "1")
+    with _deciding(site, chosen):
+        site.reviewer.dismiss(chosen, queue.result.run.id, reason, alike=fields.get("alike") == "1")
     return _redirect_to_next(queue, following, fields, "dismissed")
 
 
 def skip(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
     """Leave the entry for later."""
-    queue, one, following = _requested_entry(site, request, fields)
-    with _deciding(site, one):
-        site.reviewer.skip(one, queue.result.run.id)
+    queue, chosen, following = _requested_entry(site, request, fields)
+    with _deciding(site, chosen):
+        site.reviewer.skip(chosen, queue.result.run.id)
     return _redirect_to_next(queue, following, fields, "skipped")
 
 
 def label(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
     """Label the new lane's response if no judge graded it; the entry remains."""
-    queue, one, _ = _requested_entry(site, request, fields)
-    given = fields.get("label", "")
-    if given not in LABELS:
-        raise InputError(f"a label is {', '.join(LABELS)}, not {given[:20]!r}")
-    if not one.item.lanes.get(Lane.NEW):
+    queue, chosen, _ = _requested_entry(site, request, fields)
+    label_text = fields.get("label", "")
+    if label_text not in LABELS:
+        raise InputError(f"a label is {', '.join(LABELS)}, not {label_text[:20]!r}")
+    if not chosen.item.lanes.get(Lane.NEW):
         raise InputError("there is no new lane to label")
     with site.cache.writing():
-        site.reviewer.label(one, queue.result.run.id, int(given))
-    return _redirect(queue.result.run.id, one.item.item.id, fields, "labelled")
+        site.reviewer.label(chosen, queue.result.run.id, int(label_text))
+    return _redirect(queue.result.run.id, chosen.item.item.id, fields, "labelled")
 
 
 def undo(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
@@ -141,8 +141,8 @@ def undo(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
     # It may have been decided before the queue was read.
     site.cache.forget("queue")
     run = (taken and taken.run_id) or request.path_params["run"]
-    found = _queue(site, run, again=fields.get("again") == "1").value
-    back = [one.item.item.id for one in found.entries if taken and one.key == taken.item_id]
+    queue = _queue(site, run, again=fields.get("again") == "1").value
+    back = [queued.item.item.id for queued in queue.entries if taken and queued.key == taken.item_id]
     return _redirect(run, back[0] if back else None, fields, "undone" if taken else "nothing")
 
 
@@ -165,7 +165,7 @@ def _queue(site: Site, run: str, *, again: bool) -> Cached[TriageQueue]:
 def _open_entries(site: Site, queue: TriageQueue) -> list[Entry]:
     """The entries that were not decided since the queue was read."""
     decided = site.reviewer.decided()
-    return [one for one in queue.entries if one.key not in decided]
+    return [queued for queued in queue.entries if queued.key not in decided]
 
 
 def _requested_entry(
@@ -174,23 +174,25 @@ def _requested_entry(
     """The queue, the entry a form is about, and the item of the entry after it."""
     queue = _queue(site, request.path_params["run"], again=fields.get("again") == "1").value
     entries = _open_entries(site, queue)
-    names = [one.item.item.id for one in entries]
+    names = [queued.item.item.id for queued in entries]
     if fields.get("item") not in names:
         raise InputError(_NOT_OPEN)
-    place = names.index(fields["item"])
-    following = names[place + 1] if place + 1 < len(names) else names[place - 1] if place else None
-    return queue, entries[place], following
+    position = names.index(fields["item"])
+    following = (
+        names[position + 1] if position + 1 < len(names) else names[position - 1] if position else None
+    )
+    return queue, entries[position], following
 
 
 @contextmanager
-def _deciding(site: Site, one: Entry) -> Iterator[None]:
+def _deciding(site: Site, chosen: Entry) -> Iterator[None]:
     """Write a decision on an entry, alone: who asked first decides.
 
     Raises:
         InputError: another tab has decided it since this one asked.
     """
     with site.cache.writing():
-        if one.key in site.reviewer.decided():
+        if chosen.key in site.reviewer.decided():
             raise InputError(_NOT_OPEN)
         yield
 
@@ -212,40 +214,44 @@ def _address(run: str, item: str | None, *, again: bool, done: str | None = None
     return f"/runs/{quote(run, safe='')}/triage" + (f"?{query}" if query else "")
 
 
-def _script_data(queue: TriageQueue, one: Entry) -> str:
+def _script_data(queue: TriageQueue, chosen: Entry) -> str:
     """Return the data for the report's script: only this item, with long texts."""
     result = queue.result
     check = Lane.OLD not in result.lanes
-    return render.embedded({"check": check, "cases": [transcripts.case(result, one.item, transcripts.MOST)]})
+    return render.embedded(
+        {"check": check, "cases": [transcripts.case(result, chosen.item, transcripts.MOST)]}
+    )
 
 
 def edit_form(site: Site, request: Request) -> Response:
     """The case that an entry would become, as a text."""
     fields = dict(request.query_params)
-    queue, one, _ = _requested_entry(site, request, fields)
-    expect = fields.get("expect") or site.reviewer.better_expectation(one)
-    expect = expect if expect in site.reviewer.expectations(one) else RECORDING
-    case = _proposed_case(site, queue, one, expect, fields.get("trait", ""))
-    return _edit_page(site, queue, one, fields, text=case_text(case), expect=expect)
+    queue, chosen, _ = _requested_entry(site, request, fields)
+    expect = fields.get("expect") or site.reviewer.better_expectation(chosen)
+    expect = expect if expect in site.reviewer.expectations(chosen) else RECORDING
+    case = _proposed_case(site, queue, chosen, expect, fields.get("trait", ""))
+    return _edit_page(site, queue, chosen, fields, text=case_text(case), expect=expect)
 
 
 def save_edited(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
     """Add the edited case; if it is not valid, show the text again with the error."""
-    queue, one, following = _requested_entry(site, request, fields)
+    queue, chosen, following = _requested_entry(site, request, fields)
     text = fields.get("text", "").replace("\r\n", "\n")
     try:
         case = parse_case(text)
-        with _deciding(site, one):
-            site.reviewer.promote(one, case, force=fields.get("force") == "1")
+        with _deciding(site, chosen):
+            site.reviewer.promote(chosen, case, force=fields.get("force") == "1")
     except (InputError, StoreBusyError) as error:
-        return _edit_page(site, queue, one, fields, text=text, wrong=error, line=getattr(error, "line", None))
+        return _edit_page(
+            site, queue, chosen, fields, text=text, wrong=error, line=getattr(error, "line", None)
+        )
     return _redirect_to_next(queue, following, fields, "promoted")
 
 
 def _edit_page(
     site: Site,
     queue: TriageQueue,
-    one: Entry,
+    chosen: Entry,
     fields: Mapping[str, str],
     *,
     text: str,
@@ -253,8 +259,8 @@ def _edit_page(
     wrong: ReplayError | None = None,
     line: int | None = None,
 ) -> Response:
-    item, skipped = one.item.item.id, fields.get("again") == "1"
-    kept = {"item": item} | ({"again": "1"} if skipped else {})
+    item, skipped = chosen.item.item.id, fields.get("again") == "1"
+    query = {"item": item} | ({"again": "1"} if skipped else {})
     duplicate = wrong is not None and is_duplicate(wrong)
     return site.page(
         "edit.html.j2",
@@ -264,8 +270,8 @@ def _edit_page(
         item=item,
         again=skipped,
         expect=expect,
-        expects=[(name, urlencode(kept | {"expect": name})) for name in site.reviewer.expectations(one)],
-        back=urlencode(kept),
+        expects=[(name, urlencode(query | {"expect": name})) for name in site.reviewer.expectations(chosen)],
+        back=urlencode(query),
         text=text,
         wrong=None if wrong is None else wrong.reason if duplicate else str(wrong),
         duplicate=duplicate,
