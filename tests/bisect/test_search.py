@@ -73,7 +73,7 @@ def test_a_commit_that_does_not_start_is_no_obstacle_unless_it_is_next_to_the_ch
 
 def test_a_limit_of_trials_ends_the_search_without_a_commit() -> None:
     found = simulate(linear(64), 40, items=12, before=0.1, after=0.9, affected=6, seed=0, max_trials=30)
-    assert found.made <= 40
+    assert found.trial_count <= 40
     assert found.finding().commit is None
 
 

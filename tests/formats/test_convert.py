@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from replaydiff.cases.formats import bridge
 from replaydiff.cases.formats.bridge import FORMATS, load
-from replaydiff.cases.formats.convert import NAMES, OWN, read, write
+from replaydiff.cases.formats.convert import GOLDEN_FORMS, NAMES, read, write
 from replaydiff.replay.golden import case_of, case_to_json, read_golden
 from tests.commands.conftest import Replay
 from tests.stand_ins.full import examples
@@ -53,7 +53,7 @@ def _golden(folder: Path) -> Path:
 
 
 def _endings() -> list[tuple[str, str]]:
-    own = [(name, f".{name}") for name in OWN]
+    own = [(name, f".{name}") for name in GOLDEN_FORMS]
     return own + [(name, ending) for name in FORMATS for ending in load(name).ENDINGS]
 
 
@@ -199,7 +199,7 @@ def test_nothing_is_replaced_unless_asked(replay: Replay, tmp_path: Path) -> Non
     done = replay("cases", "convert", str(golden), "-", "--to", "yaml")
     assert done.out.startswith("- id: order\n")
     assert replay("cases", "convert", str(golden), str(tmp_path / "a.txt"), "--to", "langfuse").code == 2
-    assert set(NAMES) == {*OWN, *FORMATS}
+    assert set(NAMES) == {*GOLDEN_FORMS, *FORMATS}
 
 
 def _written(folder: Path, name: str, ending: str) -> Path:
