@@ -189,7 +189,7 @@ def estimate(
 def against_itself(comparison: Comparison, items: Sequence[Item], samples: Sequence[ItemScores]) -> Repeat:
     """Return the old version's repeat against its first lane, over the items that were repeated."""
     lanes = _Scores.of(comparison, items, each_once(lambda sample: (sample.old, sample.again), samples))
-    se, p = lanes.standard_error(comparison.drawn) or 0.0, lanes.p(comparison)
+    se, p = lanes.standard_error(comparison.drawn) or 0.0, lanes.p_any(comparison)
     parts = [
         (len(sample.again) / len(sample.before), comparison.weight(item))
         for item, sample in zip(items, samples, strict=True)
@@ -197,6 +197,7 @@ def against_itself(comparison: Comparison, items: Sequence[Item], samples: Seque
     ]
     repeated = paired.weighted_mean([part for part, _ in parts], [weight for _, weight in parts])
     return Repeat(
+        n=len(lanes.changes),
         delta=lanes.mean,
         p=p,
         se=se,

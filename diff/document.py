@@ -118,6 +118,7 @@ def _run(result: DiffResult) -> dict[str, Any]:
         "created_at": run.created_at.isoformat(),
         "finished_at": run.finished_at.isoformat() if run.finished_at else None,
         "noise": result.noise,
+        "aa_items": sum(item.item.has_repeat for item in result.items) if Lane.OLD2 in run.lanes else 0,
         "looks": list(run.looks),
         "simulated_usd": run.settings.get("simulated_usd"),
     }

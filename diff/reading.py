@@ -219,7 +219,7 @@ def read_blocks(
                 if trial.status is not Status.CANCELLED:
                     finished[trial.lane] += 1
                     kept.append(trial)
-        is_whole = all(finished[lane] >= number for lane, number in wanted.items())
+        is_whole = all(finished[lane] >= wanted[lane] for lane in item.lanes(wanted))
         if is_whole and (first is None or items <= first):
             found.add(item, tuple(kept))
         else:

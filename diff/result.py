@@ -223,8 +223,11 @@ class LabelEvidence:
 class Repeat:
     """The old version against itself: lane `old2` against lane `old`, by the code that compares versions."""
 
+    n: int
+    """Items with a score in both lanes."""
     delta: float | None
     p: float | None
+    """That the lanes differ beyond the noise of trials: trials are permuted between them."""
     se: float
     """Standard error of `delta` by trials."""
     noise: float

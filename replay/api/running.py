@@ -78,7 +78,7 @@ def lanes_of(options: RunOptions, settings: Settings) -> dict[Lane, Version]:
     lanes = {}
     if old is not None:
         lanes[Lane.OLD] = resolve(old, settings, mode)
-        repeated = bool(new) if settings.run.aa is None else settings.run.aa
+        repeated = bool(new and settings.run.aa_share) if settings.run.aa is None else settings.run.aa
         if repeated and lanes[Lane.OLD].kind is not VersionKind.OBSERVED:
             lanes[Lane.OLD2] = lanes[Lane.OLD]
         elif repeated and mode is Mode.STEP:

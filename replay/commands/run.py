@@ -39,9 +39,12 @@ _OPTIONS = (
         help="The version to compare with it; without it one lane runs. Repeatable: each is compared with "
         "--old, and they are ranked.",
     ),
-    click.option("--trials", type=int, help="Trials for each item and lane; default 3, or 1 for `check`."),
+    click.option("--trials", type=int, help="Trials for each item and lane; default 2, or 1 for `check`."),
     click.option(
-        "--aa/--no-aa", default=None, help="Run the old version a second time, to measure noise; default yes."
+        "--aa/--no-aa",
+        default=None,
+        help="Run the old version a second time on all items, or on none; default on a fifth of them, to "
+        "test whether it differs from itself.",
     ),
     click.option(
         "--until-known/--all-items",

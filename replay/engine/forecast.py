@@ -22,6 +22,7 @@ from replaydiff.replay.llm.anthropic import is_loopback
 from replaydiff.replay.model import JsonObject, Lane, Mode, RunRecord, Usage, Version, VersionKind
 from replaydiff.replay.settings import Price, Settings
 from replaydiff.replay.store import sql
+from replaydiff.replay.store.runs import HAS_REPEAT
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -165,16 +166,19 @@ def forecast(
     )
     a_trace = "count(*) OVER (PARTITION BY i.trace_id)" if run.mode is Mode.STEP else "1"
     rows = interruptible(con.cursor()).execute(
-        f"SELECT i.item_id, length(i.item), t.usage, t.input_tokens, t.output_tokens, t.cost_usd, t.model,"
-        f" {a_trace}, {turns_of} FROM run_items i LEFT JOIN traces t ON t.trace_id = i.trace_id"
+        f"SELECT i.item_id, length(i.item), {HAS_REPEAT.format(item='i.item')}, t.usage,"
+        f" t.input_tokens, t.output_tokens, t.cost_usd, t.model, {a_trace}, {turns_of}"
+        " FROM run_items i LEFT JOIN traces t ON t.trace_id = i.trace_id"
         " WHERE i.run_id = ?",
         [run.id],
     )
     while batch := rows.fetchmany(_READ):
-        for item_id, letters, usage, read, written, cost_usd, recorded, parts, turns in batch:
+        for item_id, letters, has_repeat, usage, read, written, cost_usd, recorded, parts, turns in batch:
             took = _took(usage, read, written, parts)
             paid = None if cost_usd is None else cost_usd / parts
             for lane, count in counts.items():
+                if lane == Lane.OLD2 and not has_repeat:
+                    continue
                 missing = run.trials - done.get((item_id, lane), 0)
                 if missing > 0:
                     _add(count, missing, run.lanes[lane], took, paid, recorded, settings)
@@ -185,7 +189,8 @@ def forecast(
                     price = _reply_cost(user, letters, settings)
                     user_usd = None if user_usd is None or price is None else user_usd + most * price
             if model is not None:
-                questions = len(run.lanes) * run.trials * settings.judge.votes
+                lanes = len(run.lanes) - (Lane.OLD2 in run.lanes and not has_repeat)
+                questions = lanes * run.trials * settings.judge.votes
                 votes += questions
                 vote = Usage(
                     input_tokens=letters // LETTERS_A_TOKEN + JUDGE_TOKENS, output_tokens=VOTE_TOKENS

@@ -47,6 +47,9 @@ class Source(Protocol):
     def ids(self) -> list[str]:
         """The ids of all items."""
 
+    def strata(self) -> dict[str, str]:
+        """Return item id → its stratum, for all items."""
+
     def own_traces(self) -> dict[str, str]:
         """Return item id → trace id, for the items that have a trace."""
 
@@ -81,6 +84,10 @@ class SampleSource:
     def ids(self) -> list[str]:
         """Trace ids, in the order of the draw."""
         return list(self._items)
+
+    def strata(self) -> dict[str, str]:
+        """Return the strata of the draw."""
+        return {name: item.stratum for name, item in self._items.items()}
 
     def own_traces(self) -> dict[str, str]:
         """Every item is its trace."""
@@ -148,6 +155,10 @@ class GoldenSource:
     def ids(self) -> list[str]:
         """Case ids, in the order of the file."""
         return list(self._items)
+
+    def strata(self) -> dict[str, str]:
+        """Return the categories of the cases."""
+        return {name: item.category or item.stratum for name, item in self._items.items()}
 
     def own_traces(self) -> dict[str, str]:
         """The traces the cases were made from."""

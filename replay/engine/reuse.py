@@ -17,7 +17,7 @@ import msgspec
 from replaydiff.replay.engine.versions import changes
 from replaydiff.replay.model import JsonObject, Lane, RunRecord, Status, Version, VersionKind
 from replaydiff.replay.store.connection import transaction
-from replaydiff.replay.store.runs import list_runs, set_run_settings
+from replaydiff.replay.store.runs import HAS_REPEAT, list_runs, set_run_settings
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -34,7 +34,8 @@ SELECT new.run_id, t.item_id, $lane, t.* EXCLUDE (run_id, item_id, lane)
 FROM trials t
 JOIN run_items was ON was.run_id = t.run_id AND was.item_id = t.item_id
 JOIN run_items new ON new.run_id = $run AND new.item_id = t.item_id
-WHERE t.run_id = $earlier AND t.lane = $earlier_lane AND t.index < $trials
+WHERE t.run_id = $earlier AND ($lane <> 'old2' OR {HAS_REPEAT.format(item="new.item")})
+  AND t.lane = $earlier_lane AND t.index < $trials
   AND t.status IN ({", ".join(f"'{status.value}'" for status in REUSABLE)})
   AND (was.item->['$.input', '$.messages', '$.tape', '$.model', '$.trace_id', '$.metadata'])
    = (new.item->['$.input', '$.messages', '$.tape', '$.model', '$.trace_id', '$.metadata'])

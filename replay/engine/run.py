@@ -41,7 +41,7 @@ from replaydiff.replay.engine.progress import ProgressFile, RunProgress, RunRepo
 from replaydiff.replay.engine.redaction import run_redactor
 from replaydiff.replay.engine.reuse import reuse_old, reuse_sentence
 from replaydiff.replay.engine.runner import Runner
-from replaydiff.replay.engine.schedule import order
+from replaydiff.replay.engine.schedule import order, repeated_items
 from replaydiff.replay.engine.versions import resolve, resumed
 from replaydiff.replay.errors import InputError, Interrupted, StoreWriteError, VersionError
 from replaydiff.replay.event_loop import run_sync
@@ -92,6 +92,8 @@ WriteDown = Callable[["DuckDBPyConnection", RunRecord], RunRecord]
 _log = logging.getLogger(__name__)
 UNTIL_KNOWN = "until_known"
 """Key of a run's settings that says when it looks at its answer."""
+AA_ITEMS = "aa_items"
+"""Key of a run's settings that says how many items the A/A lane replays, where it is not all of them."""
 FIRST_ITEMS = 10
 """The most items of which trials are replayed before the rest, to see that the lanes are contained."""
 _BATCH = 200
@@ -150,6 +152,7 @@ def prepare(
     check_mode(mode, rules)
     if settings.run.replay_model is not None:
         rules = replace(rules, replay_model=recorded_run(store, settings.run.replay_model))
+    repeated = _repeated(source, lanes, settings)
     run = RunRecord(
         id=f"{utc_now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}",
         created_at=utc_now(),
@@ -169,6 +172,7 @@ def prepare(
             "merged": drawn - len(source.ids()),
             "observed": {str(lane): pairing.counted(source) for lane, pairing in pairings.items()},
             "replaydiff": VERSION,
+            **({} if repeated is None else {AA_ITEMS: len(repeated)}),
             **({} if looks is None else {UNTIL_KNOWN: looks(len(source.ids()))}),
             **({} if source.golden_path is None else {"cases": _held_against(settings)}),
         },
@@ -178,10 +182,18 @@ def prepare(
 
     def write_down(con: DuckDBPyConnection, run: RunRecord) -> RunRecord:
         source.keep(con)
-        create_run(con, run, _items(con, run, source, pairings, rules.renames))
+        create_run(con, run, _items(con, run, source, pairings, rules.renames, repeated))
         return reuse_old(con, run, settings.run.reuse_days) if settings.run.reuse_old else run
 
     return lambda hooks: _go(_Execution(store, run, settings, rules, hooks), write_down)
+
+
+def _repeated(source: Source, lanes: Mapping[Lane, Version], settings: Settings) -> frozenset[str] | None:
+    """Draw the items that the A/A lane replays; None where it replays all of them, or there is none."""
+    again = lanes.get(Lane.OLD2)
+    if again is None or again.kind is VersionKind.OBSERVED or settings.run.aa:
+        return None
+    return repeated_items(source.strata(), settings.run.aa_share, settings.run.seed)
 
 
 def _held_against(settings: Settings) -> JsonObject:
@@ -433,6 +445,7 @@ class _Execution:
                 f"run {self.run.id}: {runner.items} item{'s' * (runner.items > 1)}, "
                 f"{' and '.join(map(str, runner.lanes))}, "
                 f"{self.run.trials} trial{'s' * (self.run.trials > 1)} each"
+                + (f" (old2: {repeated} items)" if (repeated := self.run.settings.get(AA_ITEMS)) else "")
                 + (f"; {runner.done} of {runner.total} trials are there" if runner.done else "")
             )
         if runner.lanes and self.run.budget_usd is not None:
@@ -474,8 +487,9 @@ def _items(
     source: Source,
     pairings: Mapping[Lane, Pairing],
     renames: Renames,
+    repeated: frozenset[str] | None,
 ) -> Iterator[Item]:
-    """A run's items in the order of their blocks.
+    """A run's items in the order of their blocks; the A/A lane replays those in `repeated`, or all.
 
     The trials of observed lanes are written while the items are read. A run can be seen in the store only
     once all its items are there, so whoever sees it finds its observed lanes whole.
@@ -490,7 +504,8 @@ def _items(
             recorded = observed.trials(con, run.id, lane, pairing, batch, source.recorded)
             # Renamed last: the source finds its decisions in the trace as it was recorded.
             write_trials(con, [replace(one, served=renames.served(one.served)) for one in recorded])
-        yield from map(renames.item, source.read(con, batch))
+        for item in map(renames.item, source.read(con, batch)):
+            yield item if repeated is None else replace(item, has_repeat=item.id in repeated)
 
 
 def _with_current_versions(

@@ -32,6 +32,7 @@ from replaydiff.replay.engine.reuse import reused_lanes
 from replaydiff.replay.engine.schedule import Pace, Slot, block, provider_of
 from replaydiff.replay.model import Item, Lane, Mode, RunRecord, Status
 from replaydiff.replay.settings import Settings
+from replaydiff.replay.store.runs import count_items
 from replaydiff.replay.store.trials import finished_keys, spent_tokens, spent_usd
 
 if TYPE_CHECKING:
@@ -102,13 +103,14 @@ class Runner:
 
     def count(self, con: DuckDBPyConnection) -> None:
         """Count what there is to do, and what an earlier process has done."""
-        [(self.items,)] = con.execute(
-            "SELECT count(*) FROM run_items WHERE run_id = ?", [self.run.id]
-        ).fetchall()
+        self.items, repeated = count_items(con, self.run.id)
+        self._trials = {
+            lane: self.run.trials * (repeated if lane == Lane.OLD2 else self.items) for lane in self.lanes
+        }
         names = {str(lane) for lane in self.lanes}
         self.finished = {key for key in finished_keys(con, self.run.id) if key[1] in names}
         """Item, lane and index of the trials that need not be replayed."""
-        self.done, self.total = len(self.finished), self.items * len(self.lanes) * self.run.trials
+        self.done, self.total = len(self.finished), sum(self._trials.values())
         self._agents_usd = self._spent_by_agents(con) or 0.0
         self._tokens = self.spent_tokens(con)
 
@@ -161,7 +163,7 @@ class Runner:
 
     def missing(self, item: Item) -> list[Slot]:
         """Return the trials of an item's block that have not finished, in their order."""
-        planned = block(item.id, self.lanes, self.run.trials, self.run.seed)
+        planned = block(item.id, item.lanes(self.lanes), self.run.trials, self.run.seed)
         return [slot for slot in planned if (item.id, str(slot.lane), slot.trial) not in self.finished]
 
     def finished_items(self, items: Iterable[Item]) -> int:
@@ -275,7 +277,7 @@ class Runner:
         held = self._held[task.lane]
         held.append(ended)
         finished = sum(lane == task.lane for _, lane, _ in self.finished) if len(held) > 1 else 0
-        is_last = finished + len(held) == self.items * self.run.trials
+        is_last = finished + len(held) == self._trials[task.lane]
         try:
             self.probe.add(task.lane, task.item, ended.outcome, is_last=is_last)
         except (UncontainedError, OutageError):

@@ -19,10 +19,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 import random
 import re
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -48,6 +49,27 @@ def block(item_id: str, lanes: Collection[Lane], trials: int, seed: int) -> list
     """The trials of one item in the order in which they are started."""
     slots = [Slot(lane, trial) for lane in lanes for trial in range(trials)]
     return sorted(slots, key=lambda slot: (_place(seed, item_id, str(slot.lane), str(slot.trial)), slot))
+
+
+LEAST_REPEATED = 20
+"""Items that the A/A lane replays at least, where it replays a share of them."""
+
+
+def repeated_items(strata: Mapping[str, str], share: float, seed: int) -> frozenset[str]:
+    """Draw the items that the A/A lane replays: a share of every stratum, at least 20 in all.
+
+    Systematic sampling with a random start over the items in the order of their strata, in random order
+    within (Cochran, *Sampling Techniques*, 1977, §8.1): each item has the same chance.
+
+    Args:
+        strata: the stratum of each item, by its id.
+        share: of the items, 0 to 1.
+        seed: the run's.
+    """
+    ids = sorted(strata, key=lambda name: (strata[name], _place(seed, "a/a", name), name))
+    count = min(len(ids), max(LEAST_REPEATED, math.ceil(share * len(ids) - 1e-9)))
+    start = int.from_bytes(_place(seed, "a/a"), "big") / 2**64
+    return frozenset(ids[min(int((turn + start) * len(ids) / count), len(ids) - 1)] for turn in range(count))
 
 
 def _place(seed: int, *names: str) -> bytes:

@@ -95,6 +95,11 @@ class StepSource:
         """Return the item ids of a trace's decisions: `TRACE#1`, `TRACE#2` …"""
         return list(self._places)
 
+    def strata(self) -> dict[str, str]:
+        """Return the stratum of each decision's trace."""
+        strata = self._inner.strata()
+        return {name: strata[trace_id] for name, (trace_id, _) in self._places.items()}
+
     def own_traces(self) -> dict[str, str]:
         """The trace of each decision."""
         return {name: trace_id for name, (trace_id, _) in self._places.items()}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from replaydiff.replay.model.case import Expectation, Quarantine
 from replaydiff.replay.model.json import JsonObject
+from replaydiff.replay.model.lane import Lane
 from replaydiff.replay.model.trace import Message, ToolCall
 from replaydiff.replay.model.trial import ServedCall
 
@@ -79,6 +81,8 @@ class Item:
     """Items of one session are one cluster in the statistics."""
     stratum: str = "-"
     weight: float = 1.0
+    has_repeat: bool = True
+    """Whether the A/A lane of a run, if it has one, replays this item, too."""
     environment: str | None = None
     """Where production ran it; None for a case, and where it was not recorded. Likewise `release`."""
     release: str | None = None
@@ -88,6 +92,10 @@ class Item:
     before: tuple[ServedCall, ...] = ()
     """Calls that the same trial made at earlier turns of the user; never stored."""
     metadata: JsonObject = field(default_factory=dict)
+
+    def lanes(self, lanes: Iterable[Lane]) -> list[Lane]:
+        """Return those of a run's lanes that replay this item."""
+        return [lane for lane in lanes if lane != Lane.OLD2 or self.has_repeat]
 
     @property
     def has_own_id(self) -> bool:

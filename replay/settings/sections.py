@@ -192,8 +192,8 @@ class SampleSection:
         _at_least(self, 1, "size")
 
 
-DEFAULT_TRIALS = 3
-"""Trials of each item and lane of a comparison; fewer hardly show the noise of a trial."""
+DEFAULT_TRIALS = 2
+"""Trials of each item and lane of a comparison: two show the noise, and more items tell more than a third."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,9 +201,13 @@ class RunSection:
     """`[run]`: defaults of `replay run`, `compare` and `check`."""
 
     trials: int | None = None
-    """Trials for each item and lane; default 3, and 1 for `check`. One trial does not show the noise."""
+    """Trials for each item and lane; default 2, and 1 for `check`. One trial does not show the noise."""
     aa: bool | None = None
-    """Run the old version a second time; default true if both versions are run."""
+    """Run the old version a second time, on all items (true) or on none (false); by default on `aa_share` of
+    the items, if both versions are run."""
+    aa_share: float = 0.2
+    """Share of the items that the old version replays a second time (lane `old2`), to test whether it differs
+    from itself; at least 20 items, drawn with the run from every stratum. 0: none."""
     until_known: bool = False
     """Compute the answer during the run, and stop once it is known."""
     concurrency: int = 4
@@ -250,6 +254,8 @@ class RunSection:
     def __post_init__(self) -> None:
         _at_least(self, 1, "trials", "concurrency")
         _at_least(self, 0, "retries", "budget", "max_tokens")
+        if not 0 <= self.aa_share <= 1:
+            raise ValueError(f"aa_share must be between 0 and 1, not {self.aa_share}")
         if self.timeout <= 0:
             raise ValueError("timeout must be more than 0 seconds")
         if self.install_timeout <= 0:

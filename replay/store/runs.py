@@ -222,14 +222,32 @@ def end_of_items(con: DuckDBPyConnection, run_id: str) -> int:
     return int(found[0] or 0) if found else 0
 
 
+HAS_REPEAT = "coalesce(({item}->>'$.has_repeat')::BOOLEAN, true)"
+"""SQL: whether the A/A lane replays the `{item}`, a column of `run_items`."""
+
+
+def count_items(con: DuckDBPyConnection, run_id: str) -> tuple[int, int]:
+    """Return how many items a run has, and how many of them its A/A lane replays."""
+    [(items, repeated)] = con.execute(
+        f"SELECT count(*), count(*) FILTER ({HAS_REPEAT.format(item='item')}) FROM run_items"
+        " WHERE run_id = ?",
+        [run_id],
+    ).fetchall()
+    return items, repeated
+
+
 def first_items(
     con: DuckDBPyConnection, run_id: str, number: int, *, recorded_calls_first: bool
 ) -> list[Item]:
-    """Return the first items of a run by position; on request those with recorded tool calls first."""
+    """Return the first items of a run by position; on request those with recorded tool calls first.
+
+    Items that every lane replays come before those that the A/A lane leaves out.
+    """
     has_calls = "json_array_length(item, '$.tape') > 0 DESC NULLS LAST," if recorded_calls_first else ""
     rows = all_rows(
         con,
-        f"SELECT item FROM run_items WHERE run_id = ? ORDER BY {has_calls} position LIMIT ?",
+        f"SELECT item FROM run_items WHERE run_id = ?"
+        f" ORDER BY {has_calls} {HAS_REPEAT.format(item='item')} DESC, position LIMIT ?",
         [run_id, number],
     )
     return [read_item(text) for (text,) in rows]
