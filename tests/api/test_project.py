@@ -14,6 +14,7 @@ import pytest
 
 import replaydiff as rd
 from replaydiff.replay.api.project import Project
+from replaydiff.replay.model import Lane
 from tests.api.project import make
 
 PAGE = (Path(__file__).parents[2] / "docs" / "python.md").read_text(encoding="utf-8")
@@ -47,7 +48,7 @@ def test_a_month_is_compared_inside_a_running_event_loop(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_by_default_a_comparison_has_three_trials_and_the_old_version_twice(
+def test_by_default_a_comparison_has_two_trials_and_the_old_version_twice_on_a_share(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("REPLAY_RUN_TRIALS")
@@ -57,10 +58,49 @@ def test_by_default_a_comparison_has_three_trials_and_the_old_version_twice(
     def trials(run: rd.Run) -> dict[str, int]:
         return {str(lane): sum(counts.values()) for lane, counts in run.statuses.items()}
 
-    assert trials(project.run("october", old="v1", new="v2")) == {"old": 30, "old2": 30, "new": 30}
-    assert trials(project.run("october", old="v1")) == {"old": 30}
+    # Of ten items, fewer than the least that are repeated, all are.
+    assert trials(project.run("october", old="v1", new="v2")) == {"old": 20, "old2": 20, "new": 20}
+    assert trials(project.run("october", old="v1")) == {"old": 20}
     assert set(trials(project.run("october", old="observed", new="v2", trials=1))) == {"old", "new"}
     assert trials(project.run("october", old="v1", new="v2", trials=1, aa=False)) == {"old": 10, "new": 10}
+
+
+def test_the_old_version_is_repeated_on_a_share_of_the_items_also_after_a_resume(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REPLAY_RUN_TRIALS", "2")
+    monkeypatch.delenv("REPLAY_RUN_AA")
+    make(tmp_path)
+    project = rd.open(tmp_path)
+    project.import_(tmp_path / "traces.jsonl")
+    project.sample(month="2026-10", size=28, name="october")
+    cut = project.run("october", old="v1", new="v2", max_tokens=0)
+    assert not cut.finished
+    assert sum(cut.statuses.get(Lane.OLD2, {}).values()) < 40
+    run = project.resume(cut.id, max_tokens=10**9)
+    assert run.finished
+    assert {str(lane): sum(counts.values()) for lane, counts in run.statuses.items()} == {
+        "old": 56, "old2": 40, "new": 56,
+    }  # fmt: skip
+    document = run.diff().to_dict()
+    assert document["items"]["compared"] == 28
+    assert document["run"]["aa_items"] == 20
+    assert document["metrics"]["tool_calls"]["aa"]["n"] == 20
+    assert document["metrics"]["tool_calls"]["n"] == 28
+    repeated = [case for case in document["cases"] if case["lanes"]["old2"]["trials"]]
+    assert len(repeated) == 20
+
+
+@pytest.mark.parametrize(("options", "trials"), [({"aa": True}, 28), ({"aa": False}, 0)])
+def test_all_items_or_none_are_repeated_on_request(
+    tmp_path: Path, options: dict[str, bool], trials: int
+) -> None:
+    make(tmp_path)
+    project = rd.open(tmp_path)
+    project.import_(tmp_path / "traces.jsonl")
+    project.sample(month="2026-10", size=28, name="october")
+    run = project.run("october", old="v1", new="v2", trials=1, **options)  # type: ignore[arg-type]
+    assert sum(run.statuses.get(Lane.OLD2, {}).values()) == trials
 
 
 def test_the_event_loop_stays_free_while_an_asynchronous_run_goes_on(folder: Path) -> None:
