@@ -239,9 +239,7 @@ def share_changed(
     estimate = grouped([one.share or 0.0 for _, one in held])
     worst = grouped([one.worst for _, one in held])
     ship, _ = comparison.tails
-    ends = [
-        paired.interval(found, tails=(ship, ship), seed=comparison.run.seed) for found in (estimate, worst)
-    ]
+    ends = [paired.interval(found, tails=(ship, ship)) for found in (estimate, worst)]
     low, high = ends
     if low is None or high is None:
         return estimate.mean, None

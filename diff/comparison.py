@@ -264,7 +264,7 @@ class _Scores:
         return paired.weighted_clusters(self.changes, self.weights, self.clusters)
 
     @cached_property
-    def fixed(self) -> tuple[paired.Clusters, float] | None:
+    def fixed(self) -> paired.Clusters | None:
         return trials.fixed_items(self.old, self.new, self.weights) if self.changes else None
 
     def interval(self, comparison: Comparison, reach: float) -> Ends | None:
@@ -273,24 +273,24 @@ class _Scores:
         fixed = self.fixed if drawn else None
         if mean is None:
             return None
-        ends_of = partial(paired.interval, tails=comparison.tails, seed=comparison.run.seed)
-        of_fixed = None if fixed is None else ends_of(fixed[0], reach=reach * fixed[1])
-        if of_fixed is None:
+        ends_of = partial(paired.interval, tails=comparison.tails, reach=reach)
+        of_trials = None if fixed is None else ends_of(fixed)
+        if of_trials is None:
             drawn = 0.0
-        spread = of_fixed if of_fixed and drawn >= 1 else ends_of(self.grouped, reach=reach)
-        if spread is None:
+        of_items = of_trials if of_trials and drawn >= 1 else ends_of(self.grouped)
+        if of_items is None:
             return None
         if drawn < 1 and comparison.sample is not None:
-            spread = paired.with_unseen(spread, self.grouped, tails=comparison.tails, reach=reach)
+            of_items = paired.with_unseen(of_items, self.grouped, tails=comparison.tails, reach=reach)
         low, high = (
-            math.sqrt((1 - drawn) * (end - mean) ** 2 + drawn * (fixed_end - mean) ** 2)
-            for end, fixed_end in zip(spread, of_fixed or spread, strict=True)
+            math.sqrt((1 - drawn) * (end - mean) ** 2 + drawn * (trials_end - mean) ** 2)
+            for end, trials_end in zip(of_items, of_trials or of_items, strict=True)
         )
         return mean - low, mean + high
 
     def standard_error(self, drawn: float) -> float | None:
         fixed = self.fixed if drawn else None
-        known = None if fixed is None else paired.standard_error(fixed[0])
+        known = None if fixed is None else paired.standard_error(fixed)
         if known is not None and drawn >= 1:
             return known
         spread = paired.standard_error(self.grouped)

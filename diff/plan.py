@@ -1,27 +1,26 @@
-"""How many items and trials show a change of a given size, from the noise of a run, and what they would cost.
+"""What a comparison of some size would answer, how many items and trials it takes, and what it would cost.
 
-The mean change over n items of k trials a lane has the variance
+From the noise of a run (the pilot): σ² is the variance of one trial around its item's mean, pooled within
+lanes and between `old` and `old2`. Over n items of k trials, with k_old trials of the old version on average
+(its repeat's included), a version that is no other has a mean change with the variance
 
-    se²(n, k) = f · (τ² + 2σ²/k) / n
+    se² = f · σ²(1/k_old + 1/k) / n
 
-σ² is the variance of one trial around its item's mean (pooled within lanes and between `old` and `old2`),
-τ² what items differ in how much they changed, beyond that noise: τ² = var(d) − σ²(1/k_old + 1/k_new), never
-below 0 (method of moments for one-way random effects; Searle, Casella & McCulloch, *Variance Components*,
-§3.6). f = se²_clustered / se²_plain ≥ 1 is the design effect of sessions (Kish 1965). The smallest change
-that n items show with the given power is that of `diff.statistics.paired`: τ² is taken for no less than what
-a change of that size makes of it where single items fall wholly, so that a run in which nothing changed does
-not promise more than it can.
+f = se²_clustered / se²_plain ≥ 1 is the design effect of sessions (Kish 1965). A version that loses δ on
+every item, so that each passes with p(1 − δ/p̄), has trials of its own variance, E[p'(1 − p')]. The chance of
+SHIP and of HOLD is that of a normal estimate with this error to fall where the rule of `diff.decide` answers
+so: the ends of its interval are those of `statistics.paired.interval`. A loss that sits in single items is
+held more often, since items that regressed are found by themselves. How far promise and outcome lie apart:
+`benchmarks/plan_power.py`.
 
-Where no version was tried twice σ² is not known: all of var(d) is then taken for τ², and more trials seem to
-help nothing.
-
-Of a golden set the items are fixed, so that only trials count, se² = 2σ²/(k·n), once there are two of an
-item; with one the spread over items stands in for their noise, as above.
+Where no version was tried twice σ² is not known: all that items differ in their change is then taken for it.
+Of a golden set the items are fixed, and trials count in place of items.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -29,12 +28,16 @@ import numpy as np
 
 from replaydiff.diff.comparison import clusters_of
 from replaydiff.diff.result import DiffResult, scores_of
-from replaydiff.diff.statistics import paired
-from replaydiff.diff.statistics.distributions import normal_cdf_array, normal_quantile
-from replaydiff.diff.statistics.noise import pooled_within
-from replaydiff.diff.statistics.paired import POWER, smallest_effect
-from replaydiff.diff.statistics.trials import fixed_items, smallest_fixed_effect
+from replaydiff.diff.statistics import noise, paired
+from replaydiff.diff.statistics.distributions import (
+    normal_cdf,
+    normal_cdf_array,
+    normal_quantile,
+    t_quantile,
+)
+from replaydiff.diff.statistics.noise import Null, pooled_within
 from replaydiff.diff.stopping import EARLIEST_FUTILITY, FUTILE, LookLevels, look_levels, new_plan
+from replaydiff.replay.engine.schedule import repeated_count
 from replaydiff.replay.errors import InputError, UnknownNameError
 from replaydiff.replay.model import Lane
 
@@ -48,10 +51,14 @@ class NoiseEstimate:
 
     metric: str
     items: int
+    mean: float
+    """Mean score of the old version."""
     between: float
     """τ: standard deviation, over items, of how much they changed, beyond the noise of trials."""
     noise: float | None
     """σ: standard deviation of one trial around its item's mean; None where no version was tried twice."""
+    binary: bool
+    """Whether every trial passes or fails."""
     design: float
     """f: by how much sessions inflate the variance; 1 where each item stands alone."""
     reach: float
@@ -64,16 +71,22 @@ class NoiseEstimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedSize:
-    """A comparison of `items` items with `trials` trials a lane."""
+    """A comparison of `items` items with `trials` trials a lane, and what it is likely to answer."""
 
     items: int
     trials: int
-    effect: float
-    """The smallest change it shows with the power asked for."""
+    repeated: int
+    """Items that the A/A lane replays."""
+    calls: int
+    """Replays of the agent in all lanes."""
+    ship: float
+    """The chance of SHIP where nothing changed."""
+    hold: float
+    """The chance of HOLD at the loss that was named, where all items share it."""
     cost_usd: float | None
     stopping: tuple[float, float] | None = None
-    """With `--until-known`, the mean share of its trials that run where nothing changed, and at a loss of
-    twice the effect; None where it was not asked for."""
+    """With `--until-known`, the mean share of its trials that run where nothing changed, and at the loss;
+    None where it was not computed."""
 
 
 def estimate_noise(result: DiffResult, metric: str) -> NoiseEstimate:
@@ -114,6 +127,8 @@ def estimate_noise(result: DiffResult, metric: str) -> NoiseEstimate:
     return NoiseEstimate(
         metric=metric,
         items=len(both),
+        mean=fmean([fmean([*found[Lane.OLD], *found[Lane.OLD2]]) for _, found in both]),
+        binary=all(value in (0.0, 1.0) for value in values),
         between=math.sqrt(max(0.0, spread - variance * shared)),
         noise=math.sqrt(variance) if degrees else None,
         design=max(1.0, (se / plain) ** 2) if se is not None and plain > 0 else 1.0,
@@ -123,65 +138,225 @@ def estimate_noise(result: DiffResult, metric: str) -> NoiseEstimate:
     )
 
 
-def smallest_change(
-    known: NoiseEstimate, items: int, trials: int, *, confidence: float, power: float = POWER
-) -> float:
-    """The smallest change that n items of k trials show."""
-    of_trials = 2 * (known.noise or 0.0) ** 2 / trials
-    if _only_trials_count(known, trials):
-        found = smallest_fixed_effect(
-            math.sqrt(of_trials / items),
-            items * trials,
-            confidence=confidence,
-            reach=known.reach,
-            power=power,
-        )
-    else:
-        independent = items / known.design
-        found = smallest_effect(
-            math.sqrt((known.between**2 + of_trials) / independent),
-            independent,
-            trials_se=math.sqrt(of_trials / independent),
-            confidence=confidence,
-            reach=known.reach,
-            power=power,
-        )
-    return math.inf if found is None else found
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Design:
+    """How many items a comparison replays how often."""
+
+    items: int
+    trials: int
+    """Of each item in every lane that replays it."""
+    repeated: int
+    """Items that the A/A lane replays."""
+    calls: int
+    """Trials of all lanes."""
 
 
-def _only_trials_count(known: NoiseEstimate, trials: int) -> bool:
-    return known.fixed and known.noise is not None and trials > 1
+def design_of(items: int, trials: int, *, lanes: int, share: float) -> Design:
+    """Return the design of so many items and trials; `share` as for `design`."""
+    repeated = repeated_count(items, share) if share else 0
+    return Design(items=items, trials=trials, repeated=repeated, calls=trials * (lanes * items + repeated))
 
 
-def items_needed(
-    known: NoiseEstimate, wanted: float, trials: int, *, confidence: float, power: float
-) -> int | None:
-    """The fewest items that show a change of this size; None where a million do not."""
+FEWEST_DECIDING = 6
+"""Items below which not even a loss on all of them is significant (a sign test's p is 2/2ⁿ)."""
+_TRIALS = 2
+_MOST_TRIALS = 3
+"""Of an item of a sample, where calls are left and items are not: beyond them other items tell more."""
+
+
+def design(
+    calls: int,
+    available: int,
+    *,
+    lanes: int,
+    share: float,
+    trials: int | None = None,
+    fixed: bool = False,
+) -> Design:
+    """Return the comparison that tells the most for so many calls of the agent.
+
+    Items come before trials: as many items as there are, two trials of each, and a third only where items run
+    out. At equal calls 112 items twice show an equal version in 47 % of runs, 50 items three times and once
+    more in 29 % (`benchmarks/power.py`).
+
+    Args:
+        calls: that may be spent.
+        available: items that there are.
+        lanes: that are replayed, the A/A lane aside.
+        share: of the items that the A/A lane replays, at least 20; 0 for none, 1 for all.
+        trials: of each item and lane, where they are chosen already.
+        fixed: whether the items are a golden set, of which more trials show ever more.
+
+    Returns:
+        The design; `items` is 0 where the calls do not pay for one.
+    """
+
+    def of(items: int, times: int) -> Design:
+        repeated = repeated_count(items, share) if share else 0
+        return Design(items=items, trials=times, repeated=repeated, calls=times * (lanes * items + repeated))
+
+    times, low, high = trials or _TRIALS, 0, available
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if of(middle, times).calls <= calls else (low, middle - 1)
+    if low == available and low and trials is None:
+        paid = calls // of(low, 1).calls
+        times = max(times, paid if fixed else min(paid, _MOST_TRIALS))
+    return of(low, times)
+
+
+_ALARM = 0.8
+"""Of the level of the A/A lane's test, how often lanes of one version differ by chance: trials are few."""
+
+
+def planned_size(
+    known: NoiseEstimate, size: Design, loss: float, *, tolerance: float, confidence: float
+) -> PlannedSize:
+    """Return what a comparison of this size is likely to answer, and what it costs.
+
+    Args:
+        known: the noise.
+        size: items, trials and the A/A lane.
+        loss: the loss that HOLD is promised for.
+        tolerance: the loss that SHIP leaves open.
+        confidence: of the interval.
+    """
+    tail = (1 - confidence) / 2
+    se, ends = _error(known, size, 0.0, tail)
+    ship = normal_cdf((tolerance - ends) / se) if se > 0 else float(ends <= tolerance)
+    se, ends = _error(known, size, loss, tail)
+    hold = normal_cdf((loss - max(ends, tolerance)) / se) if se > 0 else float(loss > max(ends, tolerance))
+    unalarmed = 1 - _ALARM * (1 - confidence) * bool(size.repeated and known.noise)
+    return PlannedSize(
+        items=size.items,
+        trials=size.trials,
+        repeated=size.repeated,
+        calls=size.calls,
+        ship=ship * unalarmed,
+        hold=hold * unalarmed,
+        cost_usd=None if known.trial_usd is None else known.trial_usd * size.calls,
+    )
+
+
+def _error(known: NoiseEstimate, size: Design, loss: float, tail: float) -> tuple[float, float]:
+    """Return the standard error of a loss that all items share, and how far the interval's end lies from it.
+
+    The end is the lower one where nothing changed, and the upper one of a loss.
+    """
+    old, new = _variances(known, loss)
+    share = size.repeated / size.items
+    of_old = (1 - share) / size.trials + share / (2 * size.trials)
+    independent = size.items / known.design
+    se = math.sqrt((old * of_old + new / size.trials) / independent)
+    fixed = known.fixed and known.noise is not None and size.trials > 1
+    degrees = (2 * size.trials * size.items if fixed else independent) - 1
+    if degrees < 1:
+        return se, math.inf
+    unit = independent * size.trials if fixed else independent
+    hidden = known.reach / unit * (fixed or not loss)
+    sparse = min(1.0, max(0.0, 2 - size.items * _changing(known, size, loss) / paired.SPARSE))
+    end = -t_quantile(degrees, tail) * math.hypot(se, math.sqrt(sparse) * hidden)
+    if not loss and se == 0:
+        end = max(end, paired.largest_share(0, unit, tail) * known.reach)
+    return se, end
+
+
+def _variances(known: NoiseEstimate, loss: float) -> tuple[float, float]:
+    """Return the variance of one trial of the old version, and of one that loses so much on every item."""
+    old = known.between**2 / 2 if known.noise is None else known.noise**2
+    if not known.binary or not known.mean:
+        return old, old
+    left = 1 - min(1.0, loss / known.mean)
+    return old, max(0.0, left * known.mean - left**2 * (known.mean - old))
+
+
+def _changing(known: NoiseEstimate, size: Design, loss: float) -> float:
+    """Return the share of items whose mean over their trials changes at all.
+
+    Of a pass rate from the beta distribution with the mean and the noise of the pilot.
+    """
+    old, _ = _variances(known, 0.0)
+    most = known.mean * (1 - known.mean)
+    if not known.binary or most <= 0 or old <= 0:
+        return 1.0 if not known.binary and old else min(1.0, loss * size.trials)
+    within = min(old / most, 1 - 1e-6)
+    scale = within / (1 - within)
+    null = Null(a=known.mean * scale, b=(1 - known.mean) * scale, noise=math.sqrt(old), degrees=1)
+    return min(1.0, noise.chance_of_change(null, size.trials, size.trials) + loss)
+
+
+def size_needed(
+    known: NoiseEstimate,
+    wanted: Callable[[PlannedSize], float],
+    trials: int,
+    *,
+    lanes: int,
+    share: float,
+    loss: float,
+    power: float,
+    tolerance: float,
+    confidence: float,
+) -> PlannedSize | None:
+    """Return the smallest comparison that has this chance; None where a million items do not.
+
+    Args:
+        known: the noise.
+        wanted: returns the chance that must be reached.
+        trials: of each item and lane.
+        lanes: that are replayed, the A/A lane aside.
+        share: of the items that the A/A lane replays.
+        loss: the loss that HOLD is promised for.
+        power: the chance.
+        tolerance: the loss that SHIP leaves open.
+        confidence: of the interval.
+    """
+
+    def of(items: int) -> PlannedSize:
+        size = design_of(items, trials, lanes=lanes, share=share)
+        return planned_size(known, size, loss, tolerance=tolerance, confidence=confidence)
+
     low, high = 2, 4
-    while smallest_change(known, high, trials, confidence=confidence, power=power) > wanted:
+    while wanted(of(high)) < power:
         low, high = high, high * 2
         if high > MOST_ITEMS:
             return None
     while low < high:
         middle = (low + high) // 2
-        if smallest_change(known, middle, trials, confidence=confidence, power=power) <= wanted:
-            high = middle
-        else:
-            low = middle + 1
-    return low
+        low, high = (low, middle) if wanted(of(middle)) >= power else (middle + 1, high)
+    return of(low)
 
 
-def planned_size(
-    known: NoiseEstimate, items: int, trials: int, lanes: int, *, confidence: float, power: float
-) -> PlannedSize:
-    """What n items of k trials in so many lanes show, and cost."""
-    price = known.trial_usd
-    return PlannedSize(
-        items=items,
-        trials=trials,
-        effect=smallest_change(known, items, trials, confidence=confidence, power=power),
-        cost_usd=None if price is None else price * items * trials * lanes,
+HELD = 0.8
+"""The chance with which a loss is held that a run names before it begins."""
+_TYPICAL_MEAN, _TYPICAL_VARIANCE = 0.85, 0.075
+
+
+def typical_noise(*, fixed: bool) -> NoiseEstimate:
+    """Return the noise of an agent of which no run is known: it passes 85 %, most of its items always."""
+    return NoiseEstimate(
+        metric="",
+        items=0,
+        mean=_TYPICAL_MEAN,
+        between=0.0,
+        noise=math.sqrt(_TYPICAL_VARIANCE),
+        binary=True,
+        design=1.0,
+        reach=1.0,
+        fixed=fixed,
+        trial_usd=None,
     )
+
+
+def held_loss(
+    known: NoiseEstimate, size: Design, *, power: float, tolerance: float, confidence: float
+) -> float:
+    """Return the loss shared by all items that is held with this chance; 1 where none is."""
+    low, high = 0.0, 1.0
+    while high - low > 1e-3:
+        middle = (low + high) / 2
+        held = planned_size(known, size, middle, tolerance=tolerance, confidence=confidence).hold
+        low, high = (low, middle) if held >= power else (middle, high)
+    return high
 
 
 _PATHS = 20_000
@@ -212,7 +387,7 @@ def expected_share(
     levels = [look_levels(plan, plan.looks[:j], look, confidence) for j, look in enumerate(plan.looks)]
     repeat = 2 * (known.noise or 0.0) ** 2 / trials / items
     changes, noise = known.between**2 * known.design / items, repeat * known.design
-    fixed = _only_trials_count(known, trials)
+    fixed = known.fixed and known.noise is not None and trials > 1
     rng = np.random.default_rng(0)
     steps = np.sqrt(np.diff([look.part for look in levels], prepend=0.0))[:, None]
     drawn, tried = np.cumsum(rng.standard_normal((2, len(levels), _PATHS)) * steps, axis=1)
@@ -253,6 +428,8 @@ def _is_futile(found: np.ndarray, se: float, last: float, look: LookLevels, tole
 def fewest_items(trials: int, old_trials: int, allowed: float, *, fixed: bool, confidence: float) -> int:
     """The fewest items that can be SHIP, where nothing at all changes in any trial.
 
+    What was never seen among n has the exact bound 1 − tail^(1/n): see `paired.interval`.
+
     Args:
         trials: of the new version, for each item.
         old_trials: of the old version, its repeat's included.
@@ -261,24 +438,10 @@ def fewest_items(trials: int, old_trials: int, allowed: float, *, fixed: bool, c
         confidence: of the interval.
     """
 
-    def shows(items: int) -> bool:
-        grouped, factor = paired.clusters([0.0] * items, range(items)), 1.0
-        if fixed and max(trials, old_trials) > 1:
-            found = fixed_items([(1.0,) * old_trials] * items, [(1.0,) * trials] * items, [1.0] * items)
-            if found is not None:
-                grouped, factor = found
-        ends = paired.interval(grouped, confidence=confidence, reach=factor)
-        if ends is not None and not fixed:
-            ends = paired.with_unseen(ends, grouped, tails=((1 - confidence) / 2,) * 2)
-        return ends is not None and max(-ends[0], ends[1]) <= allowed
-
-    low, high = 1, 2
-    while not shows(high) and high < MOST_ITEMS:
-        low, high = high, high * 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if shows(middle) else (middle, high)
-    return high
+    tail = (1 - confidence) / 2
+    seen = math.ceil(math.log(tail) / math.log1p(-allowed) - 1e-9) if 0 < allowed < 1 else MOST_ITEMS
+    of_each = min(trials, old_trials) if fixed and max(trials, old_trials) > 1 else 1
+    return max(2, math.ceil(seen / of_each))
 
 
 def _price(result: DiffResult) -> float | None:

@@ -129,7 +129,6 @@ def _behind(
         grouped,
         confidence=paired.simultaneous(result.confidence, candidates * (candidates - 1) // 2),
         reach=max(1.0, *(abs(gap) for _, gap in pairs)),
-        seed=result.run.seed,
     )
     return grouped.mean, ci
 

@@ -55,7 +55,7 @@ def usage(comparison: Comparison) -> dict[str, UsageDelta]:
         before, after = (side.means(values) for side, values in zip(sides, columns, strict=True))
         old, new, keys = _known_of_both(before, after, every_key)
         if keys:
-            found[name] = _mean_change(keys, old, new, confidence, seed)
+            found[name] = _mean_change(keys, old, new, confidence)
         if keys and name == "latency_ms":
             old_times, new_times = (side.by_item(values) for side, values in zip(sides, columns, strict=True))
             times = _known_of_both(old_times, new_times, every_key)
@@ -115,7 +115,6 @@ def _mean_change(
     before: Sequence[float],
     after: Sequence[float],
     confidence: float,
-    seed: int,
 ) -> UsageDelta:
     """Return how a figure changed, of each item's cluster, old mean and new mean."""
     deltas = [late - early for early, late in zip(before, after, strict=True)]
@@ -126,7 +125,7 @@ def _mean_change(
         old=_mean(before),
         new=_mean(after),
         delta=grouped.mean,
-        ci=paired.interval(grouped, confidence=confidence, reach=reach, seed=seed),
+        ci=paired.interval(grouped, confidence=confidence, reach=reach),
         items=len(deltas),
     )
 

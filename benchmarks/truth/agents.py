@@ -40,6 +40,8 @@ class Truth:
     weight: np.ndarray | None = None
     """How many traces of the month each item represents; None where the items are no sample."""
     stratum: np.ndarray | None = None
+    repeated: np.ndarray | None = None
+    """Whether the A/A lane replays each item; None where it replays all."""
 
 
 def unchanged(rates: np.ndarray, *, sessions: bool = False) -> Truth:

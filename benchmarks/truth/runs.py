@@ -77,6 +77,7 @@ def items_of(truth: Truth) -> list[Item]:
             session_id=None if truth.session is None else f"s{truth.session[number]}",
             stratum="-" if truth.stratum is None else str(truth.stratum[number]),
             weight=1.0 if truth.weight is None else float(truth.weight[number]),
+            has_repeat=truth.repeated is None or bool(truth.repeated[number]),
         )
         for number in range(len(truth.old))
     ]
@@ -94,7 +95,8 @@ def trials_of(items: Sequence[Item], scores: Scores) -> Iterator[list[Trial]]:
                 status=Status.OK,
                 scores={name: float(values[number, index]) for name, values in by_name.items()},
             )
-            for lane, by_name in sorted(scores.items())
+            for lane in item.lanes(sorted(scores))
+            for by_name in [scores[lane]]
             for index in range(next(iter(by_name.values())).shape[1])
         ]
 

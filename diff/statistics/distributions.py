@@ -59,6 +59,27 @@ def t_quantile(degrees: float, chance: float) -> float:
         t += step
 
 
+@lru_cache(maxsize=4096)
+def beta_quantile(a: float, b: float, chance: float) -> float:
+    """Return the value that one of the beta distribution stays below with this chance, by bisection."""
+    low, high = 0.0, 1.0
+    while high - low > _PRECISION:
+        middle = (low + high) / 2
+        if middle in (low, high):
+            break
+        low, high = (middle, high) if _beta_cdf(a, b, middle) < chance else (low, middle)
+    return (low + high) / 2
+
+
+def _beta_cdf(a: float, b: float, x: float) -> float:
+    """Return the chance that a value of the beta distribution is at most `x`, 0 < x < 1 (DLMF 8.17.22)."""
+    front = math.exp(a * math.log(x) + b * math.log1p(-x) - log_beta(a, b))
+    # The fraction converges fast on its own side of the mean.
+    if x < (a + 1) / (a + b + 2):
+        return front * _fraction(a, b, x) / a
+    return 1 - front * _fraction(b, a, 1 - x) / b
+
+
 def log_choose(n: int, k: int) -> float:
     """Return the logarithm of the number of ways to choose `k` of `n`."""
     return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)

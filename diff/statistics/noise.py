@@ -130,6 +130,12 @@ def surprise(null: Null, old: int, new: int, delta: float) -> float:
     return float(min(1.0, mass[tail].sum()))
 
 
+def chance_of_change(null: Null, old: int, new: int) -> float:
+    """Return the chance that an item's means over so many trials differ, under the null model."""
+    differences, mass = _table(null.a, null.b, old, new)
+    return float(min(1.0, mass[np.abs(differences) > _TIE].sum()))
+
+
 @lru_cache(maxsize=256)
 def _table(a: float, b: float, old: int, new: int) -> tuple[np.ndarray, np.ndarray]:
     c1, c2 = np.meshgrid(np.arange(old + 1), np.arange(new + 1), indexing="ij")

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from replaydiff.diff.statistics.distributions import log_choose, normal_cdf, normal_quantile, t_quantile
+from replaydiff.diff.statistics.distributions import (
+    beta_quantile,
+    log_choose,
+    normal_quantile,
+    t_quantile,
+)
 
 RESAMPLES = 10_000
-_FEWEST_RESAMPLES = 2_000
-_DRAWS = 600_000
-"""Random numbers one interval may cost: above it there are fewer resamples, each over more items."""
-_MOST_GROUPS = 300
-"""Different clusters that are distinguished in an interval; see `_alike`."""
-_ENDS = 30
+SPARSE = 10
+"""So many clusters that changed are few: an interval then allows in full for what the draw did not show. From
+twice as many on it allows for nothing."""
 _TIE = 1e-9
 _UNIT = 2520
 """Lowest common multiple of 1..10: means of up to ten 0/1 trials differ by whole multiples of 1/2520."""
@@ -30,8 +31,16 @@ class Clusters:
 
     sums: np.ndarray
     sizes: np.ndarray
-    unseen: float = 1.0
-    """The size of a cluster that was not drawn: a typical item's weight times the items of a cluster."""
+    effective: float
+    """How many clusters of equal weight tell as much."""
+    changed: int
+    """Clusters that changed at all; of fixed items those whose trials vary."""
+    falls: bool
+    """Whether any changed for the worse."""
+    rises: bool
+    """Whether any changed for the better."""
+    drawn: bool = True
+    """Whether the clusters were drawn; else they are the trials of fixed items."""
 
     @property
     def mean(self) -> float:
@@ -41,21 +50,12 @@ class Clusters:
     @property
     def negated(self) -> Clusters:
         """The same with every difference in the other direction."""
-        return Clusters(sums=-self.sums, sizes=self.sizes, unseen=self.unseen)
+        return replace(self, sums=-self.sums, falls=self.rises, rises=self.falls)
 
 
 def clusters(deltas: Sequence[float], keys: Sequence[Hashable]) -> Clusters:
     """Group differences by cluster key, in the order in which keys first come."""
-    if len(set(keys)) == len(keys):
-        return _single(np.array(deltas, dtype=float), np.ones(len(deltas)), unseen=1.0)
-    sums: defaultdict[Hashable, list[float]] = defaultdict(list)
-    for key, delta in zip(keys, deltas, strict=True):
-        sums[key].append(delta)
-    return Clusters(
-        sums=np.array([math.fsum(group) for group in sums.values()]),
-        sizes=np.array([len(group) for group in sums.values()], dtype=float),
-        unseen=len(deltas) / len(sums) if sums else 1.0,
-    )
+    return weighted_clusters(deltas, [1.0] * len(deltas), keys)
 
 
 def standard_error(grouped: Clusters) -> float | None:
@@ -78,21 +78,21 @@ def interval(
     confidence: float = 0.95,
     tails: tuple[float, float] | None = None,
     reach: float = 1.0,
-    seed: int = 0,
 ) -> tuple[float, float] | None:
-    """Bootstrap interval of the mean difference, clusters drawn as wholes. None below two clusters.
+    """Student's interval of the mean difference, with what few changes hide. None below two clusters.
 
-    The Bayesian bootstrap (Rubin 1981): cluster weights are Dirichlet(1, …, 1), so clusters with equal values
-    share one Gamma(count) weight, and every resample is a weighted mean. Two half-observations, one cluster
-    better by `reach` and one worse by it (the largest change an item can show), stand for what this many
-    items would not have shown: without them the interval of "no item changed" would be a single point. They
-    have the size of a cluster that was not drawn: the weight of a typical item, Σw²/Σw, times the items of an
-    average cluster. A cluster much larger than the average (a greeting that opens a third of the month) is
-    hardly one that a random draw missed. With n items that did not change at all the ends lie
-    near ±2.5/n, the Jeffreys interval of a rate never seen (Brown, Cai & DasGupta 2001), which is too short
-    for a sample that decides: see `with_unseen`. Ends are widened from the normal to the t quantile and by
-    √(G/(G−1)) (Hesterberg 2015, §4.4, "expanded percentile"), since percentiles alone are too narrow below 50
-    items. How often it holds the truth: see `benchmarks/interval_coverage.py`.
+    The ends are m ± t·se, each shifted for the skewness γ of the differences by se·γ(2t² + 1)/(6√G) (Johnson
+    1978; Hall 1992, "The Bootstrap and Edgeworth Expansion", §3.10): differences of which a few are large do
+    not make a mean that is t distributed. Three things make up for what so many items do not show:
+
+    - Where few clusters changed (`SPARSE`), the variance has that of two half-observations more, one cluster
+      better by `reach` and one worse, 1/n² of `reach`². It fades as more clusters change.
+    - Where few changed, and none for the better, the lower end is at most the exact bound of a share that was
+      seen n·|m|/`reach` times among n, that of Clopper & Pearson (1934): 3.7/n where nothing changed at all.
+      Likewise the upper end where none changed for the worse. This fades likewise.
+    - The upper end of a loss over drawn items has neither: it is that of a paired t test.
+
+    How often it holds the truth: `benchmarks/interval_coverage.py`, `benchmarks/power.py`.
 
     Args:
         grouped: the differences.
@@ -100,29 +100,32 @@ def interval(
         tails: one-sided level of either end, in place of `confidence`; an end whose level is 0 is the largest
             change an item can show.
         reach: the largest change an item can show.
-        seed: of the resamples.
     """
-    count = len(grouped.sums)
-    if count < 2:
+    se = standard_error(grouped)
+    if se is None:
         return None
-    values, frequency = _alike(grouped)
-    unseen = grouped.unseen
-    sums = np.concatenate([values[0], [reach * unseen, -reach * unseen]])
-    sizes = np.concatenate([values[1], [unseen, unseen]])
-    weight = np.concatenate([frequency.astype(float), [0.5, 0.5]])
-    resamples = max(_FEWEST_RESAMPLES, min(RESAMPLES, _DRAWS // len(weight)))
-    rng = np.random.default_rng(seed)
-    means = np.empty(resamples)
-    step = max(1, 2_000_000 // len(weight))
-    for start in range(0, resamples, step):
-        drawn = rng.standard_gamma(weight, size=(min(step, resamples - start), len(weight)))
-        means[start : start + len(drawn)] = (drawn @ sums) / (drawn @ sizes)
-    below, above = (
-        normal_cdf(t_quantile(count - 1, tail) * math.sqrt(count / (count - 1))) if tail > 0 else 0.0
-        for tail in tails or ((1 - confidence) / 2,) * 2
-    )
-    low, high = np.quantile(means, [below, 1 - above])
-    return float(low) if below > 0 else -reach, float(high) if above > 0 else reach
+    low, high = tails or ((1 - confidence) / 2,) * 2
+    below = reach if low <= 0 else _distance(grouped, se, reach, low, -1)
+    above = reach if high <= 0 else _distance(grouped, se, reach, high, 1)
+    mean = grouped.mean
+    return (-reach if low <= 0 else mean - below), (reach if high <= 0 else mean + above)
+
+
+def _distance(grouped: Clusters, se: float, reach: float, tail: float, side: int) -> float:
+    """Return how far an interval's end lies from the mean, on the side of losses (-1) or of gains (1)."""
+    count, mean = len(grouped.sums), grouped.mean
+    quantile = t_quantile(count - 1, tail)
+    if side > 0 and mean < 0 and grouped.drawn:
+        return -quantile * se
+    sparse = min(1.0, max(0.0, 2 - grouped.changed / SPARSE))
+    wide = math.hypot(se, math.sqrt(sparse) * reach / grouped.effective)
+    skew = side * _skewness(grouped) * (se / wide) ** 3 if wide else 0.0
+    shift = skew * (2 * quantile**2 + 1) / (6 * math.sqrt(count))
+    distance = wide * (-quantile + min(max(shift, quantile / 2), -quantile / 2))
+    if sparse and reach and not (grouped.rises if side < 0 else grouped.falls):
+        share = largest_share(grouped.effective * abs(mean) / reach, grouped.effective, tail)
+        distance += sparse * max(0.0, share * reach - abs(mean) - distance)
+    return distance
 
 
 def with_unseen(
@@ -143,8 +146,7 @@ def with_unseen(
         reach: the largest change an item can show.
     """
     low, high = ends
-    clusters_count = float(grouped.sizes.sum() ** 2 / np.sum(grouped.sizes**2))
-    shares = [1 - tail ** (1 / clusters_count) if tail > 0 else 0.0 for tail in tails]
+    shares = [1 - tail ** (1 / grouped.effective) if tail > 0 else 0.0 for tail in tails]
     if not np.any(grouped.sums <= -reach * grouped.sizes * (1 - _TIE)):
         low = min(low, (1 - shares[0]) * grouped.mean - shares[0] * reach)
     if not np.any(grouped.sums):
@@ -152,23 +154,23 @@ def with_unseen(
     return low, high
 
 
-def _alike(grouped: Clusters) -> tuple[np.ndarray, np.ndarray]:
-    """Sums and sizes of clusters that are alike, and how many there are of each.
+def _skewness(grouped: Clusters) -> float:
+    """Return the skewness of the clusters' differences around the mean; 0 where they are all alike."""
+    residuals = grouped.sums - grouped.sizes * grouped.mean
+    spread = float(np.mean(residuals**2))
+    return float(np.mean(residuals**3)) / spread**1.5 if spread > _TINY else 0.0
 
-    Among very many different ones neighbours in the order of their residuals are taken for alike, each with
-    the mean of its group; those at both ends stay what they are. That keeps the mean, and of the variance all
-    but what is within a group.
+
+_TINY = 1e-18
+
+
+def largest_share(times: float, of: float, tail: float) -> float:
+    """Return the largest share with which something is seen so few times with the chance `tail`.
+
+    The upper end of Clopper & Pearson (1934), the quantile 1 − tail of Beta(k + 1, n − k); k and n need not
+    be whole.
     """
-    values, frequency = np.unique(np.stack([grouped.sums, grouped.sizes]), axis=1, return_counts=True)
-    if len(frequency) <= _MOST_GROUPS:
-        return values, frequency
-    order = np.argsort(grouped.sums - grouped.sizes * grouped.mean, kind="stable")
-    inner = np.array_split(order[_ENDS:-_ENDS], _MOST_GROUPS - 2 * _ENDS)
-    groups = [*np.split(order[:_ENDS], _ENDS), *inner, *np.split(order[-_ENDS:], _ENDS)]
-    both = np.stack([grouped.sums, grouped.sizes])
-    return np.stack([both[:, group].mean(axis=1) for group in groups], axis=1), np.array(
-        [len(group) for group in groups]
-    )
+    return 1.0 if times >= of else beta_quantile(times + 1, of - times, 1 - tail)
 
 
 def simultaneous(confidence: float, comparisons: int) -> float:
@@ -263,26 +265,21 @@ def weighted_clusters(
     """
     total = math.fsum(weights)
     scale = len(weights) / total if total > 0 else 0.0
-    if len(set(keys)) == len(keys):
-        sizes_of_each = np.array(weights, dtype=float) * scale
-        unseen = (design_effect(weights) or 1.0) * len(weights) / max(1, len(weights))
-        return _single(sizes_of_each * np.array(deltas, dtype=float), sizes_of_each, unseen=unseen)
     sums: dict[Hashable, list[float]] = {}
     sizes: dict[Hashable, list[float]] = {}
     for key, delta, weight in zip(keys, deltas, weights, strict=True):
         sums.setdefault(key, []).append(weight * scale * delta)
         sizes.setdefault(key, []).append(weight * scale)
-    return Clusters(
-        sums=np.array([math.fsum(group) for group in sums.values()]),
-        sizes=np.array([math.fsum(group) for group in sizes.values()]),
-        unseen=(design_effect(weights) or 1.0) * len(weights) / max(1, len(sums)),
-    )
-
-
-def _single(sums: np.ndarray, sizes: np.ndarray, *, unseen: float) -> Clusters:
-    """Return clusters of one item each."""
     # A sum of nothing but -0.0 is 0.0.
-    return Clusters(sums=sums + 0.0, sizes=sizes + 0.0, unseen=unseen)
+    of_clusters = np.array([math.fsum(group) for group in sums.values()]) + 0.0
+    return Clusters(
+        sums=of_clusters,
+        sizes=np.array([math.fsum(group) for group in sizes.values()]),
+        effective=len(sums) / (design_effect(weights) or 1.0),
+        changed=int(np.count_nonzero(of_clusters)),
+        falls=bool((of_clusters < 0).any()),
+        rises=bool((of_clusters > 0).any()),
+    )
 
 
 def design_effect(weights: Sequence[float]) -> float | None:

@@ -24,14 +24,9 @@ Trials = Sequence[float]
 _ENUMERATED = 5_000
 """Ways to deal an item's trials to two versions that are written out; of more, so many are drawn."""
 _WORK = 60_000_000
-_UNSEEN = 1.5
-"""What no trial showed counts half as much again as the half-observations of `paired.interval`: without it a
-loss of exactly the tolerance was let go in 4 to 6 % of runs of near-certain agents, instead of 2.5 %."""
 
 
-def fixed_items(
-    old: Sequence[Trials], new: Sequence[Trials], weights: Sequence[float]
-) -> tuple[Clusters, float] | None:
+def fixed_items(old: Sequence[Trials], new: Sequence[Trials], weights: Sequence[float]) -> Clusters | None:
     """The trials as clusters for `paired.interval`, whose mean is the mean change over fixed items.
 
     Each trial is a cluster of size 1 that holds the mean change plus how far the trial strays from its item's
@@ -45,13 +40,13 @@ def fixed_items(
         weights: of the items, above 0.
 
     Returns:
-        The clusters, and by how much a trial that changes by 1 changes its cluster, on average: the factor
-        of `reach`. None where no version was tried twice on any item.
+        The clusters; None where no version was tried twice on any item.
     """
     total = math.fsum(weights)
     parts: list[float] = []
     known = everything = 0.0
     changes = []
+    varied = 0
     for before, after, weight in zip(old, new, weights, strict=True):
         share = weight / total
         everything += share**2
@@ -59,15 +54,23 @@ def fixed_items(
         if len(before) < 2 and len(after) < 2:
             continue
         known += share**2
-        parts += [-share * part for part in _strayed(before, after)]
-        parts += [share * part for part in _strayed(after, before)]
+        strayed = [-part for part in _strayed(before, after)] + _strayed(after, before)
+        varied += any(strayed)
+        parts += [share * part for part in strayed]
     if not known:
         return None
     widen = math.sqrt(everything / known)
     sums = math.fsum(changes) + len(parts) * widen * np.array(parts)
     fewest = min(sum(map(len, old)), sum(map(len, new)))
-    factor = _UNSEEN * len(parts) / fewest * len(weights) * everything
-    return Clusters(sums=sums, sizes=np.ones(len(parts))), factor
+    return Clusters(
+        sums=sums,
+        sizes=np.ones(len(parts)),
+        effective=fewest / (len(weights) * everything),
+        changed=varied,
+        falls=any(change < 0 for change in changes),
+        rises=any(change > 0 for change in changes),
+        drawn=False,
+    )
 
 
 def _strayed(own: Trials, other: Trials) -> list[float]:
@@ -94,7 +97,7 @@ def smallest_fixed_effect(
         reach: the largest change an item can show.
         power: the chance of finding it.
     """
-    se = math.hypot(trials_se, _UNSEEN * reach / trials)
+    se = math.hypot(trials_se, reach / trials)
     return smallest_effect(se, trials, trials_se=se, confidence=confidence, reach=reach, power=power)
 
 

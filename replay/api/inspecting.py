@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, cast
 
 from replaydiff.replay.api.channel import Channel
 from replaydiff.replay.errors import InputError, StoreMissingError, UnknownNameError
-from replaydiff.replay.settings import Settings
+from replaydiff.replay.settings import DEFAULT_TRIALS, Settings
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from replaydiff.diff.plan import NoiseEstimate, PlannedSize
+    from replaydiff.diff.result import DiffResult
     from replaydiff.diff.trend import TrendPoint as TrendPoint
     from replaydiff.replay.model import Case, Grade, Item, Lane, ModelCall, Trace, Trial
     from replaydiff.replay.store.export import Export, Wanted
@@ -24,8 +27,8 @@ if TYPE_CHECKING:
 
 TraceSummary: TypeAlias = "Listed"
 """A trace as `replay traces` lists it."""
-PLANNED_ITEMS = (20, 50, 100, 200, 500)
-PLANNED_TRIALS = (1, 3, 5)
+PLANNED_ITEMS = (50, 100, 200, 400, 800)
+_MOST_PLANNED = 1_000_000
 EXPORTS = {
     "traces": "traces",
     "samples": "sample items",
@@ -138,30 +141,43 @@ def _item(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How many items and trials show a change, at what price."""
+    """What comparisons of some sizes are likely to answer, and what they cost."""
 
     run: str
     """The run whose noise and prices it uses."""
     noise: NoiseEstimate
+    decides: bool
+    """Whether the metric decides the answer of that run."""
+    tolerance: float
+    """The loss that SHIP leaves open."""
     effect: float
+    """The loss that HOLD is promised for."""
     power: float
     lanes: int
-    trials: tuple[int, ...]
-    table: tuple[tuple[PlannedSize, ...], ...]
-    """A row for each number of items in `PLANNED_ITEMS`, a column for each of `trials`."""
-    needed: tuple[PlannedSize | None, ...]
-    """What shows `effect`, for each of `trials`; None: more than a million items."""
+    """Lanes that are replayed, the A/A lane aside."""
+    table: tuple[PlannedSize, ...]
+    needed: Mapping[str, tuple[PlannedSize | None, ...]]
+    """What reaches `power` for `ship` and for `hold`, for each number of trials; None: more than a million
+    items."""
+    held: float | None
+    """With a number of calls, the loss that all items share which is held with `power`."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON document."""
         return {
             "run": self.run,
             "seen": asdict(self.noise),
+            "decides": self.decides,
+            "tolerance": self.tolerance,
             "effect": self.effect,
             "power": self.power,
             "lanes": self.lanes,
-            "needed": [None if one is None else asdict(one) for one in self.needed],
-            "table": [asdict(one) for row in self.table for one in row],
+            "table": [asdict(size) for size in self.table],
+            "needed": {
+                answer: [None if size is None else asdict(size) for size in sizes]
+                for answer, sizes in self.needed.items()
+            },
+            "held": self.held,
         }
 
 
@@ -170,64 +186,100 @@ def plan(
     settings: Settings,
     run: str | None,
     *,
-    metric: str,
+    metric: str | None,
     effect: float | None,
     power: float,
     trials: Sequence[int],
+    calls: int | None,
     candidates: int,
-    aa: bool,
+    aa: bool | None,
 ) -> Plan:
-    """Return the sizes that show a change of a metric, from the noise of a run (None: the latest).
+    """Return what comparisons are likely to answer, from the noise of a run (None: the latest).
 
     Raises:
-        InputError: the effect is not above 0.
+        InputError: the effect is not above 0, or no metric decides.
     """
     from replaydiff.diff.compute import compute
-    from replaydiff.diff.plan import estimate_noise, expected_share, items_needed, planned_size
+    from replaydiff.diff.plan import design, design_of, estimate_noise, held_loss, planned_size, size_needed
     from replaydiff.diff.statistics.paired import simultaneous
     from replaydiff.replay.store.connection import open_store
     from replaydiff.replay.store.runs import chosen_run
 
-    wanted = settings.gate.tolerance if effect is None else effect
-    if wanted <= 0:
-        raise InputError(f"--effect must be above 0, not {wanted:g}")
+    tolerance = settings.gate.tolerance
+    loss = 2 * tolerance if effect is None else effect
+    if loss <= 0:
+        raise InputError(f"--effect must be above 0, not {loss:g}")
     with open_store(store, read_only=True) as con:
         run = chosen_run(con, run, compared=True).id
-        known = estimate_noise(compute(con, run, settings, metrics=(metric,)), metric)
-    lanes, confidence = 1 + aa + candidates, simultaneous(settings.gate.confidence, candidates)
-    given = tuple(sorted(set(trials))) or PLANNED_TRIALS
+        result = compute(con, run, settings, metrics=() if metric is None else (metric,))
+    metric = _deciding_metric(result) if metric is None else metric
+    known = estimate_noise(result, metric)
+    lanes, confidence = 1 + candidates, simultaneous(settings.gate.confidence, candidates)
+    share = settings.run.aa_share if aa is None else float(aa)
+    planned = partial(planned_size, known, loss=loss, tolerance=tolerance, confidence=confidence)
 
-    def sized(items: int, k: int) -> PlannedSize:
-        return planned_size(known, items, k, lanes, confidence=confidence, power=power)
-
-    def stopped(size: PlannedSize) -> PlannedSize:
-        none, twice = (
-            expected_share(
-                known,
-                size.items,
-                size.trials,
-                loss,
-                tolerance=settings.gate.tolerance,
-                confidence=confidence,
-            )
-            for loss in (0.0, 2 * wanted)
+    def needed(answer: str, times: int) -> PlannedSize | None:
+        size = size_needed(
+            known,
+            attrgetter(answer),
+            times,
+            lanes=lanes,
+            share=share,
+            loss=loss,
+            power=power,
+            tolerance=tolerance,
+            confidence=confidence,
         )
-        return replace(size, stopping=(none, twice))
+        return None if size is None else _with_stopping(size, known, loss, tolerance, confidence)
 
-    enough = [items_needed(known, wanted, k, confidence=confidence, power=power) for k in given]
+    tried = tuple(sorted(set(trials))) or (DEFAULT_TRIALS,)
+    designs = [
+        design_of(items, times, lanes=lanes, share=share) for times in tried for items in PLANNED_ITEMS
+    ]
+    if calls is not None:
+        designs = [
+            design(calls, _MOST_PLANNED, lanes=lanes, share=share, trials=times)
+            for times in (tuple(sorted(set(trials))) or (None,))
+        ]
+        if not designs[0].items:
+            raise InputError(f"--calls {calls} does not pay for one item; give more")
     return Plan(
         run=run,
         noise=known,
-        effect=wanted,
+        decides=result.metrics[metric].gated,
+        tolerance=tolerance,
+        effect=loss,
         power=power,
         lanes=lanes,
-        trials=given,
-        table=tuple(tuple(sized(items, k) for k in given) for items in PLANNED_ITEMS),
-        needed=tuple(
-            None if items is None else stopped(sized(items, k))
-            for items, k in zip(enough, given, strict=True)
-        ),
+        table=tuple(map(planned, designs)),
+        needed={answer: tuple(needed(answer, times) for times in tried) for answer in ("ship", "hold")},
+        held=held_loss(known, designs[0], power=power, tolerance=tolerance, confidence=confidence)
+        if calls is not None
+        else None,
     )
+
+
+def _with_stopping(
+    size: PlannedSize, known: NoiseEstimate, loss: float, tolerance: float, confidence: float
+) -> PlannedSize:
+    """Return a size with what `--until-known` is expected to save."""
+    from replaydiff.diff.plan import expected_share
+
+    none, some = (
+        expected_share(known, size.items, size.trials, true, tolerance=tolerance, confidence=confidence)
+        for true in (0.0, loss)
+    )
+    return replace(size, stopping=(none, some))
+
+
+def _deciding_metric(result: DiffResult) -> str:
+    """Return the metric that decides; of several the one with the most noise, which takes the most items."""
+    deciding = {name: metric for name, metric in result.metrics.items() if metric.gated and metric.n}
+    if not deciding:
+        raise InputError(
+            f"no metric decides in run {result.run.id}, so no answer can be planned; name one with --metric"
+        )
+    return max(deciding, key=lambda name: deciding[name].se or 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

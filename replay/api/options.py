@@ -20,6 +20,8 @@ class RunOptions(TypedDict, total=False):
     """The version to compare with it, or several, which are ranked."""
     trials: int | None
     """Trials for each item and lane."""
+    calls: int | None
+    """Replays of the agent to spend, over all lanes: as many items as they pay for, two trials of each."""
     aa: bool | None
     """Run the old version a second time to measure the noise."""
     until_known: bool | None

@@ -372,6 +372,8 @@ class Project:
         settings = settings_with(self.settings, options)
         judge = running.judge_of(options, settings)
         lanes = running.lanes_of(options, settings)
+        if sample is None and not cases:
+            draw = running.with_size_for_calls(draw or {}, settings, options, lanes)
         with kept_open(self.store):
             source = running.items_to_compare(
                 self.store,
@@ -459,26 +461,28 @@ class Project:
         self,
         run: str | None = None,
         *,
-        metric: str = "tool_calls",
+        metric: str | None = None,
         effect: float | None = None,
         power: float = 0.8,
         trials: Sequence[int] = (),
+        calls: int | None = None,
         candidates: int = 1,
-        aa: bool = True,
+        aa: bool | None = None,
     ) -> Plan:
-        """Return how many items and trials show a change, at what price, from the noise of a run.
+        """Return what comparisons are likely to answer, and at what price, from the noise of a run.
 
         Args:
             run: the pilot run; default the latest.
-            metric: what is to be seen.
-            effect: the change to see; default [gate] tolerance.
-            power: the chance to see it where it exists.
-            trials: trials per lane to consider; default 1, 3 and 5.
+            metric: the metric that will decide; default the one that decides in the pilot run.
+            effect: the loss that HOLD is promised for; default twice [gate] tolerance.
+            power: the chance that the sizes needed have.
+            trials: trials per lane to consider; default 2.
+            calls: instead of several sizes, the one that so many replays of the agent buy.
             candidates: new versions in one run.
-            aa: whether the old version runs twice.
+            aa: whether the old version runs twice on all items, or on none; default on a share of them.
 
         Raises:
-            InputError: the effect is not above 0.
+            InputError: the effect is not above 0, or no metric decides.
         """
         from replaydiff.replay.api import inspecting
 
@@ -490,6 +494,7 @@ class Project:
             effect=effect,
             power=power,
             trials=trials,
+            calls=calls,
             candidates=candidates,
             aa=aa,
         )

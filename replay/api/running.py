@@ -14,6 +14,7 @@ from replaydiff.replay.api.stopping import check_until_known, continued_run, loo
 from replaydiff.replay.clock import utc_now
 from replaydiff.replay.errors import (
     ExitCode,
+    InputError,
     Interrupted,
     ReplayError,
     SettingsError,
@@ -25,16 +26,13 @@ from replaydiff.replay.settings import DEFAULT_TRIALS, Settings
 if TYPE_CHECKING:
     from replaydiff.diff.judge.grading import GradingReport
     from replaydiff.diff.judge.judge import Judge
+    from replaydiff.diff.plan import Design
     from replaydiff.replay.api.sampling import SampleOptions
     from replaydiff.replay.engine.items import SampleSource, Source
     from replaydiff.replay.engine.progress import RunReport
     from replaydiff.replay.engine.run import Hooks
     from replaydiff.replay.model import JsonObject, Lane, Mode, Version
     from replaydiff.replay.sampling import Draw
-
-SURELY_ENOUGH = 20.0
-"""Items times the largest loss that SHIP leaves open, from which there are enough of them: it takes 2.3 at a
-confidence of 95 %, 9 at 99.99999 %. With fewer, their number is worked out, which imports numpy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,6 +245,10 @@ def start(
     """
     from replaydiff.replay.engine.run import prepare
 
+    calls = options.get("calls")
+    spent = None if calls is None else spend_calls(calls, settings, options, source, lanes)
+    if spent is not None:
+        settings, source = spent.settings, spent.source
     continues, earlier = options.get("continues"), None
     if settings.run.until_known:
         check_until_known(settings, lanes)
@@ -270,7 +272,9 @@ def start(
     )
 
     def begin(hooks: Hooks) -> RunReport:
-        notes = [found] if (found := too_few_items(settings, source, lanes)) else []
+        notes = [*spent.notes] if spent is not None else []
+        if size := size_note(settings, source, lanes):
+            notes.insert(0, size)
 
         def announce(sentence: str) -> None:
             """Put the note behind the first sentence: a run that does not start has no size."""
@@ -283,8 +287,98 @@ def start(
     return begin
 
 
-def too_few_items(settings: Settings, source: Source, lanes: dict[Lane, Version]) -> str | None:
-    """Return a warning if this number of items can never reach SHIP; None if it can.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpentCalls:
+    """What `--calls` buys."""
+
+    settings: Settings
+    """With its number of trials."""
+    source: Source
+    """With its items."""
+    notes: tuple[str, ...]
+
+
+def spend_calls(
+    calls: int, settings: Settings, options: RunOptions, source: Source, lanes: dict[Lane, Version]
+) -> SpentCalls:
+    """Choose the items and trials of a run that spends so many replays of the agent.
+
+    Raises:
+        InputError: they are too few for any answer; nothing was run.
+    """
+    from replaydiff.replay.engine.schedule import order
+
+    available = source.ids()
+    size = design_of(calls, len(available), settings, options, lanes, fixed=source.sample is None)
+    chosen = source
+    if size.items < len(available):
+        chosen = source.only(frozenset(order(available, settings.run.seed)[: size.items]))
+    note = f"{calls} calls: {size.items} of {len(available)} items, {size.trials} trials each"
+    if left := calls - size.calls if size.items == len(available) else 0:
+        note += f"; {left} are left, and a larger sample would spend them"
+    return SpentCalls(
+        settings=replace(settings, run=replace(settings.run, trials=size.trials)),
+        source=chosen,
+        notes=(note,),
+    )
+
+
+def design_of(
+    calls: int,
+    available: int,
+    settings: Settings,
+    options: RunOptions,
+    lanes: dict[Lane, Version],
+    *,
+    fixed: bool,
+) -> Design:
+    """Return the items and trials that so many replays of the agent buy.
+
+    Raises:
+        SettingsError: no version is replayed.
+        InputError: they are too few for any answer.
+    """
+    from replaydiff.diff.plan import FEWEST_DECIDING, design
+    from replaydiff.replay.model import Lane
+
+    replayed = [lane for lane, version in lanes.items() if lane != Lane.OLD2 and _is_replayed(version)]
+    if not replayed:
+        raise SettingsError("--calls counts replays of the agent, and recordings need none; leave it out")
+    share = _repeated_share(settings, lanes)
+
+    def bought(most: int) -> Design:
+        return design(
+            most, available, lanes=len(replayed), share=share, trials=options.get("trials"), fixed=fixed
+        )
+
+    size, fewest = bought(calls), min(FEWEST_DECIDING, available)
+    if size.items < fewest:
+        needed = next(most for most in itertools.count(calls + 1) if bought(most).items >= fewest)
+        raise InputError(
+            f"--calls {calls} pays for {size.items} items with {size.trials} trials in "
+            f"{' and '.join(map(str, lanes))}, too few for any answer; it takes {needed} for {fewest} items"
+        )
+    return size
+
+
+def with_size_for_calls(
+    draw: SampleOptions, settings: Settings, options: RunOptions, lanes: dict[Lane, Version]
+) -> SampleOptions:
+    """Return how to draw a sample: with `--calls` and without a size, as many traces as the calls pay for.
+
+    Raises:
+        InputError: they are too few for any answer.
+    """
+    calls = options.get("calls")
+    if calls is None or draw.get("size") is not None:
+        return draw
+    from replaydiff.replay.sampling import MAX_SIZE
+
+    return {**draw, "size": design_of(calls, MAX_SIZE, settings, options, lanes, fixed=False).items}
+
+
+def size_note(settings: Settings, source: Source, lanes: dict[Lane, Version]) -> str | None:
+    """Return what this size can prove and what it cannot, in a sentence; None where nothing is compared.
 
     Recordings are left out: how many traces they have for an item is not known yet.
     """
@@ -293,34 +387,42 @@ def too_few_items(settings: Settings, source: Source, lanes: dict[Lane, Version]
     new = sum(lane.is_new for lane in lanes)
     if Lane.OLD not in lanes or not new or any(v.kind is VersionKind.OBSERVED for v in lanes.values()):
         return None
-    gate, trials = settings.gate, settings.run.trials or DEFAULT_TRIALS
-    # Agreement alone is held to `max_changed`, everything else to `tolerance`.
-    graded = settings.match.trust or settings.grading.graders or settings.judge.model
-    if source.sample is None or graded:
-        allowed, unless = gate.tolerance, " unless something improves"
-        excluded = f"a loss of more than {gate.tolerance:g}"
-    else:
-        allowed, unless = max(gate.tolerance, gate.max_changed), ""
-        excluded = f"a change in more than {gate.max_changed:.0%} of the items"
-    items = len(source.ids())
-    if source.sample is not None and items * allowed >= SURELY_ENOUGH:
-        return None
-    from replaydiff.diff.plan import fewest_items
+    from replaydiff.diff.plan import HELD, design_of, fewest_items, held_loss, typical_noise
     from replaydiff.diff.statistics.paired import simultaneous
 
+    gate, trials, items = settings.gate, settings.run.trials or DEFAULT_TRIALS, len(source.ids())
+    # Agreement alone is held to `max_changed`, everything else to `tolerance`.
+    graded = source.sample is None or settings.match.trust or settings.grading.graders or settings.judge.model
+    confidence = simultaneous(gate.confidence, new)
     fewest = fewest_items(
         trials,
         trials * (1 + (Lane.OLD2 in lanes)),
-        allowed,
+        gate.tolerance if graded else max(gate.tolerance, gate.max_changed),
         fixed=source.sample is None,
-        confidence=simultaneous(gate.confidence, new),
+        confidence=confidence,
     )
-    if items >= fewest:
-        return None
+    size = f"{items} item{'s' * (items != 1)} with {trials} trial{'s' * (trials != 1)}"
+    if not graded:
+        excluded = f"it takes {fewest} to exclude a change in more than {gate.max_changed:.0%} of the items"
+        return f"note: {size} {'can' if items >= fewest else 'cannot'} be SHIP: {excluded}"
+    design = design_of(items, trials, lanes=1 + new, share=_repeated_share(settings, lanes))
+    noise = typical_noise(fixed=source.sample is None)
+    loss = held_loss(noise, design, power=HELD, tolerance=gate.tolerance, confidence=confidence)
+    held = f"a loss of {loss:.2f} that all items share" if loss < 1 else "no loss"
+    able = "can be SHIP" if items >= fewest else "cannot be SHIP unless something improves"
     return (
-        f"note: {items} item{'s' * (items != 1)} with {trials} trial{'s' * (trials != 1)} cannot be "
-        f"SHIP{unless}: it takes {fewest} to exclude {excluded}"
+        f"note: {size} {able}: it takes {fewest} to exclude a loss of more than {gate.tolerance:g}; {held} is"
+        f" HOLD in {HELD:.0%} of runs of an agent that passes {noise.mean:.0%}"
     )
+
+
+def _repeated_share(settings: Settings, lanes: dict[Lane, Version]) -> float:
+    """Return the share of the items that the A/A lane replays."""
+    from replaydiff.replay.model import Lane
+
+    if Lane.OLD2 not in lanes or not _is_replayed(lanes[Lane.OLD2]):
+        return 0.0
+    return 1.0 if settings.run.aa else settings.run.aa_share
 
 
 def resume(

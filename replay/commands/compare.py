@@ -14,7 +14,8 @@ from replaydiff.replay.errors import ExitCode, worst_exit
 
 _EPILOG = """\b
 Examples:
-  replay compare --month --old prod --new candidate --trials 3 --aa
+  replay compare --month --old prod --new candidate
+  replay compare --month --old prod --new candidate --calls 450
   replay compare --cases --old git:v1.4.0 --new . --gate default --html report.html
   replay compare --cases golden.jsonl --pair-by metadata.task_id --metric tool_calls \\
       --old "observed:release = '2.0'" --new "observed:release = '2.1'"
@@ -37,7 +38,7 @@ Examples:
     metavar="[YYYY-MM]",
     help="Draw a sample of this month first; without a value (and by default): the latest complete month.",
 )
-@click.option("--size", type=int, help="How many traces to draw; default 50.")
+@click.option("--size", type=int, help="How many traces to draw; default 100, or what --calls pays for.")
 @click.option("--by", multiple=True, metavar="FIELD", help="Field whose values make the strata; repeatable.")
 @click.option("--where", metavar="COND", help="Draw only traces that fit, like \"release = '2.1'\".")
 @click.option("--name", help="Name of the sample that is drawn; default the month.")

@@ -9,26 +9,35 @@ import click
 from replaydiff.replay.commands.options import App, command, json_option, print_json
 
 if TYPE_CHECKING:
+    from replaydiff.diff.plan import PlannedSize
     from replaydiff.replay.api.inspecting import Plan
 
 
 @command("plan")
 @click.argument("run", required=False)
-@click.option("--metric", default="tool_calls", show_default=True, metavar="NAME", help="The metric.")
-@click.option("--effect", type=float, metavar="CHANGE", help="Change to detect; default [gate] tolerance.")
+@click.option("--metric", metavar="NAME", help="The metric; default the one that decides in that run.")
+@click.option(
+    "--effect", type=float, metavar="LOSS", help="Loss to promise HOLD for; default twice [gate] tolerance."
+)
 @click.option(
     "--power",
     type=click.FloatRange(0.5, 0.99),
     default=0.8,
     show_default=True,
-    help="The chance to detect it where it exists.",
+    help="The chance that the sizes needed have.",
 )
 @click.option(
     "--trials",
     multiple=True,
     type=click.IntRange(1),
     metavar="K",
-    help="Trials per lane (repeatable); default 1, 3 and 5.",
+    help="Trials per lane (repeatable); default 2.",
+)
+@click.option(
+    "--calls",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Only the comparison that so many replays of the agent buy, over all lanes.",
 )
 @click.option(
     "--candidates",
@@ -38,90 +47,110 @@ if TYPE_CHECKING:
     metavar="N",
     help="New versions in one run: each costs a lane, and their intervals are adjusted together.",
 )
-@click.option("--aa/--no-aa", default=True, show_default=True, help="Include a second old lane.")
+@click.option(
+    "--aa/--no-aa", default=None, help="A second old lane on all items, or none; default on a fifth of them."
+)
 @json_option
 def plan(
     app: App,
     run: str | None,
-    metric: str,
+    metric: str | None,
     effect: float | None,
     power: float,
     trials: tuple[int, ...],
+    calls: int | None,
     candidates: int,
-    aa: bool,
+    aa: bool | None,
     as_json: bool,
 ) -> None:
-    """Report how many items and trials detect a change, at what price.
+    """Report what comparisons are likely to answer, at what price.
 
     It uses the noise and the prices of RUN (a run's id or a unique beginning of it; default: the latest
-    comparison):
-    a small run with --trials 3 is a good pilot for a large one.
+    comparison): a small run is a good pilot for a large one. For each size it prints the chance of SHIP where
+    nothing changed, and of HOLD at a loss that all items share.
 
     \b
     Examples:
       replay plan
-      replay plan --candidates 3 --trials 3
-      replay plan 20261120-221305-ab12 --metric judge --effect 0.03 --power 0.9
+      replay plan --calls 450 --effect 0.1
+      replay plan --candidates 3 --trials 2 --trials 3
+      replay plan 20261120-221305-ab12 --metric judge --effect 0.06 --power 0.9
     """
     from replaydiff.replay.terminal.text import show, terminal_width
 
-    found = app.project.plan(
-        run, metric=metric, effect=effect, power=power, trials=trials, candidates=candidates, aa=aa
+    planned = app.project.plan(
+        run,
+        metric=metric,
+        effect=effect,
+        power=power,
+        trials=trials,
+        calls=calls,
+        candidates=candidates,
+        aa=aa,
     )
     if as_json:
-        print_json(found.to_dict())
+        print_json(planned.to_dict())
     else:
-        show(_text(found, terminal_width()))
+        show(_text(planned, terminal_width()))
 
 
 def _text(plan: Plan, width: int) -> str:
     from replaydiff.replay.terminal.text import Column, table
     from replaydiff.reports import format as fmt
 
-    known = plan.noise
-    noise = "unknown (no version ran twice)" if known.noise is None else fmt.score(known.noise)
+    pilot, loss = plan.noise, fmt.figure(plan.effect)
+    noise = "unknown (no version ran twice)" if pilot.noise is None else fmt.score(pilot.noise)
+    deciding = "" if plan.decides else ", which does not decide the answer"
     lines = [
-        f"{known.metric} in run {plan.run}, {known.items} items",
+        f"{pilot.metric} in run {plan.run}, {pilot.items} items{deciding}",
         f"  run-to-run noise of one trial        {noise}",
-        f"  items differ in their change by      {fmt.score(known.between)}",
         *(
-            [f"  sessions inflate the variance by     {known.design:.1f} times"]
-            if known.design > 1.05
+            [f"  sessions inflate the variance by     {pilot.design:.1f} times"]
+            if pilot.design > _WORTH_NOTING
             else []
         ),
-        *(["  a golden set: with several trials an item, only their noise counts"] if known.fixed else []),
+        *(["  a golden set: with several trials an item, only their noise counts"] if pilot.fixed else []),
         "",
-        f"the smallest change detected in {plan.power:.0%} of comparisons"
-        + (f", and the price of {plan.lanes} lanes" if known.trial_usd else ""),
+        f"chance of SHIP if nothing changed, and of HOLD at a loss of {loss} that all items share",
     ]
-    columns = [Column("ITEMS", right=True), *(Column(_trials(k), right=True) for k in plan.trials)]
-    rows = [
-        [f"{row[0].items:,}", *(_cell(fmt.score(one.effect), one.cost_usd) for one in row)]
-        for row in plan.table
-    ]
-    lines += [table(columns, rows, width), "", f"to detect a change of {fmt.figure(plan.effect)}"]
-    for k, one in zip(plan.trials, plan.needed, strict=True):
-        if one is None:
-            lines.append(f"  {_trials(k)}: more than a million items")
-        else:
-            price = "" if not one.cost_usd else f", about {fmt.dollars(one.cost_usd)}"
-            lines.append(f"  {_trials(k)}: {one.items:,} items{price}")
-            if one.stopping is not None:
-                none, twice = one.stopping
-                lines.append(
-                    f"    with --until-known on average {none:.0%} of the calls if nothing changed, "
-                    f"{twice:.0%} at a loss of {fmt.figure(2 * plan.effect)}"
-                )
-    if not known.trial_usd:
+    columns = [Column(name, right=True) for name in ("CALLS", "ITEMS", "TRIALS", "A/A", "SHIP", "HOLD")]
+    columns += [Column("PRICE", right=True)] * bool(pilot.trial_usd)
+    lines.append(table(columns, [_row(size) for size in plan.table], width))
+    if plan.held is not None:
+        held = f"{plan.held:.2f}" if plan.held < 1 else "any size"
+        lines.append(f"held in {plan.power:.0%} of comparisons: a shared loss of {held} or more")
+    for answer, promise in (("ship", "SHIP if nothing changed"), ("hold", f"HOLD at a loss of {loss}")):
+        lines += ["", f"for {promise} in {plan.power:.0%} of comparisons"]
+        lines += [_needed(size, loss) for size in plan.needed[answer]]
+    if not pilot.trial_usd:
         lines.append("no trial of that run has a price, so none is given here")
     return "\n".join(lines)
 
 
-def _cell(effect: str, cost_usd: float | None) -> str:
+_WORTH_NOTING = 1.05
+"""Design effects above it are printed."""
+
+
+def _row(size: PlannedSize) -> list[str]:
     from replaydiff.reports import format as fmt
 
-    return f"{effect} {fmt.dollars(cost_usd)}" if cost_usd else effect
+    cells = [f"{size.calls:,}", f"{size.items:,}", str(size.trials), f"{size.repeated:,}"]
+    cells += [f"{size.ship:.0%}", f"{size.hold:.0%}"]
+    return cells if not size.cost_usd else [*cells, fmt.dollars(size.cost_usd)]
 
 
-def _trials(k: int) -> str:
-    return "1 trial" if k == 1 else f"{k} trials"
+def _needed(size: PlannedSize | None, loss: str) -> str:
+    from replaydiff.reports import format as fmt
+
+    if size is None:
+        return "  no number of items up to a million does"
+    price = f", about {fmt.dollars(size.cost_usd)}" if size.cost_usd else ""
+    trials = "1 trial" if size.trials == 1 else f"{size.trials} trials"
+    line = f"  {size.items:,} items with {trials}: {size.calls:,} calls{price}"
+    if size.stopping is not None:
+        none, some = size.stopping
+        line += (
+            f"\n    with --until-known on average {none:.0%} of the calls if nothing changed, {some:.0%} at a"
+            f" loss of {loss}"
+        )
+    return line

@@ -41,6 +41,12 @@ _OPTIONS = (
     ),
     click.option("--trials", type=int, help="Trials for each item and lane; default 2, or 1 for `check`."),
     click.option(
+        "--calls",
+        type=click.IntRange(1),
+        metavar="N",
+        help="Spend so many replays of the agent, over all lanes, where they tell most: items before trials.",
+    ),
+    click.option(
         "--aa/--no-aa",
         default=None,
         help="Run the old version a second time on all items, or on none; default on a fifth of them, to "
@@ -270,9 +276,10 @@ def run(
 
     \b
     Examples:
-      replay run --sample october --old prod --new candidate --trials 3 --aa
+      replay run --sample october --old prod --new candidate
+      replay run --sample october --old prod --new candidate --calls 450
       replay run --cases --old git:v1.4.0 --new .
-      replay run --old prod --new candidate --new model=claude-sonnet-5-5 --trials 3
+      replay run --old prod --new candidate --new model=claude-sonnet-5-5
       replay run --mode step --old observed --new model=claude-sonnet-5-5
       replay run --resume
       replay run --resume --retry infra_error,crashed,timeout

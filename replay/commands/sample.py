@@ -27,7 +27,7 @@ _SHOWN_STRATA = 12
     help="Traces that started in this month (UTC); "
     "without a value: the latest complete month that has traces.",
 )
-@click.option("--size", type=int, help="How many traces to draw; default 50, or [sample] size.")
+@click.option("--size", type=int, help="How many traces to draw; default 100, or [sample] size.")
 @click.option(
     "--by",
     multiple=True,
@@ -62,7 +62,8 @@ def sample(
     kept for the largest kinds that would have no trace otherwise. Kinds too rare for that are pooled, by
     their set of tools, then as {other}. The same seed over the same traces draws the same sample, and a
     larger --size only adds to it. Each drawn trace carries a weight: how many traces it stands for. The
-    effective size is how many traces of equal weight would say as much.
+    effective size is how many traces of equal weight would say as much. A comparison needs about a hundred;
+    fifty are enough to read each month.
 
     \b
     Examples:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -64,6 +64,9 @@ class Source(Protocol):
 
     def merged(self, con: DuckDBPyConnection, field: str) -> Source:
         """The same with one item for every value of a field, where items are drawn."""
+
+    def only(self, ids: Collection[str]) -> Source:
+        """The same with these items alone, in the same order."""
 
     def keep(self, con: DuckDBPyConnection) -> None:
         """Write what must be in the store before a run of it."""
@@ -133,6 +136,12 @@ class SampleSource:
         found._items = items
         return found
 
+    def only(self, ids: Collection[str]) -> SampleSource:
+        """Of the sample, these traces; each keeps its weight."""
+        chosen = SampleSource(self.sample, self._drawn, self._unsaved)
+        chosen._items = {name: item for name, item in self._items.items() if name in ids}
+        return chosen
+
     def keep(self, con: DuckDBPyConnection) -> None:
         """Store the sample if it was drawn for this run."""
         if self._unsaved is not None:
@@ -180,6 +189,12 @@ class GoldenSource:
     def merged(self, con: DuckDBPyConnection, field: str) -> GoldenSource:  # noqa: ARG002
         """Every case is an item of its own."""
         return self
+
+    def only(self, ids: Collection[str]) -> GoldenSource:
+        """Of the golden set, these cases."""
+        chosen = GoldenSource(self.golden_path, ())
+        chosen._items = {name: item for name, item in self._items.items() if name in ids}
+        return chosen
 
     def keep(self, con: DuckDBPyConnection) -> None:
         """Do nothing: a golden set is not in the store."""

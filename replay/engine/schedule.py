@@ -55,6 +55,11 @@ LEAST_REPEATED = 20
 """Items that the A/A lane replays at least, where it replays a share of them."""
 
 
+def repeated_count(items: int, share: float) -> int:
+    """Return of how many of a run's items the A/A lane replays a share."""
+    return min(items, max(LEAST_REPEATED, math.ceil(share * items - 1e-9)))
+
+
 def repeated_items(strata: Mapping[str, str], share: float, seed: int) -> frozenset[str]:
     """Draw the items that the A/A lane replays: a share of every stratum, at least 20 in all.
 
@@ -67,7 +72,7 @@ def repeated_items(strata: Mapping[str, str], share: float, seed: int) -> frozen
         seed: the run's.
     """
     ids = sorted(strata, key=lambda name: (strata[name], _place(seed, "a/a", name), name))
-    count = min(len(ids), max(LEAST_REPEATED, math.ceil(share * len(ids) - 1e-9)))
+    count = repeated_count(len(ids), share)
     start = int.from_bytes(_place(seed, "a/a"), "big") / 2**64
     return frozenset(ids[min(int((turn + start) * len(ids) / count), len(ids) - 1)] for turn in range(count))
 

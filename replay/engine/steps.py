@@ -11,7 +11,8 @@ agent code. The decisions of a trace are no independent observations: they are o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -144,6 +145,12 @@ class StepSource:
     def merged(self, con: DuckDBPyConnection, field: str) -> StepSource:  # noqa: ARG002
         """Every decision is an item of its own."""
         return self
+
+    def only(self, ids: Collection[str]) -> StepSource:
+        """Of the decisions, these."""
+        chosen = copy(self)
+        chosen._places = {name: place for name, place in self._places.items() if name in ids}
+        return chosen
 
     def keep(self, con: DuckDBPyConnection) -> None:
         """Store the sample if it was drawn for this run."""

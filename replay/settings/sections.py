@@ -179,7 +179,7 @@ class ImportSection:
 class SampleSection:
     """`[sample]`: defaults of `replay sample` and of the sampling part of `compare`."""
 
-    size: int = 50
+    size: int = 100
     """How many traces to draw."""
     by: tuple[str, ...] = ("tool_path",)
     """Fields whose values form the strata."""

@@ -40,7 +40,7 @@ def test_a_sample_is_replayed_in_both_versions_from_its_tape(replay: Replay, pro
     )
     assert done.err == (
         "answered from recordings (1): app.agent:call\n"
-        "note: 4 items with 2 trials cannot be SHIP: it takes 24 to exclude a change in more than 10% of the items\n"
+        "note: 4 items with 2 trials cannot be SHIP: it takes 36 to exclude a change in more than 10% of the items\n"
         f"run {run.id}: 4 items, old and old2 and new, 2 trials each\n"
         "likely cost: agents of unknown cost; 24 of 24 trials are not counted: their traces name no tokens or no "
         f"model\nnext: replay diff {run.id}\n"
@@ -328,3 +328,33 @@ def test_v_logs_workers_and_trials_to_stderr(replay: Replay, project: Project) -
     assert "version git:v1: a worker of " in done.err
     assert re.search(r"order-0, new trial 1: ok in \d+ ms$", done.err, re.MULTILINE)
     assert "order-0, new trial 1" not in replay("run", "--new", "git:v1").err
+
+
+def test_calls_are_spent_on_items_before_trials(replay: Replay, project: Project) -> None:
+    done = replay("run", *BOTH, "--no-aa", "--calls", "20", "--sample", "october")
+    assert done.code == 0, done.err
+    run = project.run()
+    # Four items are all there are: a third trial is paid, and no fourth.
+    assert (
+        "20 calls: 4 of 4 items, 2 trials each; 4 are left, and a larger sample would spend them\n"
+        in done.err
+    )
+    assert (run.trials, len(project.trials())) == (2, 16)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ((*BOTH, "--calls", "9"), "--calls 9 pays for 2 items with 2 trials in old and new, too few for any "
+                                  "answer; it takes 16 for 4 items"),
+        ((*BOTH, "--aa", "--calls", "9"), "pays for 1 items with 2 trials in old and old2 and new"),
+        (("--old", "observed", "--calls", "9"), "--calls counts replays of the agent, and recordings need none"),
+        ((*BOTH, "--calls", "0"), "Invalid value for '--calls'"),
+    ],
+)  # fmt: skip
+def test_calls_that_buy_no_answer_are_refused_before_anything_is_paid(
+    replay: Replay, project: Project, options: tuple[str, ...], sentence: str
+) -> None:
+    done = replay("run", "--sample", "october", *options)
+    assert (done.code, project.runs()) == (2, [])
+    assert sentence in done.err

@@ -59,25 +59,48 @@ def test_below_two_clusters_nothing_is_known() -> None:
     assert paired.smallest_effect(None, 1) is None
 
 
-def test_interval_is_reproducible_and_holds_the_mean() -> None:
-    deltas = [1.0] * 6 + [-1.0] * 2 + [0.0] * 42
-    first = paired.interval(singles(deltas), seed=1)
-    assert first == paired.interval(singles(deltas), seed=1)
-    assert first != paired.interval(singles(deltas), seed=2)
-    assert first is not None
-    low, high = first
-    assert -0.05 < low < 0.08 < high < 0.25
+def test_interval_of_many_changes_is_students_shifted_for_their_skewness() -> None:
+    from scipy import stats
+
+    changes = np.random.default_rng(5).choice([-1.0, 0.0, 0.0, 0.5], 120)
+    low, high = paired.interval(singles(changes.tolist())) or (0, 0)
+    mean, se = changes.mean(), changes.std(ddof=1) / 120**0.5
+    quantile = stats.t.ppf(0.975, 119)
+    shift = stats.skew(changes) * (2 * quantile**2 + 1) / (6 * 120**0.5)
+    assert low == pytest.approx(mean - se * (quantile - shift))
+    assert high == pytest.approx(mean + se * quantile)
+    flipped = paired.interval(singles((-changes).tolist())) or (0, 0)
+    assert flipped[1] == pytest.approx(-mean + se * (quantile - shift))
 
 
-@pytest.mark.parametrize("items", [10, 20, 50, 200])
+@pytest.mark.parametrize("items", [10, 20, 50, 71, 72, 200])
 def test_no_change_at_all_is_no_proof_of_no_change(items: int) -> None:
-    """Near ±2.5/n: what the Jeffreys interval says of a rate that was never seen."""
+    """±3.7/n: the exact bound of a rate that was never seen."""
     from scipy import stats
 
     low, high = paired.interval(singles([0.0] * items)) or (0, 0)
-    jeffreys = stats.beta.ppf(0.975, 0.5, items + 0.5)
-    assert -1.35 * jeffreys < low < -0.8 * jeffreys
-    assert 0.8 * jeffreys < high < 1.35 * jeffreys
+    assert (low, high) == pytest.approx((-(1 - 0.025 ** (1 / items)), 1 - 0.025 ** (1 / items)))
+    assert high == pytest.approx(stats.beta.ppf(0.975, 1, items))
+    assert (low >= -0.05) == (items >= 72)
+
+
+@pytest.mark.parametrize(("fallen", "items"), [(1, 50), (1, 100), (3, 200), (7, 200)])
+def test_a_loss_of_a_few_items_has_the_exact_bound_of_their_share(fallen: int, items: int) -> None:
+    from scipy import stats
+
+    low, _ = paired.interval(singles([-1.0] * fallen + [0.0] * (items - fallen))) or (0, 0)
+    assert low == pytest.approx(-stats.beta.ppf(0.975, fallen + 1, items - fallen))
+
+
+@pytest.mark.parametrize("tail", [0.001, 0.025, 0.2])
+@pytest.mark.parametrize(("a", "b"), [(1, 50), (3.5, 96.5), (20, 4), (0.5, 0.5), (400, 300)])
+def test_the_quantile_of_a_beta_distribution_is_scipys(a: float, b: float, tail: float) -> None:
+    from scipy import stats
+
+    from replaydiff.diff.statistics.distributions import beta_quantile
+
+    assert beta_quantile(a, b, tail) == pytest.approx(stats.beta.ppf(tail, a, b), rel=1e-9)
+    assert beta_quantile(a, b, 1 - tail) == pytest.approx(stats.beta.ppf(1 - tail, a, b), rel=1e-9)
 
 
 @pytest.mark.parametrize("items", [20, 71, 72, 100])
@@ -264,6 +287,6 @@ def test_what_falls_by_the_smallest_effect_is_found_four_times_in_five(items: in
 @given(st.lists(halves, min_size=4, max_size=12), st.integers(2, 4))
 def test_sessions_of_the_same_size_are_items_of_that_many(deltas: list[float], size: int) -> None:
     """An interval over sessions of equal items is that over as many single items."""
-    one = paired.interval(singles(deltas), seed=3)
-    many = paired.interval(paired.clusters(deltas * size, list(range(len(deltas))) * size), seed=3)
+    one = paired.interval(singles(deltas))
+    many = paired.interval(paired.clusters(deltas * size, list(range(len(deltas))) * size))
     assert many == pytest.approx(one)

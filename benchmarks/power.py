@@ -1,0 +1,129 @@
+"""What a budget of agent calls decides: SHIP, HOLD and their errors, beside a paired t test on the same trials.
+
+    python benchmarks/power.py [--quick] [--runs N] [--only ROW]
+
+An agent that passes 85 % of a sample's items: 60 % of them always, the others with a chance of their own. Each
+row spends its calls as `--calls` does (`diff.plan.design`: items before trials, the old version once more on a
+share of the items) and puts the trials through `diff.compute`. A new version is equal, or loses a share of the
+passes on every item (`slips`), or fails single items from now on (`falls`). `t` is the paired t test over the
+same items by the same rule: SHIP where its lower end is at least -0.05, HOLD where its upper end is below 0 and
+the mean below -0.05. `without A/A` repeats a row with `--no-aa`. `±` is the standard error of the simulation.
+
+`!`: less often than the least of the row, a wrong SHIP in more than 2.5 %, HOLD less often than the t test, or
+SHIP by more than 5 points less often, each by more than two standard errors; the command then ends with 1.
+"""
+
+from __future__ import annotations
+
+import sys
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.truth import worlds
+from benchmarks.truth.agents import Loss, Truth, worse
+from benchmarks.truth.runs import diffed, simulate
+from benchmarks.truth.table import Options, error, finish, options
+from replaydiff.diff.plan import Design, design
+from replaydiff.diff.result import Answer
+from replaydiff.diff.statistics.distributions import t_quantile
+from replaydiff.replay.model import Lane
+
+RATE, TOLERANCE, WRONG = 0.85, 0.05, 0.025
+SHARE = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One truth and what must be answered how often."""
+
+    calls: int
+    kind: str
+    loss: float
+    ship: float = 0.0
+    """The least share of SHIP."""
+    hold: float = 0.0
+    aa: bool = True
+
+    @property
+    def name(self) -> str:
+        """As in the table."""
+        return f"{self.calls} calls {self.kind}" + ("" if self.aa else " without A/A")
+
+
+ROWS = [
+    Row(calls=450, kind="equal", loss=0.0, ship=0.45),
+    Row(calls=450, kind="slips", loss=0.1, hold=0.85),
+    Row(calls=450, kind="falls", loss=0.1),
+    Row(calls=450, kind="slips", loss=0.05),
+    Row(calls=450, kind="falls", loss=0.05),
+    Row(calls=900, kind="equal", loss=0.0, ship=0.72),
+    Row(calls=900, kind="slips", loss=0.1, hold=0.96),
+    Row(calls=900, kind="slips", loss=0.05),
+    Row(calls=900, kind="falls", loss=0.05),
+    Row(calls=220, kind="equal", loss=0.0),
+    Row(calls=220, kind="slips", loss=0.1),
+    Row(calls=450, kind="equal", loss=0.0, aa=False),
+    Row(calls=450, kind="slips", loss=0.1, aa=False),
+]
+
+
+def truth_of(rng: np.random.Generator, size: Design, kind: str, loss: float) -> Truth:
+    """Draw the items of a sample, of which the A/A lane replays some."""
+
+    def rates(rng: np.random.Generator, n: int) -> np.ndarray:
+        return worlds.mixed(rng, n, RATE)
+
+    truth = worse(rates, rng, size.items, loss, Loss(falls=kind == "falls", drawn=True))
+    return replace(truth, repeated=rng.permutation(size.items) < size.repeated)
+
+
+def by_t(old: np.ndarray, new: np.ndarray) -> tuple[bool, bool]:
+    """Whether a paired t test over the items' means answers SHIP, and whether HOLD."""
+    changes = new.mean(axis=1) - old.mean(axis=1)
+    mean, half = float(changes.mean()), float(changes.std(ddof=1)) / len(changes) ** 0.5
+    half *= t_quantile(len(changes) - 1, 0.975)
+    return mean - half >= -TOLERANCE, mean + half < 0 and mean < -TOLERANCE
+
+
+def _row(row: Row, runs: int) -> tuple[str, bool]:
+    rng = np.random.default_rng([zlib.crc32(row.name.encode()), round(1000 * row.loss)])
+    size = design(row.calls, 1_000_000, lanes=2, share=SHARE if row.aa else 0.0)
+    answers, t_answers = [], []
+    for _ in range(runs):
+        truth = truth_of(rng, size, row.kind, row.loss)
+        scores = simulate(rng, truth, size.trials, again=row.aa)
+        answers.append(diffed(truth, scores, seed=int(rng.integers(2**31))).answer)
+        t_answers.append(by_t(*(scores[lane]["passed"] for lane in (Lane.OLD, Lane.NEW))))
+    ship, hold = (answers.count(answer) / runs for answer in (Answer.SHIP, Answer.HOLD))
+    t_ship, t_hold = (float(share) for share in np.mean(t_answers, axis=0))
+    is_wrong = row.loss >= TOLERANCE
+    low_ship = not is_wrong and ship < row.ship - 2 * error(max(row.ship, 0.01), runs)
+    low_ship |= not is_wrong and ship < t_ship - 0.05 - 2 * error(t_ship, runs)
+    low_ship |= is_wrong and ship > WRONG + 2 * error(WRONG, runs)
+    low_hold = hold < row.hold - 2 * error(row.hold, runs)
+    low_hold |= is_wrong and hold < t_hold - 2 * error(t_hold, runs)
+    cells = "".join(
+        f"{share:8.1%} ±{error(share, runs):5.1%}{'!' if missed else ' '}{by:7.1%}"
+        for share, missed, by in ((ship, low_ship, t_ship), (hold, low_hold, t_hold))
+    )
+    about = f"{row.name:28}{row.loss:5.2f}{size.items:6} × {size.trials}"
+    return f"{about}{cells}", not (low_ship or low_hold)
+
+
+def table(asked: Options) -> Iterator[tuple[str, bool]]:
+    """Every line, and whether it held."""
+    yield f"{asked.runs} runs a row", True
+    yield f"{'':28}{'loss':>5}{'items':>10}{'SHIP':>16}{'t':>7}{'HOLD':>16}{'t':>7}", True
+    for row in ROWS:
+        if asked.only in row.name:
+            yield _row(row, asked.runs)
+
+
+if __name__ == "__main__":
+    finish(table(options("Answers by agent calls.", runs=1000, quick=60)))
