@@ -47,7 +47,7 @@ def test_fifty_items_that_stayed_the_same_ship(tmp_path: Path) -> None:
     assert result.next == f"replay report {RUN_ID} --format html -o report.html"
 
 
-@pytest.mark.parametrize(("outcomes", "interval"), [("1", "-0.12 to +0.12"), ("11", "-0.09 to +0.08")])
+@pytest.mark.parametrize(("outcomes", "interval"), [("1", "-0.17 to +0.17"), ("11", "-0.09 to +0.09")])
 def test_twenty_items_that_stayed_the_same_show_too_little(
     tmp_path: Path, outcomes: str, interval: str
 ) -> None:
