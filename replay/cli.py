@@ -54,7 +54,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "compare": "Sample, run, diff and report in one.",
         "calibrate": "Compare the judge with hand labels.",
         "trend": "Report a metric over runs, and which runs drifted.",
-        "plan": "Report how many items and trials detect a change, at what price.",
+        "plan": "Report what comparisons are likely to answer, at what price.",
     },
     "Cases": {
         "triage": "Review what changed or looks odd.",
