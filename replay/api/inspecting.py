@@ -18,7 +18,8 @@ from replaydiff.replay.settings import DEFAULT_TRIALS, Settings
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-    from replaydiff.diff.plan import NoiseEstimate, PlannedSize
+    from replaydiff.diff.plan import NoiseEstimate
+    from replaydiff.diff.plan import PlannedSize as PlannedSize
     from replaydiff.diff.result import DiffResult
     from replaydiff.diff.trend import TrendPoint as TrendPoint
     from replaydiff.replay.model import Case, Grade, Item, Lane, ModelCall, Trace, Trial

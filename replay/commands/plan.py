@@ -9,8 +9,7 @@ import click
 from replaydiff.replay.commands.options import App, command, json_option, print_json
 
 if TYPE_CHECKING:
-    from replaydiff.diff.plan import PlannedSize
-    from replaydiff.replay.api.inspecting import Plan
+    from replaydiff.replay.api.inspecting import Plan, PlannedSize
 
 
 @command("plan")
