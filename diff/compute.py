@@ -428,6 +428,12 @@ def _counts(total: int, items: Sequence[ItemVerdict]) -> Counts:
     )
 
 
+NO_BOUNDARY = (
+    "the run had no boundary (--no-boundary, or `boundary` in [world]): tools and helpers that were not "
+    "answered from recordings may have acted for real"
+)
+
+
 def _noise(run: RunRecord, known: bool) -> Noise:
     if not known:
         return Noise.UNKNOWN
@@ -454,6 +460,8 @@ def _warnings(
 ) -> Iterator[str]:
     """What a reader must know before the figures, the gravest first."""
     run, settings = comparison.run, inputs.settings
+    if run.settings.get("boundary") == "none":
+        yield NO_BOUNDARY
     yield from _accepted_changes(run)
     left_out = counts.total - counts.compared
     if left_out and comparison.look is None:

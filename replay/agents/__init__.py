@@ -33,20 +33,9 @@ def build(version: Version, rules: Rules) -> Agent:
     """Return the agent of a version, not started yet.
 
     Raises:
-        VersionError: the version is of a kind that is not run, or cannot keep a rule.
+        VersionError: the version is of a kind that is not run, or the kernel refuses its boundary.
     """
     rules = replace(rules, patched=bool(version.tools))
-    if rules.sandbox and version.kind in (VersionKind.HTTP, VersionKind.ADAPTER):
-        raise VersionError(
-            f"version {version.name!r} runs where --sandbox cannot close the network; leave --sandbox out, "
-            "or close the network around that agent yourself"
-        )
-    is_covered = version.kind in (VersionKind.PYTHON, VersionKind.MESSAGES) or rules.sandbox
-    if rules.network is not None and not is_covered:
-        raise VersionError(
-            f"version {version.name!r} is not a Python entrypoint, and --no-network covers nothing else; "
-            "leave it out, or close the network around that agent yourself"
-        )
     if version.kind is VersionKind.ADAPTER:
         return _adapter(version)(version, rules)
     if version.kind not in _BUILT_IN:

@@ -107,10 +107,6 @@ class Gateway(Protocol):
     """Where it listens."""
 
     @property
-    def keeps(self) -> bool:
-        """Return whether each request must belong to one known trial, because it is recorded or replayed."""
-
-    @property
     def replays(self) -> bool:
         """Return whether responses come from a recording instead of a model."""
 
@@ -137,12 +133,12 @@ class Rules:
     """Paths of values in tables of tools that are no tools."""
     from_corpus: bool = True
     """Recordings of other traces may answer tools that read."""
-    network: Collection[str] | None = None
-    """The only hosts that an agent may connect to, besides loopback; None: any."""
-    expected: Collection[str] = ()
-    """Hosts that an agent is expected to reach, those of its models; not stored."""
-    sandbox: bool = False
-    """Workers and programs run behind a network boundary of the operating system."""
+    boundary: str = "none"
+    """What keeps agents from the real world: `auto`, `namespaces`, `landlock` or `none`."""
+    network: Collection[str] = ()
+    """Places that agents may connect to behind a boundary, each `host:port`, besides their models."""
+    writable: Collection[str] = ()
+    """Files and folders that agents may change behind a boundary, besides the folder they run in."""
     memory_mb: float | None = None
     """What a worker or program and its children may hold; None for any."""
     simulate: str | None = None
@@ -216,8 +212,9 @@ class Rules:
             "ignore": [*self.ignore],
             "corpus": self.from_corpus,
             "memory_mb": self.memory_mb,
-            "network": None if self.network is None else [*self.network],
-            "sandbox": self.sandbox,
+            "boundary": self.boundary,
+            "network": [*self.network],
+            "writable": [*self.writable],
             "simulate": self.simulate,
             "user": self.user,
             "record": self.record,
@@ -237,8 +234,9 @@ class Rules:
             ignore=tuple(stored.get("ignore") or ()),
             from_corpus=bool(stored.get("corpus")),
             memory_mb=stored.get("memory_mb"),
-            network=stored.get("network"),
-            sandbox=bool(stored.get("sandbox")),
+            boundary=stored["boundary"],
+            network=tuple(stored["network"]),
+            writable=tuple(stored["writable"]),
             simulate=stored.get("simulate"),
             user=stored.get("user"),
             record=bool(stored.get("record")),

@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Any
 from replaydiff.replay.agents import exchange
 from replaydiff.replay.agents.attempt import Attempt, cancelled
 from replaydiff.replay.agents.base import Address, Outcome, Rules
+from replaydiff.replay.agents.boundary import boundary_of
 from replaydiff.replay.agents.exchange import Endpoint
 from replaydiff.replay.agents.pool import Pool, PoolClosedError
 from replaydiff.replay.agents.program import Program, ProgramGuard
-from replaydiff.replay.agents.sandbox import reachable
 from replaydiff.replay.clock import utc_now
 from replaydiff.replay.errors import VersionError
 from replaydiff.replay.model import Item, JsonObject, Status, Version
@@ -47,6 +47,8 @@ class CommandAgent:
         self._version, self._rules = version, rules
         self._folder = version.path or str(Path.cwd())
         self._endpoint = Endpoint() if version.tools else None
+        servers = [] if self._endpoint is None else [self._endpoint.server]
+        self._boundary = boundary_of(rules, version.env, *servers)
         self._numbers = itertools.count()
         self._guard: ProgramGuard | None = None
         self._running: set[Program] = set()
@@ -190,7 +192,7 @@ class CommandAgent:
             environment={**self._version.env, **environment},
             guard=self._guard,
             memory_mb=self._rules.memory_mb,
-            reachable=reachable(self._rules, *([] if self._endpoint is None else [self._endpoint.server])),
+            boundary=self._boundary,
             on_line=None if server is None else server.take,
             on_end=(lambda _: None) if server is None else server.ended,
         )

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from io import FileIO
 from pathlib import Path
 
-from replaydiff.replay.agents.sandbox import Sandbox
-from replaydiff.replay.agents.subprocess import TAIL_BYTES, Child, Tail
-from replaydiff.replay.serving import LARGEST, Server
+from replaydiff.replay.agents.boundary import Boundary
+from replaydiff.replay.agents.subprocess import TAIL_BYTES, Child, Tail, started
+from replaydiff.replay.serving import LARGEST
 
 GUARD = Path(__file__).resolve().parent.parent / "worker" / "guard.py"
 
@@ -71,7 +71,7 @@ class Program:
         environment: Mapping[str, str],
         guard: ProgramGuard,
         memory_mb: float | None = None,
-        reachable: Sequence[Server] | None = None,
+        boundary: Boundary | None = None,
         on_line: Callable[[bytes], bool] | None = None,
         on_end: Callable[[str], None] = lambda _: None,
     ) -> Program:
@@ -83,17 +83,17 @@ class Program:
             environment: beside the command's own.
             guard: ends it should we be killed.
             memory_mb: it is ended once it holds more; None for any.
-            reachable: the only servers it can reach, as it runs in a sandbox; None: it runs in none.
+            boundary: what it may reach and change; None: everything.
             on_line: gets each line it writes, and says whether the line was meant for it; without it the
                 whole output is kept.
             on_end: called with how it ended.
 
         Raises:
             OSError: program or folder cannot be used.
-            VersionError: the kernel refuses a sandbox.
+            VersionError: the kernel refuses its boundary.
         """
         program = cls(guard, on_line)
-        sandbox = None if reachable is None else Sandbox(reachable)
+        confinement = await started(boundary, folder)
         stdin_theirs, stdin = os.pipe()
         stdout, stdout_theirs = os.pipe()
         stderr, stderr_theirs = os.pipe()
@@ -112,15 +112,15 @@ class Program:
                 stdout=stdout_theirs,
                 stderr=stderr_theirs,
                 memory_mb=memory_mb,
-                sandbox=sandbox,
+                confinement=confinement,
                 last_words=program._output.closed.wait,
                 on_end=ended,
             )
         except OSError:
             for descriptor in (stdin, stdout, stderr):
                 os.close(descriptor)
-            if sandbox is not None:
-                sandbox.close()
+            if confinement is not None:
+                confinement.close()
             raise
         finally:
             for descriptor in (stdin_theirs, stdout_theirs, stderr_theirs):
@@ -128,8 +128,8 @@ class Program:
         guard.watch(program._child.pid)
         files = (os.fdopen(stdin, "wb", 0), os.fdopen(stdout, "rb", 0), os.fdopen(stderr, "rb", 0))
         try:
-            if sandbox is not None:
-                await sandbox.open()
+            if confinement is not None:
+                await confinement.open()
             await program._connect(*files)
         except BaseException:
             await program.kill()

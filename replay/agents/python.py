@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
+import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -23,14 +24,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from replaydiff.replay.agents.attempt import Attempt, as_chat, as_text, cancelled
 from replaydiff.replay.agents.base import Lost, Outcome, Rules
+from replaydiff.replay.agents.boundary import boundary_of
 from replaydiff.replay.agents.deadlines import Deadline, Deadlines, after
 from replaydiff.replay.agents.pool import Pool, PoolClosedError
 from replaydiff.replay.agents.reply import GroupReply, Replies, TrialReply
-from replaydiff.replay.agents.sandbox import reachable
 from replaydiff.replay.agents.subprocess import Launch
 from replaydiff.replay.agents.worker import WorkerClient, WorkerDied
 from replaydiff.replay.clock import utc_now
+from replaydiff.replay.destination import parse_destination
 from replaydiff.replay.errors import VersionError
+from replaydiff.replay.gateway.providers import model_destinations
 from replaydiff.replay.model import Item, Json, JsonObject, Rule, Status, Version
 
 if TYPE_CHECKING:
@@ -72,11 +75,10 @@ class PythonAgent:
                 "settled": [name for name, tool in rules.tools.items() if tool.result],
                 "adapter": _adapter(version),
                 "args": version.args,
-                "network": None if rules.network is None else list(rules.network),
-                "expected": list(rules.expected),
+                "expected": _expected_hosts(version, rules),
             },
             memory_mb=rules.memory_mb,
-            reachable=reachable(rules),
+            boundary=boundary_of(rules, version.env),
         )
         self._numbers = itertools.count()
         self._shared: Pool[WorkerClient] | None = None
@@ -116,7 +118,7 @@ class PythonAgent:
         start_s = time.monotonic() - began
         # Which trial asked a model is known only where a process runs one at a time.
         gateway = self._rules.gateway
-        together = first.mode == "async" and (gateway is None or not gateway.keeps)
+        together = first.mode == "async" and gateway is None
         slots, limit = (self._concurrency, 1) if together else (1, self._concurrency)
         # A trial that waits in a worker is begun, unseen, when the one before it ends, whatever that did.
         looks_ahead = not (together or gateway or self._rules.live or self._rules.simulator)
@@ -412,6 +414,13 @@ def _adapter(version: Version) -> JsonObject | None:
     if version.adapter is None:
         return None
     return {"path": version.adapter, "digest": version.adapter_digest}
+
+
+def _expected_hosts(version: Version, rules: Rules) -> list[Json]:
+    """Return the hosts that an agent reaches by itself: those of its models, and of `[world] network`."""
+    models = model_destinations({**os.environ, **version.env})
+    named = map(parse_destination, rules.network)
+    return [*sorted({destination.host for destination in (*models, *named)})]
 
 
 def _absolute(python: str) -> str:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import secrets
+import shutil
 import signal
 import socket
 import subprocess
@@ -19,12 +21,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from replaydiff.replay.agents.boundary import Boundary, Confinement
 from replaydiff.replay.agents.call_log import CallLog
 from replaydiff.replay.agents.descendants import ADOPTION, COLLECT_S, collect, held_mb
-from replaydiff.replay.agents.sandbox import Sandbox
 from replaydiff.replay.errors import VersionError
 from replaydiff.replay.model import JsonObject
-from replaydiff.replay.serving import Server
 
 MARK = "REPLAY_WORKER"
 """Environment variable by which a process and its children are known."""
@@ -63,7 +64,7 @@ class Child:
     code: int | None = None
     """The exit code, negative for a signal; None while it runs."""
     _watch: asyncio.Task[None]
-    _sandbox: Sandbox | None = None
+    _confinement: Confinement | None = None
     _weighing: asyncio.Task[None] | None = None
     _too_heavy: str | None = None
 
@@ -83,7 +84,7 @@ class Child:
         stderr: int,
         pass_fds: Sequence[int] = (),
         memory_mb: float | None = None,
-        sandbox: Sandbox | None = None,
+        confinement: Confinement | None = None,
         last_words: Callable[[], Awaitable[object]],
         on_end: Callable[[str], None],
     ) -> Child:
@@ -98,7 +99,7 @@ class Child:
             stderr: where its complaints go.
             pass_fds: further file descriptors that it gets.
             memory_mb: it is ended once it and its children hold more than this; None for any.
-            sandbox: the network boundary it is started behind; it ends with the process.
+            confinement: the boundary it is started behind, which ends with the process; None for none.
             last_words: waits until what it wrote has been read; given up after `LAST_WORDS_S`.
             on_end: called with how it ended, once it and its children are gone.
 
@@ -106,19 +107,23 @@ class Child:
             OSError: program or folder cannot be used.
         """
         mark = secrets.token_hex(16)
+        variables = {**DEFAULT_ENVIRONMENT, **os.environ, **environment, MARK: mark}
+        if confinement is not None:
+            _check_program(argv[0], folder, variables)
+            variables |= confinement.environment
         popen = subprocess.Popen(
-            argv if sandbox is None else sandbox.wrap(argv),
+            argv if confinement is None else confinement.wrap(argv),
             cwd=folder,
-            env={**DEFAULT_ENVIRONMENT, **os.environ, **environment, MARK: mark},
+            env=variables,
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,
-            pass_fds=pass_fds if sandbox is None else (*pass_fds, sandbox.descriptor),
+            pass_fds=pass_fds if confinement is None else (*pass_fds, confinement.descriptor),
             start_new_session=True,
         )
         ADOPTION.add(popen.pid)
         child = cls(popen, mark)
-        child._sandbox = sandbox
+        child._confinement = confinement
         loop = asyncio.get_running_loop()
         child._watch = loop.create_task(child._wait_for_end(last_words, on_end))
         if memory_mb is not None:
@@ -156,8 +161,8 @@ class Child:
             self.ending = self._too_heavy or _describe_exit(self.code, self.killed)
             if self._weighing is not None:
                 self._weighing.cancel()
-            if self._sandbox is not None:
-                self._sandbox.close()
+            if self._confinement is not None:
+                self._confinement.close()
             self._gone.set()
             on_end(self.ending)
 
@@ -199,6 +204,26 @@ class Child:
                     os.kill(pid, signal.SIGKILL)
             dying = collect({*strays, *dying})
             await asyncio.sleep(STRAY_PAUSE_S)
+
+
+async def started(boundary: Boundary | None, folder: str) -> Confinement | None:
+    """Return the boundary of a process that is about to start in a folder; None for none."""
+    if boundary is None:
+        return None
+    confinement = boundary.confine(folder)
+    await confinement.prepare()
+    return confinement
+
+
+def _check_program(program: str, folder: str, environment: Mapping[str, str]) -> None:
+    """Look for a program before its boundary is built, as afterwards nobody could say what is missing.
+
+    Raises:
+        FileNotFoundError: it is not there, or is no program.
+    """
+    path = str(Path(folder, program)) if "/" in program else program
+    if shutil.which(path, path=environment.get("PATH", os.defpath)) is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), program)
 
 
 class Lines(asyncio.BufferedProtocol):
@@ -308,8 +333,8 @@ class Launch:
     """The worker's first message: entrypoint, factory, tools, args."""
     memory_mb: float | None = None
     """It is ended once it holds more."""
-    reachable: Sequence[Server] | None = None
-    """The only servers it can reach, as it runs in a sandbox; None: it runs in none."""
+    boundary: Boundary | None = None
+    """What it may reach and change; None: everything."""
 
 
 class Process:
@@ -356,9 +381,9 @@ class Process:
         `on_end` is called with how it ended, which may be before this returns.
 
         Raises:
-            VersionError: interpreter or folder cannot be used, or the kernel refuses a sandbox.
+            VersionError: interpreter or folder cannot be used, or the kernel refuses its boundary.
         """
-        sandbox = None if launch.reachable is None else Sandbox(launch.reachable)
+        confinement = await started(launch.boundary, launch.folder)
         control, control_theirs = socket.socketpair()
         tools, tools_theirs = socket.socketpair()
         life_theirs, life = os.pipe()
@@ -380,7 +405,7 @@ class Process:
                 stderr=printed_theirs,
                 pass_fds=theirs,
                 memory_mb=launch.memory_mb,
-                sandbox=sandbox,
+                confinement=confinement,
                 last_words=process._all_read,
                 on_end=ended,
             )
@@ -390,8 +415,8 @@ class Process:
             os.close(life)
             os.close(printed)
             process.call_log.close()
-            if sandbox is not None:
-                sandbox.close()
+            if confinement is not None:
+                confinement.close()
             raise VersionError(_no_start(launch, error)) from None
         finally:
             control_theirs.close()
@@ -399,8 +424,8 @@ class Process:
             os.close(life_theirs)
             os.close(printed_theirs)
         try:
-            if sandbox is not None:
-                await sandbox.open()
+            if confinement is not None:
+                await confinement.open()
             await process._connect(control, tools, printed, on_control, on_tools)
         except BaseException:
             await process.kill()

@@ -179,6 +179,11 @@ class StartedVersion:
             self.close()
             raise
 
+    @property
+    def notes(self) -> Sequence[str]:
+        """Return what a person should know of the version: its tools, its boundary, warnings."""
+        return self._agents.notes
+
     def failure_of(self, case: Case) -> str | None:
         """Replay a case; return a report of the first failed trial, or None where enough trials passed.
 

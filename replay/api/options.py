@@ -45,11 +45,10 @@ class RunOptions(TypedDict, total=False):
     """No new item starts once the agents have read and written as many."""
     on_miss: str | None
     """`stop`, `error` or `simulate`: what happens at a tool call that was never recorded."""
-    no_network: bool | None
+    no_boundary: bool | None
+    """Run agents without a boundary of the operating system: what is not answered is real."""
     no_user: bool | None
     """Simulate no user, even with [user]: use the recorded turns."""
-    sandbox: bool | None
-    """Run agents without any network but the model gateway (Linux)."""
     record: bool | None
     """Record the agents' requests to their models."""
     reuse_old: bool | None
@@ -84,7 +83,8 @@ def settings_with(base: Settings, options: RunOptions) -> Settings:
     judge = {name: value for name, value in given.items() if name in _JUDGE_FIELDS}
     if given.get("no_user"):
         base = replace(base, user=UserSection(), given=base.given - {"user"})
-    return replace(base, run=override(base.run, **run), judge=override(base.judge, **judge))
+    world = replace(base.world, boundary="none") if given.get("no_boundary") else base.world
+    return replace(base, run=override(base.run, **run), judge=override(base.judge, **judge), world=world)
 
 
 def resumed_settings(base: Settings, options: RunOptions) -> Settings:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 )
 @run_options(
     "trials", "until_known", "concurrency", "timeout", "budget", "max_tokens", "retries", "on_miss",
-    "no_network", "sandbox", "reuse_old", "record", "replay_model", "judge", "batch",
+    "no_boundary", "reuse_old", "record", "replay_model", "judge", "batch",
 )  # fmt: skip
 @click.option(
     "--resume",

@@ -106,22 +106,16 @@ _OPTIONS = (
         "let the model of [simulate] answer.",
     ),
     click.option(
-        "--no-network",
+        "--no-boundary",
         is_flag=True,
         default=None,
-        help="Refuse a Python agent's connections to hosts other than its model's.",
+        help="Run agents without a boundary of the operating system: what is not answered is real.",
     ),
     click.option(
         "--no-user",
         is_flag=True,
         default=None,
         help="Simulate no user, even with [user]: use the recorded turns.",
-    ),
-    click.option(
-        "--sandbox",
-        is_flag=True,
-        default=None,
-        help="Run agents and all that they start without any network but the model gateway (Linux).",
     ),
     click.option("--pair-by", metavar="FIELD", help="Pair observed traces with items: metadata.task_id …"),
     click.option(

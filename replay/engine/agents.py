@@ -6,15 +6,14 @@ The rules decide outcomes, so a run stores them and is resumed under them, whate
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from replaydiff.replay.agents import Agent, Rules, build
+from replaydiff.replay.agents.boundary import resolve
 from replaydiff.replay.engine.conversation import Simulation
 from replaydiff.replay.engine.corpus import StoreCorpus
 from replaydiff.replay.engine.probe import Probe, list_names
@@ -33,62 +32,8 @@ if TYPE_CHECKING:
     from replaydiff.replay.agents.simulate import AnswerFile, ModelSimulator, PaidModel, SimulatedUser
     from replaydiff.replay.gateway.proxy import ModelProxy
 
-PROVIDERS = (
-    "api.anthropic.com",
-    "api.openai.com",
-    "*.openai.azure.com",
-    "*.services.ai.azure.com",
-    "generativelanguage.googleapis.com",
-    "aiplatform.googleapis.com",
-    "*-aiplatform.googleapis.com",
-    "oauth2.googleapis.com",
-    "bedrock-runtime.*.amazonaws.com",
-    "api.mistral.ai",
-    "api.cohere.com",
-    "api.groq.com",
-    "api.together.xyz",
-    "api.fireworks.ai",
-    "api.deepseek.com",
-    "api.x.ai",
-    "openrouter.ai",
-)
-"""Hosts that answer for models; `*` is any text without a dot."""
-BASES = (
-    "ANTHROPIC_BASE_URL",
-    "ANTHROPIC_BEDROCK_BASE_URL",
-    "ANTHROPIC_VERTEX_BASE_URL",
-    "AZURE_OPENAI_ENDPOINT",
-    "GOOGLE_GEMINI_BASE_URL",
-    "LITELLM_PROXY_API_BASE",
-    "OLLAMA_HOST",
-    "OPENAI_API_BASE",
-    "OPENAI_BASE_URL",
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "ALL_PROXY",
-)
-"""Environment variables that name another place for them, or the proxy they are behind."""
-
-
-def model_hosts(named: Iterable[str], environment: Mapping[str, str]) -> list[str]:
-    """What an agent may reach with `--no-network`, and is expected to reach without it.
-
-    Args:
-        named: the hosts of `[agent] network`.
-        environment: whose base URLs of providers and proxies are followed.
-    """
-    found = [*PROVIDERS, *named]
-    for name, value in environment.items():
-        if name.upper() in BASES:
-            try:
-                host = urlsplit(value if "//" in value else f"//{value}").hostname
-            except ValueError:
-                continue
-            if host:
-                found.append(host)
-    return sorted(set(found))
-
-
+BOUNDARY_SUMMARY = "agents reach their models, and change nothing outside their folder"
+NO_BOUNDARY = "warning: no boundary keeps the agents from the real world: whatever is not answered is real"
 SIMULATED_USD = "simulated_usd"
 """Key of a run's settings that says what simulated answers cost."""
 LISTED_TOOLS = 12
@@ -121,13 +66,6 @@ def rules_of(settings: Settings) -> Rules:
         )
     if section.memory_mb is not None and sys.platform != "linux":
         raise SettingsError("memory_mb needs Linux, where it can be seen what a process holds; leave it out")
-    if section.sandbox and sys.platform != "linux":
-        raise SettingsError("--sandbox needs Linux and its namespaces; leave it out and use --no-network")
-    if section.sandbox and settings.agent.network:
-        raise SettingsError(
-            "--sandbox leaves the model gateway as the only way out, and `network` in [agent] names other "
-            "hosts; take them out, or use --no-network instead"
-        )
     return Rules(
         timeout_s=section.timeout,
         on_miss=section.on_miss,
@@ -137,9 +75,9 @@ def rules_of(settings: Settings) -> Rules:
         ignore=settings.agent.ignore,
         from_corpus=section.corpus,
         memory_mb=section.memory_mb,
-        # Within the boundary, a refusal by Python's own sockets says which trial tried to leave it.
-        network=settings.agent.network if section.no_network or section.sandbox else None,
-        sandbox=section.sandbox,
+        boundary=settings.world.boundary,
+        network=settings.world.network,
+        writable=tuple(str(settings.root / path) for path in settings.world.writable),
         simulate=settings.simulate.model if section.on_miss == "simulate" else None,
         user=settings.user.model,
         record=section.record,
@@ -183,7 +121,7 @@ class LaneAgents:
     simulation: Simulation | None = None
     """The simulated user; None: the recorded turns are used to the end."""
     gateway: ModelProxy | None = None
-    """Between the agents and their models: it records, answers from a recording, or is all they can reach."""
+    """Between the agents and their models: it records, or answers from a recording."""
     notes: Sequence[str] = ()
     """What a person should know about them."""
 
@@ -229,10 +167,10 @@ def build_agents(
     gateway = None
     simulator, user = _simulating_models(settings, rules)
     keeps = rules.record or rules.replay_model is not None
-    if keeps or rules.sandbox:
+    if keeps:
         from replaydiff.replay.gateway.proxy import ModelProxy
 
-        gateway = ModelProxy(run.id, settings.prices, recording=rules.replay_model, keeps=keeps)
+        gateway = ModelProxy(run.id, settings.prices, recording=rules.replay_model)
     rules = replace(
         rules,
         concurrency=settings.run.concurrency,
@@ -247,15 +185,8 @@ def build_agents(
     for lane, version in run.lanes.items():
         if version.kind is VersionKind.OBSERVED:
             continue
-        environment = {**os.environ, **version.env}
-        hosts = None
-        if rules.sandbox:
-            hosts = []
-        elif rules.network is not None:
-            hosts = model_hosts(rules.network, environment)
-        expected = model_hosts(settings.agent.network, environment)
         # Lanes of one version share no process: what one keeps (a cache, a seed) must show between them.
-        agents[lane] = make(version, replace(rules, network=hosts, expected=expected))
+        agents[lane] = make(version, rules)
     return LaneAgents(
         agents=agents,
         lanes=dict(run.lanes),
@@ -343,7 +274,12 @@ async def start_agents(lane_agents: LaneAgents) -> None:
         if before and other:
             notes.append(f"note: lane {lane} has other packages than when the run began: {', '.join(other)}")
         lane_agents.lanes[lane] = replace(lane_agents.lanes[lane], packages=now)
-    lane_agents.notes = [*_inventory(lane_agents.agents), *_open_writes(lane_agents), *notes]
+    lane_agents.notes = [
+        *_inventory(lane_agents.agents),
+        *_boundary_notes(lane_agents),
+        *_open_writes(lane_agents),
+        *notes,
+    ]
 
 
 def _check_writes(lane_agents: LaneAgents) -> None:
@@ -415,6 +351,19 @@ def _open_writes(lane_agents: LaneAgents) -> list[str]:
     if not (is_open and writing):
         return []
     return [f"warning: {list_names(writing)} may run for real: `tools = []` answers no tool of a version"]
+
+
+def _boundary_notes(lane_agents: LaneAgents) -> list[str]:
+    """Return what keeps the run's agents from the real world, and which of them nothing keeps from it."""
+    versions = {lane_agents.lanes[lane].name: lane_agents.lanes[lane].kind for lane in lane_agents.agents}
+    outside = [name for name, kind in versions.items() if kind in (VersionKind.HTTP, VersionKind.ADAPTER)]
+    notes = []
+    if any(kind in (VersionKind.PYTHON, VersionKind.COMMAND) for kind in versions.values()):
+        kind = resolve(lane_agents.rules.boundary)
+        notes.append(NO_BOUNDARY if kind is None else f"boundary: {kind}; {BOUNDARY_SUMMARY}")
+    if outside:
+        notes.append(f"note: {list_names(outside)} runs outside of the boundary, where its effects are real")
+    return notes
 
 
 def _check_turns(lane_agents: LaneAgents) -> None:

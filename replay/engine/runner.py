@@ -326,7 +326,7 @@ class Runner:
             outcome: Outcome = await again.run_again(task.item, lost)
             return outcome
         line = None
-        if gateway is not None and gateway.keeps:
+        if gateway is not None:
             line = gateway.line(task.item.id, task.lane, task.index)
         if self.run.mode is Mode.STEP:
             # A recorded decision is repeated as it was, in one turn.

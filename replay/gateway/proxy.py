@@ -93,19 +93,15 @@ class ProxyAddress:
 class ModelProxy:
     """The proxy of one run. Fits `replay.agents.base.Gateway`."""
 
-    def __init__(
-        self, run_id: str, own: Mapping[str, Price], *, recording: str | None, keeps: bool = True
-    ) -> None:
+    def __init__(self, run_id: str, own: Mapping[str, Price], *, recording: str | None) -> None:
         """Make the gateway of a run.
 
         Args:
             run_id: whose requests it records.
             own: the user's prices.
             recording: the run whose answers are served; None: the models' APIs answer.
-            keeps: requests are recorded or answered from a recording; False: they are passed on only.
         """
         self._run_id, self._own, self._recording = run_id, own, recording
-        self.keeps = keeps
         self._addresses: dict[str, ProxyAddress] = {}
         self.server = Server(self._serve, knows=self._knows, largest=LARGEST)
         self._clients: dict[bool, httpx.AsyncClient] = {}

@@ -25,6 +25,7 @@ from replaydiff.replay.settings.sections import (
     ToolSection,
     UserSection,
     VersionEntry,
+    WorldSection,
 )
 from replaydiff.replay.settings.whole import (
     FILE_NAME,
@@ -59,6 +60,7 @@ __all__ = [
     "ToolSection",
     "UserSection",
     "VersionEntry",
+    "WorldSection",
     "find",
     "load",
     "override",

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Literal
 
+from replaydiff.replay.destination import parse_destination
 from replaydiff.replay.model.case import ToolMatch
 from replaydiff.replay.model.json import JsonObject
 
@@ -47,8 +48,6 @@ class AgentSection:
     ignore: tuple[str, ...] = ()
     """Values in the tables of `tools` that are no tools, by their path: `"TOOLS['cancel'].validator"`; `*`
     matches any text. They run for real."""
-    network: tuple[str, ...] = ()
-    """Hosts that stay open with `no_network`, besides loopback and the model providers'."""
     ignore_args: tuple[str, ...] = ()
     """Arguments that are ignored in matching, for all tools."""
     url: str | None = None
@@ -234,10 +233,6 @@ class RunSection:
     model of `[simulate]` simulate the tool."""
     corpus: bool = True
     """Tools with `effect = "read"` may be answered from other traces, nearest in time."""
-    no_network: bool = False
-    """Refuse a Python agent's connections to hosts other than its model's."""
-    sandbox: bool = False
-    """Run agents and all that they start with no network except the model gateway (Linux)."""
     reuse_old: bool = False
     """Take trials of the old version from an earlier run of the store, where code, packages, settings and
     items are the same; they are not paid again."""
@@ -264,6 +259,26 @@ class RunSection:
             raise ValueError("record and replay_model exclude each other: only record calls models")
         if self.per_minute is not None and self.per_minute <= 0:
             raise ValueError(f"per_minute must be more than 0, not {self.per_minute}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorldSection:
+    """`[world]`: what a trial can reach and change while it is replayed."""
+
+    boundary: Literal["auto", "namespaces", "landlock", "none"] = "auto"
+    """What keeps agents and all that they start from the real world: `namespaces` or `landlock` of the
+    operating system, `auto` for the stronger that the kernel allows, or `none`: real effects are possible."""
+    network: tuple[str, ...] = ()
+    """Further places that agents may connect to, each `host:port`, besides their models."""
+    writable: tuple[str, ...] = ()
+    """Further files and folders, relative to replay.toml, that agents may change for real."""
+
+    def __post_init__(self) -> None:
+        for entry in self.network:
+            try:
+                parse_destination(entry)
+            except ValueError as error:
+                raise ValueError(f"network: {error}") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

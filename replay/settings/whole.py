@@ -27,6 +27,7 @@ from replaydiff.replay.settings.sections import (
     ToolSection,
     UserSection,
     VersionEntry,
+    WorldSection,
 )
 
 FILE_NAME = "replay.toml"
@@ -43,6 +44,7 @@ class Settings:
     import_: ImportSection = field(default_factory=ImportSection)
     sample: SampleSection = field(default_factory=SampleSection)
     run: RunSection = field(default_factory=RunSection)
+    world: WorldSection = field(default_factory=WorldSection)
     ray: RaySection = field(default_factory=RaySection)
     simulate: SimulateSection = field(default_factory=SimulateSection)
     user: UserSection = field(default_factory=UserSection)

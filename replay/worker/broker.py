@@ -19,9 +19,6 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-if sys.platform != "linux":
-    import tempfile
-
 if TYPE_CHECKING:
     from replaydiff.replay.worker import calls, remote
 else:
@@ -32,13 +29,6 @@ LONGEST_GREETING = 256
 """Bytes of the first line."""
 GREETING_S = 5.0
 """Seconds that a stranger may take for it."""
-
-
-def _folder() -> str:
-    """Return a new folder for a socket; on Linux its address needs none."""
-    if sys.platform != "linux":
-        return tempfile.mkdtemp(prefix="replay-")
-    return ""
 
 
 class Broker:
@@ -52,7 +42,7 @@ class Broker:
             config: what another process must patch; None while it is not known.
         """
         self.secret = os.urandom(16).hex()
-        self._server, self.address = remote.listen(os.urandom(8).hex(), _folder())
+        self._server, self.address = remote.listen()
         self._tools, self._config = tools, config
         threading.Thread(target=self._accept, name="replay-broker", daemon=True).start()
 

@@ -37,16 +37,15 @@ class Descendant:
         """Files whose tools are patched here, or of which there are none."""
         self.trial: int | None = None
         self.descendants = processes.Descendants(
-            "", "", (), is_ready=False, network=None, trial=self.current_trial, refuse=self.refuse
+            "", "", (), is_ready=False, trial=self.current_trial, refuse=self.refuse
         )
         self.update(text)
 
     def update(self, text: str) -> None:
         """Read the settings that the parent process passed on (see `processes.Descendants.text`)."""
-        address, secret, state, trial, hosts, *modules = text.split("\n")
+        address, secret, state, trial, *modules = text.split("\n")
         known = self.descendants
         known.address, known.secret, known.is_ready = address, secret, state == "ready"
-        known.network = None if hosts == "any" else hosts.split(" ")[1:]
         known.modules = [(name, file) for name, _, file in (line.partition("\t") for line in modules)]
         self.trial = int(trial) if trial else None
         self._names = {name for name, _ in known.modules}
@@ -139,6 +138,4 @@ def begin(text: str) -> None:
     own = Descendant(text)
     guard = imports.ImportGuard(own.is_ours, own.patch, own.refuse, own.need)
     own.descendants.install()
-    if own.descendants.network is not None:
-        imports.load("network").HostGate(own.descendants.network, own.refuse).close()
     processes.carry_trial_into_pools(guard.others, own.descendants, own.update)

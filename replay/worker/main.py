@@ -4,7 +4,7 @@ Started as `PYTHON main.py CONTROL TOOLS LIFE LOG`, four file descriptors; stand
 the agent. Two of them are sockets:
 
 control   in   {"entrypoint", "factory", "tools", "live", "settled", "ignore",
-                "args", "network": hosts or null,
+                "args", "expected": hosts,
                 "adapter": {"path", "digest"} or null,
                 "packages": bool}   first
           out  {"ready": {"mode": "sync" | "async", "takes": "text" | "messages", "signature": "…",
@@ -59,7 +59,6 @@ if TYPE_CHECKING:
         calls,
         failures,
         imports,
-        network,
         outside,
         patch,
         processes,
@@ -93,7 +92,6 @@ else:
     calls = _neighbour("calls")
     answers = _neighbour("answers")
     holders = _neighbour("holders")
-    network = _neighbour("network")
     kinds = _neighbour("kinds")
     decorators = _neighbour("decorators")
     places = _neighbour("places")
@@ -223,8 +221,6 @@ class Worker:
         Raises:
             shapes.Unusable: with one sentence that says why this version can never run.
         """
-        if order["network"] is not None:
-            network.HostGate(order["network"], self.tools.refuse).close()
         self._outside = outside.Outside(order["expected"])
         self.patches = patch.Patches(
             order["tools"],
@@ -235,8 +231,8 @@ class Worker:
             ignore=order["ignore"],
         )
         descendants = None
-        if order["tools"] or order["network"] is not None:
-            descendants = self._see_to_descendants(order["network"])
+        if order["tools"]:
+            descendants = self._see_to_descendants()
         module = self._import(order["entrypoint"], order["adapter"], order["tools"])
         self.patches.apply()
         target = shapes.resolve(
@@ -291,7 +287,7 @@ class Worker:
             )
         return own if module is None else module
 
-    def _see_to_descendants(self, hosts: list[str] | None) -> processes.Descendants:
+    def _see_to_descendants(self) -> processes.Descendants:
         """Have the processes that the agent starts patch the same tools, and ask through this one."""
         door = broker.Broker(self.tools, self.patches.config)
         connection = remote.Remote(door.address, door.secret)
@@ -301,7 +297,6 @@ class Worker:
             door.secret,
             self.patches.modules(),
             is_ready=False,
-            network=hosts,
             trial=self.tools.current_trial,
             refuse=self.tools.refuse,
         )

@@ -8,7 +8,9 @@ refused. What an agent's own threads do, and files that it writes, are not seen.
 
 from __future__ import annotations
 
+import ipaddress
 import os
+import re
 import sys
 
 TYPE_CHECKING = False
@@ -17,10 +19,9 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any
 
-    from replaydiff.replay.worker import calls, network, tool
+    from replaydiff.replay.worker import calls, tool
 else:
     calls = sys.modules["_replaydiff_worker_calls"]
-    network = sys.modules["_replaydiff_worker_network"]
     tool = sys.modules["_replaydiff_worker_tool"]
 
 STARTING = {"subprocess.Popen": 1, "os.system": 0, "os.exec": 1, "os.posix_spawn": 1}
@@ -38,9 +39,10 @@ class Outside:
         """Observe nothing yet.
 
         Args:
-            expected: hosts that an agent reaches by itself, those of its models; see `network.HostGate`.
+            expected: hosts that an agent reaches by itself, those of its models; `*` is any text without a
+                dot.
         """
-        self._expected = [network.pattern(host) for host in expected]
+        self._expected = [_pattern(host) for host in expected]
         self._folder = os.path.join(os.getcwd(), "")  # noqa: PTH109, PTH118
         self._found: dict[int, dict[str, str]] = {}
         self._before: dict[str, str] = {}
@@ -78,7 +80,7 @@ class Outside:
     def _connects(self, host: Any) -> None:
         name = host.decode("ascii", "replace") if isinstance(host, bytes) else str(host or "")
         plain = name.lower().rstrip(".")
-        if not network.is_near(name) and not any(known.fullmatch(plain) for known in self._expected):
+        if not _is_near(name) and not any(known.fullmatch(plain) for known in self._expected):
             self._keep(f"connects to {name}")
 
     def _keep(self, what: str) -> None:
@@ -101,6 +103,21 @@ class Outside:
                 return f"{file[len(self._folder) :]}:{frame.f_lineno}"
             frame = frame.f_back
         return None
+
+
+def _pattern(host: str) -> re.Pattern[str]:
+    """Return a pattern of hosts; a star that crossed dots would cover strangers' names under the domain."""
+    return re.compile(re.escape(host.lower()).replace(r"\*", "[^.]*"))
+
+
+def _is_near(host: str) -> bool:
+    """Return whether a host is this machine."""
+    if host in ("", "localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
 
 
 def _command(given: Any) -> str:

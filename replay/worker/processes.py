@@ -60,7 +60,6 @@ class Descendants:
         modules: Iterable[tuple[str, str]],
         *,
         is_ready: bool,
-        network: list[str] | None,
         trial: Callable[[], int | None],
         refuse: Callable[[str], object],
     ) -> None:
@@ -71,12 +70,10 @@ class Descendants:
             secret: proves that a process was started from here.
             modules: names and files of modules that hold tools.
             is_ready: the tools of the agent are patched; while they are not, `modules` may lack some.
-            network: hosts that may be reached; None for any.
             trial: the trial that the running code belongs to.
             refuse: called with why a process is not started.
         """
         self.address, self.secret, self.modules, self.is_ready = address, secret, list(modules), is_ready
-        self.network = network
         self.here_only = ""
         """Why no other Python may be started; empty where it may."""
         self._trial, self._refuse = trial, refuse
@@ -86,8 +83,7 @@ class Descendants:
     def text(self) -> str:
         """Return the settings for another process, as lines.
 
-        Address; secret; `ready` or `early`; trial or nothing; `any`, or the hosts that may be reached; then a
-        module a line: name, tab, file.
+        Address; secret; `ready` or `early`; trial or nothing; then a module a line: name, tab, file.
         """
         trial = self._trial()
         lines = [
@@ -95,7 +91,6 @@ class Descendants:
             self.secret,
             "ready" if self.is_ready else "early",
             "" if trial is None else str(trial),
-            "any" if self.network is None else " ".join(["only", *self.network]),
         ]
         return "\n".join([*lines, *("\t".join(module) for module in self.modules)])
 

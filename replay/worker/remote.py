@@ -8,6 +8,10 @@ import socket
 import threading
 from typing import Any
 
+HOST = "127.0.0.1"
+PORT = "REPLAY_WORKER_PORT"
+"""Environment variable with the port of the worker's server."""
+
 
 class Remote:
     """A connection to the worker; opened at first use, and again in a forked process."""
@@ -61,24 +65,17 @@ class Remote:
 
 def connect(address: str) -> socket.socket:
     """Connect to an address that `listen` gave."""
-    found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    found.connect(_socket_address(address))
-    return found
+    host, _, port = address.rpartition(":")
+    connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    connection.connect((host, int(port)))
+    return connection
 
 
-def listen(name: str, folder: str) -> tuple[socket.socket, str]:
-    """Listen at an address of this machine that ends with the process.
-
-    Args:
-        name: that nobody else has.
-        folder: where it is kept if the system knows no address without a file.
-    """
-    server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    address = f"@replaydiff-{name}" if os.path.exists("/proc/net/unix") else os.path.join(folder, name)  # noqa: PTH110, PTH118
-    server.bind(_socket_address(address))
+def listen() -> tuple[socket.socket, str]:
+    """Listen on loopback, at the port that the boundary keeps open for it, and return socket and address."""
+    server = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    # The engine has the port reserved by a socket of its own.
+    server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    server.bind((HOST, int(os.environ.pop(PORT, 0))))
     server.listen(64)
-    return server, address
-
-
-def _socket_address(address: str) -> str:
-    return "\0" + address[1:] if address.startswith("@") else address
+    return server, f"{HOST}:{server.getsockname()[1]}"

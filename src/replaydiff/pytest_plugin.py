@@ -98,6 +98,11 @@ class GoldenFile(pytest.File):
             project = open_project(self.config.invocation_params.dir)
             trials = self.config.getoption("golden_trials")
             self._version = project.start_version(self.config.getoption("agent"), trials=trials)
+            terminal: Any = self.config.pluginmanager.get_plugin("terminalreporter")
+            for note in self._version.notes:
+                if terminal is not None and note.startswith(("warning:", "boundary:")):
+                    terminal.ensure_newline()
+                    terminal.write_line(note)
         return self._version
 
     def teardown(self) -> None:

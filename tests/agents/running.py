@@ -21,7 +21,8 @@ RULES = {
     "tools_settings",
     "network",
     "live",
-    "expected",
+    "boundary",
+    "writable",
 }
 
 

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from replaydiff.replay.model import Trial
+from tests.boundary.canaries import Canaries
+from tests.boundary.test_runs import ATTEMPTS, INTRUSIVE, needs_a_boundary
 from tests.cluster.local_cluster import LocalCluster
-from tests.containment.test_sandbox import AGENT as INTRUSIVE
-from tests.containment.test_sandbox import Canary, needs_namespaces
 from tests.engine.project import SETTINGS, Project, ended, two_revisions
 from tests.engine.test_environments import USING, requirements
 from tests.stand_ins.models import models
@@ -122,37 +122,29 @@ def test_looks_budgets_and_containment_hold(cluster: LocalCluster, project: Proj
     )
     assert done.code in (0, 3), done.err
     assert 5 <= len(project.trials()) <= 9, "the driver counts what is spent"
-    source = "import socket\n\ndef call(name, args): ...\n\ndef run_agent(text):\n"
-    source += "    call('get_order_status', {'order_id': text})\n    socket.create_connection(('192.0.2.77', 9), 1)\n"
-    project.commit("v3", source)
-    words = (*RUN[:6], "git:v3", *RUN[7:])
-    done = project.replay(*words, "--executor", "ray", "--no-network", **cluster.environment)
-    assert "which --no-network refuses" in done.err + done.out
 
 
-@needs_namespaces
-def test_a_sandbox_leaves_only_the_model_on_every_node(cluster: LocalCluster, project: Project) -> None:
+@needs_a_boundary
+def test_the_boundary_leaves_only_the_model_on_every_node(cluster: LocalCluster, project: Project) -> None:
     project.settings(SETTINGS.replace('["app.agent:call"]', "[]") + RAY.replace('"CALLS"', '"CANARIES"'))
+    (project.folder / "attempts.py").write_text(ATTEMPTS.read_text())
     project.commit("v3", INTRUSIVE)
     project.sample(12)
-    # Ray's folder has a short name, and so has the socket's.
-    with tempfile.TemporaryDirectory() as folder, models() as stand_in:
-        canary = Canary(Path(folder))
+    with tempfile.TemporaryDirectory(dir="/opt") as folder, models() as stand_in:
+        canaries = Canaries(Path(folder), None)
         try:
-            known = {"tcp": canary.port, "abstract": canary.abstract, "path": canary.path}
             done = project.replay(
                 "run", "--sample", "october", "--new", "git:v3", "--no-judge", "--trials", "1",
-                "--executor", "ray", "--concurrency", "6", "--sandbox",
-                CANARIES=json.dumps(known), ANTHROPIC_BASE_URL=stand_in.url, ANTHROPIC_API_KEY="sk-a-key",
-                **cluster.environment,
+                "--executor", "ray", "--concurrency", "6",
+                ANTHROPIC_BASE_URL=stand_in.url, ANTHROPIC_API_KEY="sk-a-key",
+                **canaries.environment(), **cluster.environment,
             )  # fmt: skip
             assert done.code == 0, done.err
-            answers = {trial.final_response for trial in project.trials()}
-            assert answers == {"reached []; the model gave a message"}
-            assert canary.reached == 0
+            assert {trial.final_response for trial in project.trials()} == {"the model gave a message"}
+            assert canaries.effects() == []
             assert len(stand_in.asked) == 12
         finally:
-            canary.close()
+            canaries.close()
 
 
 def test_versions_get_the_packages_of_their_lock_files_on_every_node(

@@ -10,6 +10,7 @@ import pytest
 
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.samples import list_samples
+from tests.boundary.running import BOUNDARY_LINE
 from tests.commands.conftest import Replay, Result
 from tests.engine.project import Project, order, two_revisions
 
@@ -43,6 +44,7 @@ def test_it_draws_runs_and_prints_the_report(replay: Replay, project: Project) -
         "latest complete month with traces: 2026-10 (6 traces)\n"
         "answered from recordings (1): app.agent:call\n"
         "note: 5 items with 2 trials cannot be SHIP: it takes 36 to exclude a change in more than 10% of the items\n"
+        f"{BOUNDARY_LINE}"
         f"run {run.id}: 5 items, old and new, 2 trials each\n"
         "likely cost: agents of unknown cost; 20 of 20 trials are not counted: their traces name no tokens or no "
         "model\n"

@@ -12,6 +12,7 @@ import pytest
 from replaydiff.replay.engine import schedule
 from replaydiff.replay.model import Lane, Rule, Status
 from replaydiff.replay.store.connection import open_store
+from tests.boundary.running import BOUNDARY_LINE
 from tests.commands.conftest import Replay
 from tests.engine.project import SETTINGS, Project, two_revisions
 
@@ -41,6 +42,7 @@ def test_a_sample_is_replayed_in_both_versions_from_its_tape(replay: Replay, pro
     assert done.err == (
         "answered from recordings (1): app.agent:call\n"
         "note: 4 items with 2 trials cannot be SHIP: it takes 36 to exclude a change in more than 10% of the items\n"
+        f"{BOUNDARY_LINE}"
         f"run {run.id}: 4 items, old and old2 and new, 2 trials each\n"
         "likely cost: agents of unknown cost; 24 of 24 trials are not counted: their traces name no tokens or no "
         f"model\nnext: replay diff {run.id}\n"

@@ -86,7 +86,6 @@ def test_the_executor_of_the_page_runs_one_trial_at_a_time(
         ('[versions.friendly]\nkind = "acme"\n', (), "does not say how its tool calls are answered"),
         ('[versions.friendly]\nkind = "acme"\nurl = "http://localhost"\n', (), "is http and adapter at once"),
         (None, ("--executor", "gentl"), "there is no executor 'gentl'; did you mean 'gentle'?"),
-        (None, ("--no-network",), "--no-network covers nothing else"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_one_sentence(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import json
 import os
 import shutil
 import signal
@@ -130,7 +131,17 @@ class Project:
             write_filled(self.store, (size, name), fill)
 
     def environment(self, **more: str) -> dict[str, str]:
-        return {**os.environ, "CALLS": str(self.calls), "COLUMNS": "100", **more}
+        return {**os.environ, **self.counting(more.get("TICKETS")), "COLUMNS": "100", **more}
+
+    def counting(self, *paths: str | None) -> dict[str, str]:
+        """Return the variables that let the agent note its calls, outside the folder it runs in.
+
+        Args:
+            paths: what else it may write to.
+        """
+        self.calls.touch()
+        writable = [str(self.calls), *(path for path in paths if path)]
+        return {"CALLS": str(self.calls), "REPLAY_WORLD_WRITABLE": json.dumps(writable)}
 
     def start(self, *args: str, **more: str) -> Process | subprocess.Popen[str]:
         """`replay ARGS` as a process of its own."""

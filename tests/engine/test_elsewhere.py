@@ -151,12 +151,3 @@ def test_without_a_model_or_key_nothing_is_simulated(
     done = replay("run", "--new", ".", "--on-miss", "simulate", "--sample", "october")
     assert (done.code, project.runs()) == (2, [])
     assert said in done.err
-
-
-def test_the_network_is_closed_where_that_is_asked_for(replay: Replay, project: Project) -> None:
-    project.write("v1", AGENT + "\nimport socket\ndef reach(text): socket.gethostbyname('shop.example')\n")
-    project.settings(SETTINGS.replace(":run_agent", ":reach"))
-    assert replay("run", "--new", ".", "--sample", "october", "--no-network").code == 3
-    assert {trial.reason for trial in project.trials()} == {
-        "it opened a connection to shop.example, which --no-network refuses"
-    }

@@ -62,7 +62,8 @@ def test_two_revisions_run_with_the_packages_of_their_own_lock_files(
     project.settings(SETTINGS + "venv = true\n")
     project.sample(1)
     monkeypatch.chdir(project.folder)
-    monkeypatch.setenv("CALLS", str(project.calls))
+    for name, value in project.counting().items():
+        monkeypatch.setenv(name, value)
     done = replay("run", "--old", "git:v1.0", "--new", "git:v2.0")
     assert done.code == 0, done.err
     said = {str(trial.lane): trial.final_response for trial in project.trials()}

@@ -29,7 +29,8 @@ def project(replay: Replay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     project = two_revisions(tmp_path / "shop")
     project.settings(SETTINGS + PRICES)
     monkeypatch.chdir(project.folder)
-    monkeypatch.setenv("CALLS", str(project.calls))
+    for name, value in project.counting().items():
+        monkeypatch.setenv(name, value)
     return project
 
 

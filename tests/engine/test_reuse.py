@@ -39,7 +39,8 @@ def project(replay: Replay, replayed: Path, monkeypatch: pytest.MonkeyPatch) -> 
     project = Project(replayed / "shop")
     shutil.copy(replayed / "calls-kept.txt", project.calls)
     monkeypatch.chdir(project.folder)
-    monkeypatch.setenv("CALLS", str(project.calls))
+    for name, value in project.counting().items():
+        monkeypatch.setenv(name, value)
     return project
 
 
@@ -122,7 +123,8 @@ def test_uncommitted_code_without_a_repository_is_never_taken_for_the_same(
     project.sample(2)
     (project.folder / ".git").rename(tmp_path / "gone")
     monkeypatch.chdir(project.folder)
-    monkeypatch.setenv("CALLS", str(project.calls))
+    for name, value in project.counting().items():
+        monkeypatch.setenv(name, value)
     both = ("--old", ".", "--new", "model=large", "--sample", "october", "--trials", "1", "--no-aa")
     assert replay("run", *both).code == 0
     before = project.times_called()
@@ -144,7 +146,8 @@ def test_what_a_process_keeps_shows_between_the_lanes_of_one_version(
     project.commit("v1", CACHED)
     project.sample(4)
     monkeypatch.chdir(project.folder)
-    monkeypatch.setenv("CALLS", str(project.calls))
+    for name, value in project.counting().items():
+        monkeypatch.setenv(name, value)
     versions = ("--old", "git:v1", "--new", ".", "--trials", "2", "--aa", "--concurrency", "1")
     assert replay("run", *versions, "--sample", "october").code == 0
     processes = {(trial.lane, (trial.final_response or "").split(":")[0]) for trial in project.trials()}

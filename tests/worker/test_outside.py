@@ -53,7 +53,11 @@ LOOK = recorded("look", "looked")
 
 def outside(folder: Path, text: str, *expected: str, imported: str = "") -> list[tuple[str, str]]:
     (folder / "acting.py").write_text(f"IMPORTED = {imported!r}\n{AGENT}")
-    options: dict[str, Any] = {"expected": expected, "folder": folder, "tools": ("acting:tool",)}
+    options: dict[str, Any] = {
+        "network": [f"{host}:443" for host in expected],
+        "folder": folder,
+        "tools": ("acting:tool",),
+    }
     found = run_one("acting:run", item(text, LOOK), **options)
     assert (found.status, found.final_response) == (Status.OK, "looked")
     return [(what, place.partition(":")[0]) for what, place in found.outside]

@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 
 from replaydiff.replay.agents import Agent, Rules, build
-from replaydiff.replay.engine.agents import BASES
 from replaydiff.replay.engine.cluster.agent import RemoteAgent
 from replaydiff.replay.engine.cluster.hosts import Backend, Hosts
 from replaydiff.replay.engine.cluster.node import AgentFacts, RemotePlan
@@ -21,6 +20,7 @@ from replaydiff.replay.engine.cluster.shipping import pack, stage
 from replaydiff.replay.engine.environments import required_folder
 from replaydiff.replay.engine.executors import LocalExecutor
 from replaydiff.replay.errors import SettingsError, VersionError
+from replaydiff.replay.gateway.providers import BASES
 from replaydiff.replay.model import Version, VersionKind
 from replaydiff.replay.settings import RaySection
 
@@ -93,7 +93,7 @@ class RayExecutor(LocalExecutor):
         """
         if version.kind not in REMOTE_KINDS:
             return build(version, rules)
-        if rules.gateway is not None and rules.gateway.keeps:
+        if rules.gateway is not None:
             raise SettingsError(
                 "--executor ray cannot record model requests or answer them from a recording, since each "
                 "node asks its models itself",
@@ -140,7 +140,6 @@ class RayExecutor(LocalExecutor):
             install_timeout_s=self._install_timeout_s,
             asks_corpus=rules.corpus is not None,
             simulates=rules.simulator is not None,
-            has_gateway=rules.gateway is not None,
         )
 
 
@@ -151,9 +150,7 @@ def sent_environment(environment: Mapping[str, str], patterns: tuple[str, ...]) 
         environment: the driver's.
         patterns: names, in which `*` is any text, that are sent besides the keys and addresses of providers.
     """
-    # A proxy is one of the driver's network.
-    addresses = (name for name in BASES if not name.endswith("_PROXY"))
-    wanted = (*PROVIDER_KEYS, *addresses, *patterns)
+    wanted = (*PROVIDER_KEYS, *BASES, *patterns)
     return {
         name: value
         for name, value in environment.items()

@@ -27,7 +27,6 @@ from replaydiff.replay.engine.cluster.shipping import unpack
 from replaydiff.replay.engine.environments import environment
 from replaydiff.replay.errors import ReplayError, VersionError
 from replaydiff.replay.files import acquire, is_locked, private_folder
-from replaydiff.replay.gateway.proxy import ModelProxy
 from replaydiff.replay.llm.base import ModelFailure
 from replaydiff.replay.model import Item, Json, JsonObject, ServedCall, Version
 
@@ -54,7 +53,6 @@ class RemotePlan:
     """Seconds that each command which builds that environment may take."""
     asks_corpus: bool = False
     simulates: bool = False
-    has_gateway: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +126,6 @@ class NodeHost:
         self._tickets: dict[int, _Ticket] = {}
         self._by_item: dict[int, _Ticket] = {}
         self._numbers = itertools.count()
-        self._gateway: ModelProxy | None = None
         self._home: Path | None = None
         self._lock = -1
 
@@ -142,10 +139,6 @@ class NodeHost:
         try:
             self._home, self._lock = _working_folder()
             _hide_shipped_code()
-            if any(plan.has_gateway for plan in plans.values()):
-                own = next(iter(plans.values())).rules.prices
-                self._gateway = ModelProxy("", own, recording=None, keeps=False)
-                await self._gateway.start()
             for number, plan in plans.items():
                 self._agents[number] = build(*await asyncio.to_thread(self._localized, plan))
             await asyncio.gather(*(agent.start() for agent in self._agents.values()))
@@ -208,8 +201,6 @@ class NodeHost:
     async def close(self) -> None:
         """End all workers and remove the code."""
         await asyncio.gather(*(agent.close() for agent in self._agents.values()))
-        if self._gateway is not None:
-            await self._gateway.close()
         if self._home is not None:
             shutil.rmtree(self._home, ignore_errors=True)
             self._home.with_suffix(".lock").unlink(missing_ok=True)
@@ -253,7 +244,6 @@ class NodeHost:
             plan.rules,
             corpus=_DriverCorpus(self) if plan.asks_corpus else None,
             simulator=_DriverSimulator(self) if plan.simulates else None,
-            gateway=self._gateway if plan.has_gateway else None,
         )
         return version, rules
 

@@ -1,0 +1,3 @@
+"""`replay`, called as a person calls it."""
+
+from tests.commands.conftest import replay as replay
