@@ -9,15 +9,15 @@ The effect of a tool is the first of these that is there:
     unknown      nothing says it; whoever asks treats it as a write
 
 Recordings prove a write and never a read. A tool is blamed for a change between two equal calls where it is
-the only call between them that may write, or, where all of them read by name or setting, the only one at all.
-A tool whose equal calls differ with nothing between them (a clock, a counter, a pager) is *unsteady*: it
-proves nothing about other tools.
+the only tool between them that may write, or, where all of them read, the only one at all. A tool whose equal
+calls differ with no write between them (a clock, a counter, a pager) is *unsteady*: it proves nothing about
+other tools. So a tool that reads by its name is blamed only where the other tool is steady without it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -37,11 +37,15 @@ def _words(text: str) -> frozenset[str]:
 
 
 READS = _words(
-    "get search list find lookup look read fetch check query show describe count view load retrieve"
+    "get search list find lookup look read fetch check query show describe count view load retrieve inspect "
+    "browse preview explain calculate compute convert estimate think can is has"
 )
 WRITES = _words(
     "create cancel refund send update delete remove add set issue transfer pay book post put submit close "
-    "approve write charge schedule place escalate reset change edit apply insert upsert notify email"
+    "approve write charge schedule place escalate reset change edit apply insert upsert notify email modify "
+    "exchange return replace rename move archive assign enable disable toggle suspend resume activate "
+    "deactivate grant revoke start stop pause lock unlock subscribe unsubscribe register save store upload "
+    "publish merge confirm reject deny renew upgrade downgrade reboot restart make"
 )
 _NOT_READS = _words("next and or then out in")
 """Words that make the name of a read say less: `get_next`, `find_or_create`, `check_out`."""
@@ -50,7 +54,7 @@ RECENT_TRACES = 20_000
 FARTHEST = 50
 """The most calls between two equal calls that are compared."""
 UNSTEADY_SHARE = 0.05
-"""The share of unexplained changes from which a tool is no witness against tools."""
+"""The share of pairs of equal calls that may differ by chance, as the world changes from outside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,7 @@ class Change:
 
     reader: str
     writer: str
-    """The only tool between that may have written; empty where there was no call between."""
+    """The only tool between that may have written; empty where none was."""
     changed: int
     """Traces in which the later result was another one."""
     traces: int
@@ -85,7 +89,7 @@ class ToolEffect:
     contradiction: str | None = None
     """What the recordings show against `effect = "read"` in the settings."""
     steady: bool = True
-    """Whether its equal calls returned the same wherever no call was between them."""
+    """Whether its equal calls returned the same where no write was between them."""
 
 
 def effect_by_name(name: str) -> Effect | None:
@@ -94,13 +98,21 @@ def effect_by_name(name: str) -> Effect | None:
     Args:
         name: in any style: `get_order`, `searchOrders`, `orders.list_all`, `mcp__shop__refund`.
     """
-    words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name.rpartition(".")[2].rpartition("__")[2] or name)
-    lower = [word.lower() for word in words]
+    lower = name_words(name.rpartition(".")[2].rpartition("__")[2] or name)
     if not lower:
         return None
     if lower[0] in READS:
         return None if _NOT_READS.intersection(lower[1:2]) or _joins_a_write(lower) else "read"
     return "write" if lower[0] in WRITES else None
+
+
+def name_words(name: str) -> list[str]:
+    """Return the words of a name in any style, in lower case: `orderId` and `order_id` have the same two.
+
+    Args:
+        name: of a tool or an argument.
+    """
+    return [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)]
 
 
 def _joins_a_write(words: list[str]) -> bool:
@@ -133,10 +145,10 @@ WITH newest AS (
     FROM between_pairs
 )
 SELECT reader,
-    CASE WHEN len(tools) = 0 THEN '' WHEN len(suspects) = 1 THEN suspects[1] ELSE tools[1] END AS writer,
+    CASE WHEN len(suspects) = 1 THEN suspects[1] WHEN len(tools) = 1 THEN tools[1] ELSE '' END AS writer,
     count(DISTINCT trace_id) FILTER (changed), count(DISTINCT trace_id)
 FROM suspected
-WHERE len(tools) = 0 OR len(suspects) = 1 OR (len(suspects) = 0 AND len(tools) = 1)
+WHERE len(suspects) <= 1
 GROUP BY reader, writer ORDER BY reader, writer
 """
 
@@ -172,21 +184,34 @@ def effects_from(
         names: the recorded tools.
         set_effects: tool → effect in the settings.
     """
-    seen = list(changes)
-    unsteady = {
-        change.reader
-        for change in seen
-        if not change.writer and change.changed > UNSTEADY_SHARE * change.traces
-    }
+    by_reader: dict[str, list[Change]] = {}
+    for change in changes:
+        by_reader.setdefault(change.reader, []).append(change)
     blamed: dict[str, list[Change]] = {}
-    for change in seen:
-        if change.writer and change.changed and change.reader not in unsteady:
-            blamed.setdefault(change.writer, []).append(change)
-    varies = {change.reader for change in seen if not change.writer and change.changed}
+    unsteady = set()
+    for reader, observed in by_reader.items():
+        if not _is_steady([change for change in observed if not change.writer], default=True):
+            unsteady.add(reader)
+            continue
+        for change in observed:
+            if not change.writer or not change.changed:
+                continue
+            reads = set_effects.get(change.writer) != "write" and effect_by_name(change.writer) == "read"
+            contrast = [beside for beside in observed if beside is not change]
+            if not reads or _is_steady(contrast, default=False):
+                blamed.setdefault(change.writer, []).append(change)
+            elif not _is_steady([change], default=True):
+                unsteady.add(reader)
     return {
-        name: _effect(name, set_effects.get(name), blamed.get(name, []), steady=name not in varies)
+        name: _effect(name, set_effects.get(name), blamed.get(name, []), steady=name not in unsteady)
         for name in sorted({*names, *set_effects})
     }
+
+
+def _is_steady(changes: Sequence[Change], *, default: bool) -> bool:
+    """Whether hardly any of these pairs of calls differed; the default without any."""
+    traces = sum(change.traces for change in changes)
+    return default if not traces else sum(change.changed for change in changes) <= UNSTEADY_SHARE * traces
 
 
 def _effect(name: str, set_effect: Effect | None, blamed: list[Change], *, steady: bool) -> ToolEffect:

@@ -2,43 +2,107 @@
 
 *Recording*: the tool calls of a trace, or the `tape` of a case, in their order, with results or errors.
 *The same call*: equal name and equal canonical arguments. Key order, `1` against `1.0` and ignored arguments
-make no difference; everything else does. *Answerable*: a result or an error was recorded with it.
+make no difference; everything else does.
+*Write*: a call of a tool whose effect is `write` or unknown. *State* of a call: the writes before it, in the
+recording or in the trial, that concern its objects (`replay.objects`), in their order.
 
-The first time a call is made, the first answerable recording of the same call answers, the second time the
-second, and so on; with all of them used, the next one is a *miss*. A recording never answers another call
-because it was next in line:
+A call is answered by a recording of the same call in the same state, and by no other one:
 
-    recorded   get_order_status(order_id="1") -> "shipped",   get_order_status(order_id="2") -> "lost"
-    replayed   get_order_status(order_id="2")    tape: "lost"
-               get_order_status(order_id="2")    miss: already used
-               get_order_status(order_id="3")    miss: never recorded; the nearest recorded calls are named
+    recorded   get_order("7") -> "active",   cancel("7") -> "ok",   get_order("7") -> "cancelled"
+    replayed   cancel("7")                   tape: "ok"
+               get_order("7")                tape: "cancelled", the state after the write
+               get_order("7")                tape: "cancelled", a read repeats within its state
+               cancel("7")                   miss: used up, since a write changes its own state
+               get_order("8")                miss: never recorded
 
-The tape is pure and belongs to one trial. It does not ask what a tool does: an item's own recording may
-answer write tools too. Answers from other traces, from a model or from the real tool are not its business.
+Replayed without the write, get_order("7") answers "active"; a recording without the first look-up has nothing
+to answer it with, and the miss is *stale*.
+
+Two recordings of one read in one state that differ show that the objects are not the whole truth. Writes
+between the two then concern every read of that tool. With no write between them, something hidden changed (a
+clock, a counter, a pager): the first call of that tool answers its first call, the second the second, as long
+as the state is equal, too. So it is with a tool whose equal calls differed in other traces
+(`TapeRules.unsteady`).
+
+A trial that has made exactly the recorded calls so far is in the recorded state, whatever concerns what: the
+next recorded call answers it.
+
+The tape is pure and belongs to one trial. Answers from other traces, from a model or from the real tool are
+not its business; a write that is answered so (`Tape.write`) leads to a state that no recording has.
 """
 
 from __future__ import annotations
 
 import difflib
+import itertools
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeAlias
 
+from replaydiff.replay.effects import Effect, effect_by_name
 from replaydiff.replay.messages import canonical_args
 from replaydiff.replay.messages.decode import as_json
-from replaydiff.replay.model import JsonObject, Rule, ToolCall
+from replaydiff.replay.model import JsonObject, MissReason, Rule, ToolCall, Witness
 from replaydiff.replay.model.light import light_dataclass
+from replaydiff.replay.objects import Objects, RecordedObjects, concerns
 
-UNAMBIGUOUS_BYTES = 64 * 1024
-"""The most of a recording that is sent with its trial: many trials are on their way at once."""
 SHOWN_CHARACTERS = 60
 """How much of a value a miss shows."""
 SHOWN_CALLS = 2
-"""How many near recordings a miss shows."""
+"""How many near recordings, or writes, a miss shows."""
 INDEXES = 64
-"""The most recordings that are kept sorted at a time."""
+"""The most recordings whose index is kept at a time."""
 COMPARED_CALLS = 20
 """How many recordings with equally few differing arguments are compared letter by letter."""
+
+Key: TypeAlias = tuple[str, ...]
+"""Name and canonical arguments: equal exactly for the same calls."""
+NOT_RECORDED = "not recorded"
+"""Ends the key of a write that no recording answered, so that it equals no recorded one."""
+State: TypeAlias = tuple[Key, ...]
+"""The writes that concern a call, in their order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TapeRules:
+    """What the tape knows about tools."""
+
+    ignore_args: Collection[str] = ()
+    """Arguments that never count in matching."""
+    ignore_by_tool: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """Tool → further arguments that never count."""
+    effects: Mapping[str, Effect] = field(default_factory=dict)
+    """Tool → what it does, as set or learnt; for others their names decide."""
+    objects: Objects = field(default_factory=Objects)
+    """How the objects of a call are recognised."""
+    dependent: Collection[tuple[str, str]] = frozenset()
+    """Writing and reading tools: recordings show that the one changes the other beyond its objects."""
+    unsteady: Collection[str] = frozenset()
+    """Tools whose equal calls returned different things with no write between them."""
+
+    def ignored(self, name: str) -> Collection[str]:
+        """Return the arguments of a tool that do not count."""
+        further = self.ignore_by_tool.get(name)
+        return {*self.ignore_args, *further} if further else self.ignore_args
+
+    def key(self, name: str, args: JsonObject) -> Key:
+        """Return what is equal exactly for the same calls."""
+        return name, canonical_args(args, self.ignored(name))
+
+    def reads(self, name: str) -> bool:
+        """Return whether a tool only reads: what nobody knows of a tool may be that it writes."""
+        return (self.effects.get(name) or effect_by_name(name)) == "read"
+
+    def recorded(self, call: ToolCall) -> RecordedObjects:
+        """Return the objects of a call with its result."""
+        return RecordedObjects(call, self.objects.of(call.name, call.args))
+
+    def concerns(self, write: RecordedObjects, call: RecordedObjects) -> bool:
+        """Return whether a write may change what a call returns."""
+        return (write.call.name, call.call.name) in self.dependent or concerns(write, call)
 
 
 @light_dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,135 +113,275 @@ class TapeAnswer:
     """`tape` or `miss`."""
     recorded: ToolCall | None = None
     """The recording that answers, with its result or error; None for a miss."""
+    reason: MissReason | None = None
+    """For a miss: what kind of miss it is."""
     note: str | None = None
     """For a miss: why, and the nearest recorded calls."""
 
 
-class _Index:
-    """A recording, by what its calls are matched by. It never changes, so the trials of an item share it."""
+class _Recording:
+    """A recording with what its calls are matched by. It never changes, so the trials of an item share it."""
 
-    def __init__(
-        self,
-        calls: Sequence[ToolCall],
-        ignore_args: Collection[str],
-        ignore_by_tool: Mapping[str, Collection[str]],
-    ) -> None:
-        """Sort the calls by name and canonical arguments; the parameters are those of `Tape`."""
-        self.calls, self.ignore_args, self.ignore_by_tool = calls, ignore_args, ignore_by_tool
-        self._always = frozenset(ignore_args)
-        self.answerable: dict[tuple[str, str], list[ToolCall]] = {}
-        for call in reversed(calls):
-            same = self.answerable.setdefault(self.key(call.name, call.args), [])
-            if call.answered:
-                same.append(call)
-        for same in self.answerable.values():
-            same.reverse()
-
-    def ignored(self, name: str) -> frozenset[str]:
-        """Return the arguments of a tool that do not count."""
-        own = self.ignore_by_tool.get(name)
-        return self._always.union(own) if own else self._always
-
-    def key(self, name: str, args: JsonObject) -> tuple[str, str]:
-        """Return what is equal exactly for the same calls."""
-        return name, canonical_args(args, self.ignored(name))
+    def __init__(self, calls: Sequence[ToolCall], rules: TapeRules) -> None:
+        self.calls, self.rules = calls, rules
+        self.keys = [rules.key(call.name, call.args) for call in calls]
+        self.positions: dict[Key, list[int]] = {}
+        for position, key in enumerate(self.keys):
+            self.positions.setdefault(key, []).append(position)
+        self._states: dict[int, State] = {}
 
     @cached_property
-    def unambiguous(self) -> list[ToolCall]:
-        """What `unused_unambiguous` returns for a tape of which nothing was used."""
-        return self.unused_unambiguous({})
+    def objects(self) -> list[RecordedObjects]:
+        """The objects of each call."""
+        return [self.rules.recorded(call) for call in self.calls]
 
-    def unused_unambiguous(self, used: Mapping[tuple[str, str], int]) -> list[ToolCall]:
-        """Return the recordings of `Tape.unambiguous`; `used` is how many of each key's are used up."""
-        found: list[ToolCall] = []
-        room = UNAMBIGUOUS_BYTES
-        for key, answerable in self.answerable.items():
-            same = answerable[used.get(key, 0) :]
-            if len(same) > 1 and len({as_json(call.args) for call in same}) > 1:
+    @cached_property
+    def ordinals(self) -> list[int]:
+        """How many calls of the same tool come before each call."""
+        counts: Counter[str] = Counter()
+        ordinals = []
+        for call in self.calls:
+            ordinals.append(counts[call.name])
+            counts[call.name] += 1
+        return ordinals
+
+    @cached_property
+    def writes(self) -> list[int]:
+        """The positions of the writes."""
+        return [position for position, call in enumerate(self.calls) if not self.rules.reads(call.name)]
+
+    @cached_property
+    def dependent(self) -> Collection[tuple[str, str]]:
+        """Writing and reading tools of this recording that depend on each other beyond their objects."""
+        return _dependent(self)
+
+    def concerns(self, write: RecordedObjects, position: int) -> bool:
+        """Return whether a write concerns the call at a position."""
+        call = self.objects[position]
+        return (write.call.name, call.call.name) in self.dependent or self.rules.concerns(write, call)
+
+    def state(self, position: int) -> State:
+        """Return the state in which a call was recorded."""
+        if position not in self._states:
+            self._states[position] = tuple(
+                self.keys[write]
+                for write in self.writes
+                if write < position and self.concerns(self.objects[write], position)
+            )
+        return self._states[position]
+
+    def outcome(self, position: int) -> str:
+        """Return what the call at a position gave, in a form that is equal exactly for equal outcomes."""
+        call = self.calls[position]
+        return as_json([call.result, call.error])
+
+
+def dependent_tools(calls: Sequence[ToolCall], rules: TapeRules) -> frozenset[tuple[str, str]]:
+    """Return the tools that a recording shows to depend on each other beyond the objects of their calls.
+
+    A read that returned something else although no write between concerned its objects shows that one of the
+    writes between does.
+
+    Args:
+        calls: the recording.
+        rules: what is known about its tools.
+
+    Returns:
+        Pairs of a tool that writes and a tool that reads.
+    """
+    return _dependent(_Recording(calls, rules))
+
+
+def _dependent(recording: _Recording) -> frozenset[tuple[str, str]]:
+    rules, pairs = recording.rules, set[tuple[str, str]]()
+    for (name, _), positions in recording.positions.items():
+        if len(positions) < 2 or not rules.reads(name):
+            continue
+        answered = [position for position in positions if recording.calls[position].answered]
+        for earlier, later in itertools.pairwise(answered):
+            between = [write for write in recording.writes if earlier < write < later]
+            if not between or recording.outcome(earlier) == recording.outcome(later):
                 continue
-            for call in same:
-                room -= len(as_json([call.args, call.result, call.error]))
-                if room < 0:
-                    return found
-                found.append(call)
-        return found
+            objects = recording.objects
+            if not any(rules.concerns(objects[write], objects[later]) for write in between):
+                pairs.update((recording.calls[write].name, name) for write in between)
+    return frozenset(pairs)
 
 
-_latest: dict[int, _Index] = {}
-"""The indexes used last, by the identity of their calls, which they keep alive."""
+_latest: dict[int, _Recording] = {}
+"""The recordings used last, by the identity of their calls, which they keep alive."""
 
 
-def _index_of(
-    calls: Sequence[ToolCall], ignore_args: Collection[str], ignore_by_tool: Mapping[str, Collection[str]]
-) -> _Index:
-    """Return the index of a recording. Lanes and trials of an item follow each other, with the same calls."""
+def _recording_of(calls: Sequence[ToolCall], rules: TapeRules) -> _Recording:
+    """Return a recording with its index; the lanes and trials of an item follow each other."""
     if not isinstance(calls, tuple):
         # Whoever has it may change it.
-        return _Index(calls, ignore_args, ignore_by_tool)
-    known = _latest.get(id(calls))
-    if (
-        known is not None
-        and known.calls is calls
-        and known.ignore_args == ignore_args
-        and known.ignore_by_tool == ignore_by_tool
-    ):
-        return known
+        return _Recording(calls, rules)
+    latest = _latest.get(id(calls))
+    if latest is not None and latest.calls is calls and (latest.rules is rules or latest.rules == rules):
+        return latest
     if len(_latest) >= INDEXES:
         _latest.clear()
-    made = _latest[id(calls)] = _Index(calls, ignore_args, ignore_by_tool)
-    return made
+    recording = _latest[id(calls)] = _Recording(calls, rules)
+    return recording
 
 
 class Tape:
-    """The recording of one item during one trial; it remembers which recordings were used."""
+    """The recording of one item during one trial; it remembers what the trial has done."""
 
-    def __init__(
-        self,
-        calls: Sequence[ToolCall],
-        ignore_args: Collection[str] = (),
-        ignore_by_tool: Mapping[str, Collection[str]] | None = None,
-    ) -> None:
+    def __init__(self, calls: Sequence[ToolCall], rules: TapeRules | None = None) -> None:
         """Load a recording.
 
         Args:
             calls: the recorded calls, in their order.
-            ignore_args: arguments that never count in matching.
-            ignore_by_tool: further ones for single tools, by tool name.
+            rules: what is known about their tools.
         """
-        self._calls = calls
-        self._index = _index_of(calls, ignore_args, ignore_by_tool or {})
-        self._used: dict[tuple[str, str], int] = {}
+        self._rules = rules or TapeRules()
+        self._recording = _recording_of(calls, self._rules)
+        self._writes: list[tuple[Key, RecordedObjects]] = []
+        """The writes of the trial so far."""
+        self._made: Counter[Key] = Counter()
+        """How often each write was made."""
+        self._asked: Counter[str] = Counter()
+        """How often each tool was asked for."""
+        self._missed: set[str] = set()
+        """Tools of which a call was not answered: which of its calls the next one is, nobody knows."""
+        self._followed: int | None = 0
+        """How many recorded calls the trial has made, in their order; None once it has left them."""
 
     def answer(self, name: str, args: JsonObject) -> TapeAnswer:
-        """Answer a call, and use up the recording that answered."""
-        key = self._index.key(name, args)
-        same = self._index.answerable.get(key)
-        used = self._used.get(key, 0)
-        if same is not None and used < len(same):
-            self._used[key] = used + 1
-            return TapeAnswer(rule=Rule.TAPE, recorded=same[used])
-        return TapeAnswer(rule=Rule.MISS, note=self._explain(name, args, key, known=same is not None))
+        """Answer a call. A write that is answered is part of the trial's state from now on."""
+        key = self._rules.key(name, args)
+        positions = self._recording.positions.get(key, [])
+        answered = [position for position in positions if self._recording.calls[position].answered]
+        position = self._following(key)
+        if position is None:
+            position = self._matching(name, answered)
+        self._asked[name] += 1
+        if position is None:
+            reason, note = self._explain(name, args, key, answered)
+            self._followed = None
+            self._missed.add(name)
+            return TapeAnswer(rule=Rule.MISS, reason=reason, note=note)
+        self._followed = position + 1 if self._followed == position else None
+        recorded = self._recording.calls[position]
+        if not self._rules.reads(name):
+            self._add_write(key, self._recording.objects[position])
+        return TapeAnswer(rule=Rule.TAPE, recorded=recorded)
 
-    def unambiguous(self) -> Sequence[ToolCall]:
-        """Return the unused recordings whose equal calls were all recorded alike; equal ones in their order.
+    def write(self, name: str, args: JsonObject) -> None:
+        """Take note of a call that the tape did not answer and that may have changed something.
 
-        Those of `f(n=1)` and `f(n=1.0)` are left out: either call may use up either recording. So is all that
-        follows the first one for which `UNAMBIGUOUS_BYTES` have no room.
+        Args:
+            name: of the tool; a tool that reads makes no difference.
+            args: of the call.
         """
-        return self._index.unused_unambiguous(self._used) if self._used else self._index.unambiguous
+        self._followed = None
+        if not self._rules.reads(name):
+            call = ToolCall(name=name, args=args, answered=False)
+            self._add_write((*self._rules.key(name, args), NOT_RECORDED), self._rules.recorded(call))
 
-    def _explain(self, name: str, args: JsonObject, key: tuple[str, str], *, known: bool) -> str:
+    def state(self, name: str, args: JsonObject) -> State:
+        """Return the writes of the trial so far that may concern a call."""
+        call = self._rules.recorded(ToolCall(name=name, args=args, answered=False))
+        return tuple(
+            key
+            for key, write in self._writes
+            if (write.call.name, name) in self._recording.dependent or self._rules.concerns(write, call)
+        )
+
+    def _add_write(self, key: Key, objects: RecordedObjects) -> None:
+        self._writes.append((key, objects))
+        self._made[key] += 1
+
+    def _following(self, key: Key) -> int | None:
+        """Return the position of the next recorded call, where the trial follows the recording up to it."""
+        position = self._followed
+        if position is None or position >= len(self._recording.calls):
+            return None
+        same = self._recording.keys[position] == key and self._recording.calls[position].answered
+        return position if same else None
+
+    def _in_state(self, positions: Sequence[int]) -> list[int]:
+        """Return those of the positions that were recorded in the trial's state, or by a person for any."""
+        return [
+            position
+            for position in positions
+            if self._answers_anywhere(position) or self._state_at(position) == self._recording.state(position)
+        ]
+
+    def _answers_anywhere(self, position: int) -> bool:
+        """Whether a person wrote the result, which a write uses up."""
+        key = self._recording.keys[position]
+        by_person = self._recording.calls[position].witness == Witness.PERSON
+        return by_person and self._made[key] < len(self._recording.positions[key])
+
+    def _state_at(self, position: int) -> State:
+        """Return the writes of the trial that concern the call recorded at a position."""
+        return tuple(key for key, write in self._writes if self._recording.concerns(write, position))
+
+    def _matching(self, name: str, answered: Sequence[int]) -> int | None:
+        """Return the position of the recording that answers a call, of those of the same call."""
+        matching = self._in_state(answered)
+        if not matching or not self._rules.reads(name):
+            # A write is part of its own state, so equal ones are in different states.
+            return matching[0] if matching else None
+        if name not in self._rules.unsteady and len({*map(self._recording.outcome, matching)}) == 1:
+            return matching[0]
+        if name in self._missed:
+            return None
+        ordinal = self._asked[name]
+        return next(
+            (position for position in matching if self._recording.ordinals[position] == ordinal), None
+        )
+
+    def _explain(
+        self, name: str, args: JsonObject, key: Key, answered: Sequence[int]
+    ) -> tuple[MissReason, str]:
+        """Return why nothing answers a call."""
         requested = show_call(name, args)
-        if known:
-            used = self._used.get(key, 0)
-            if used:
-                times = "once" if used == 1 else f"{used} times"
-                return f"{requested}: already used; it was recorded {times} and answered as often"
-            return f"{requested}: recorded without an answer, so nothing can be replayed for it"
-        same_name = [call for call in self._calls if call.name == name]
+        positions = self._recording.positions.get(key)
+        if positions is None:
+            return MissReason.NEVER_RECORDED, f"{requested}: never recorded; {self._nearest(name, args)}"
+        if not answered or self._in_state([position for position in positions if position not in answered]):
+            return (
+                MissReason.UNANSWERED,
+                f"{requested}: recorded without an answer, so nothing can be replayed for it",
+            )
+        times = "once" if len(answered) == 1 else f"{len(answered)} times"
+        if not self._rules.reads(name) and self._made[key] >= len(answered):
+            reason = f"{requested}: already used; it was recorded {times} and answered as often"
+            return MissReason.USED_UP, reason
+        if self._rules.reads(name) and self._in_state(answered):
+            reason = (
+                f"{requested}: recorded {times}, and {name} returns something else at each call, "
+                f"of which this is number {self._asked[name]}"
+            )
+            return MissReason.USED_UP, reason
+        differences = [self._difference(position) for position in answered]
+        made, missing = min(differences, key=lambda difference: len(difference[0]) + len(difference[1]))
+        return MissReason.STALE, f"{requested}: stale; {_between(made, missing)}"
+
+    def _difference(self, position: int) -> tuple[list[ToolCall], list[ToolCall]]:
+        """Return the writes that the trial made and the recorded call did not see, and the reverse."""
+        recording = self._recording
+        trial = [(key, write.call) for key, write in self._writes if recording.concerns(write, position)]
+        recorded_keys = recording.state(position)
+        recorded = [
+            (recording.keys[write], recording.calls[write])
+            for write in recording.writes
+            if write < position and recording.concerns(recording.objects[write], position)
+        ]
+        return _missing_from(trial, Counter(recorded_keys)), _missing_from(
+            recorded, Counter(key for key, _ in trial)
+        )
+
+    def _nearest(self, name: str, args: JsonObject) -> str:
+        """Return the recorded calls that come nearest to one that was never recorded."""
+        same_name = [call for call in self._recording.calls if call.name == name]
         if not same_name:
-            return f"{requested}: never recorded; {self._other_tools(name)}"
-        ignored = self._index.ignored(name)
+            return self._recorded_tools(name)
+        ignored = self._rules.ignored(name)
         distinct: dict[str, JsonObject] = {}
         for call in same_name:
             distinct.setdefault(canonical_args(call.args, ignored), call.args)
@@ -188,16 +392,43 @@ class Tape:
             for recorded in nearest[:SHOWN_CALLS]
         ]
         word = "the nearest recorded calls are" if len(shown) > 1 else "the nearest recorded call is"
-        return f"{requested}: never recorded; {word} {', '.join(shown)}"
+        return f"{word} {', '.join(shown)}"
 
-    def _other_tools(self, name: str) -> str:
-        names = list(dict.fromkeys(call.name for call in self._calls))
+    def _recorded_tools(self, name: str) -> str:
+        names = list(dict.fromkeys(call.name for call in self._recording.calls))
         if not names:
             return "the recording has no tool calls"
         near = difflib.get_close_matches(name, names, n=1)
         if near:
             return f"the recording has no call of {name}; it has {near[0]}"
         return f"the recording has no call of {name}, only of {', '.join(names)}"
+
+
+def _missing_from(calls: Iterable[tuple[Key, ToolCall]], counted: Counter[Key]) -> list[ToolCall]:
+    """Return the calls that are more often there than counted."""
+    missing = []
+    for key, call in calls:
+        if counted[key] > 0:
+            counted[key] -= 1
+        else:
+            missing.append(call)
+    return missing
+
+
+def _between(made: Sequence[ToolCall], missing: Sequence[ToolCall]) -> str:
+    """Return the writes between the state of a trial and the state of a recording, as a sentence."""
+    parts = []
+    if made:
+        parts.append(f"the trial has made {_show_calls(made)}, and it was recorded before that")
+    if missing:
+        parts.append(f"it was recorded after {_show_calls(missing)}, which the trial has not made")
+    return "; ".join(parts) or "the writes before it were made in another order than recorded"
+
+
+def _show_calls(calls: Sequence[ToolCall]) -> str:
+    shown = [show_call(call.name, call.args) for call in calls[:SHOWN_CALLS]]
+    more = len(calls) - len(shown)
+    return " and ".join(shown) + (f" and {more} more" if more else "")
 
 
 def show_call(name: str, args: JsonObject) -> str:
@@ -212,7 +443,7 @@ def _show(value: object) -> str:
 
 def _differing(requested: JsonObject, recorded: JsonObject, ignored: Collection[str]) -> list[str]:
     keys = [key for key in dict.fromkeys((*requested, *recorded)) if key not in ignored]
-    return [key for key in keys if _one(requested, key) != _one(recorded, key)]
+    return [key for key in keys if _argument(requested, key) != _argument(recorded, key)]
 
 
 def arguments_apart(requested: JsonObject, recorded: Iterable[JsonObject]) -> tuple[str, ...]:
@@ -229,8 +460,8 @@ def arguments_apart(requested: JsonObject, recorded: Iterable[JsonObject]) -> tu
     return tuple(apart[0]) if apart else ()
 
 
-def _one(args: JsonObject, key: str) -> str:
-    """The one argument, in the form in which it is compared; absent differs from null."""
+def _argument(args: JsonObject, key: str) -> str:
+    """Return an argument in the form in which it is compared; absent differs from null."""
     return canonical_args({key: args[key]}) if key in args else ""
 
 
@@ -238,10 +469,17 @@ def _distance(requested: JsonObject, recorded: JsonObject, ignored: Collection[s
     """How many arguments differ, then how much their texts do."""
     differing = _differing(requested, recorded, ignored)
     unlike = sum(
-        1 - difflib.SequenceMatcher(None, _one(requested, key)[:200], _one(recorded, key)[:200]).ratio()
+        1
+        - difflib.SequenceMatcher(
+            None, _argument(requested, key)[:200], _argument(recorded, key)[:200]
+        ).ratio()
         for key in differing
     )
     return len(differing), unlike
+
+
+def _likeness(left: str, right: str) -> float:
+    return difflib.SequenceMatcher(None, left, right).ratio()
 
 
 def _differences(requested: JsonObject, recorded: JsonObject, ignored: Collection[str]) -> str:

@@ -21,6 +21,7 @@ from replaydiff.replay.model import (
     Json,
     JsonObject,
     Message,
+    MissReason,
     Rule,
     ServedCall,
     Status,
@@ -28,7 +29,7 @@ from replaydiff.replay.model import (
 )
 from replaydiff.replay.renames import Renames
 from replaydiff.replay.result_form import explain_form, result_as
-from replaydiff.replay.tape import Tape
+from replaydiff.replay.tape import State, Tape, TapeAnswer
 
 NOT_SEEN = "the agent reports this call, but it passed no patch point: it ran for real, or not at all"
 
@@ -180,10 +181,10 @@ class Attempt:
         """Why the trial was stopped at a tool call; None while it was not."""
         self._stopped_as = Status.DIVERGED
         self._item, self._rules = item, rules
-        self._tape = Tape(item.tape, rules.ignore_args, rules.ignored_by_tool)
+        self._tape = Tape(item.tape, rules.tape)
         for served in item.before:
-            if served.rule is Rule.TAPE:
-                self._tape.answer(served.call.name, served.call.args)
+            if self._tape.answer(served.call.name, served.call.args).recorded is None:
+                self._tape.write(served.call.name, served.call.args)
         self._served: list[ServedCall] = []
         self._clock = clock
         self._started_s = time.time()
@@ -207,52 +208,44 @@ class Attempt:
             return self._serve(name, args, answer.recorded, answer.rule, self._item.trace_id)
         effect = rules.effect(name)
         if effect == "read" and rules.corpus is not None:
-            found = rules.corpus.find(self._item, name, args, rules.ignored(name))
-            if isinstance(found, Awaitable):
-                return self._answer_later(found, name, args, answer.note)
-            if found is not None:
-                return self._serve(name, args, found.recorded, Rule.CORPUS, found.trace_id)
-        return self._answer_unrecorded(name, args, answer.note)
+            recording = rules.corpus.find(self._item, name, args, rules.ignored(name))
+            if isinstance(recording, Awaitable):
+                return self._answer_later(recording, name, args, answer)
+            if recording is not None:
+                return self._serve_other(name, args, recording, answer)
+        return self._answer_unrecorded(name, args, answer)
 
     async def _answer_later(
-        self, finding: Awaitable[CorpusRecording | None], name: str, args: JsonObject, note: str | None
+        self, finding: Awaitable[CorpusRecording | None], name: str, args: JsonObject, missed: TapeAnswer
     ) -> JsonObject:
         """Answer a call whose recording is searched in another process."""
-        found = await finding
-        if found is not None:
-            return self._serve(name, args, found.recorded, Rule.CORPUS, found.trace_id)
-        answer = self._answer_unrecorded(name, args, note)
+        recording = await finding
+        if recording is not None:
+            return self._serve_other(name, args, recording, missed)
+        answer = self._answer_unrecorded(name, args, missed)
         return answer if isinstance(answer, dict) else await answer
 
+    def _serve_other(
+        self, name: str, args: JsonObject, recording: CorpusRecording, missed: TapeAnswer
+    ) -> JsonObject:
+        """Answer a call from another trace."""
+        answer = self._serve(name, args, recording.recorded, Rule.CORPUS, recording.trace_id)
+        self._served[-1] = replace(self._served[-1], miss=missed.reason)
+        return answer
+
     def _answer_unrecorded(
-        self, name: str, args: JsonObject, note: str | None
+        self, name: str, args: JsonObject, missed: TapeAnswer
     ) -> JsonObject | Awaitable[JsonObject]:
+        """Answer a call that no recording answers, or end the trial with it."""
         rules, effect = self._rules, self._rules.effect(name)
+        state = self._tape.state(name, args)
+        self._tape.write(name, args)
         if effect != "write" and name in rules.live:
-            self._keep(name, args, Rule.LIVE, answered=False)
+            self._keep(name, args, Rule.LIVE, answered=False, miss=missed.reason)
             return {"live": len(self._served) - 1}
         if effect != "write" and rules.simulator is not None:
-            return self._simulate(rules.simulator, name, args)
-        return self._miss(name, args, note or "the tape has no answer")
-
-    def given(self) -> list[Json]:
-        """Return the recordings with which the agent's process may answer: `[name, arguments, answer]` each.
-
-        It answers a call with equal JSON text and reports it to `answer`, which finds the same recording.
-        Every other call is asked here. Recordings that a call with another text may use up are left out.
-        """
-        rules = self._rules
-        if rules.renames or self._item.before:
-            return []
-        found: list[Json] = []
-        for call in self._tape.unambiguous():
-            if not rules.ignored(call.name):
-                form = rules.result_form(call.name, self._returns)
-                answer: JsonObject = (
-                    {"result": result_as(call.result, form)} if call.error is None else {"error": call.error}
-                )
-                found.append([call.name, call.args, answer])
-        return found
+            return self._simulate(rules.simulator, name, args, state, missed)
+        return self._miss(name, args, missed)
 
     def note(self, name: str, args: JsonObject) -> None:
         """Keep a call that is not answered, since the next action is all that is wanted (step mode)."""
@@ -269,6 +262,7 @@ class Attempt:
             answered=recorded is not None,
             from_trace_id=self._item.trace_id if recorded else None,
             note=answer.note,
+            miss=answer.reason,
         )
 
     def ran(self, outcome: JsonObject) -> None:
@@ -352,32 +346,28 @@ class Attempt:
         """The calls that recordings answered."""
         return [served.call for served in self._served if served.rule in (Rule.TAPE, Rule.CORPUS)]
 
-    async def _simulate(self, simulator: Simulator, name: str, args: JsonObject) -> JsonObject:
-        ignored = self._rules.ignored(name)
-        same = canonical_args(args, ignored)
-        nth = sum(
-            served.rule is Rule.SIMULATED
-            and served.call.name == name
-            and canonical_args(served.call.args, ignored) == same
-            for served in (*self._item.before, *self._served)
-        )
+    async def _simulate(
+        self, simulator: Simulator, name: str, args: JsonObject, state: State, missed: TapeAnswer
+    ) -> JsonObject:
+        """Have a model answer a call."""
         before = (*self._item.before, *self._served)
-        # Kept before it is answered, so that calls made at the same time stand in the order of asking.
-        place = len(self._served)
-        self._keep(name, args, Rule.SIMULATED, answered=False)
+        # Kept before it is answered, so that calls made at the same time stay in the order of asking.
+        position = len(self._served)
+        self._keep(name, args, Rule.SIMULATED, answered=False, miss=missed.reason)
         try:
-            result = await simulator.play(self._item, name, args, nth, before)
+            result = await simulator.play(self._item, name, args, state, before)
         except ModelFailure as failure:
             return self._stop(f"{name} could not be simulated: {failure}", Status.INFRA_ERROR)
-        self.ran({"ran": place, "result": result})
+        self.ran({"ran": position, "result": result})
         return {"result": result}
 
-    def _miss(self, name: str, args: JsonObject, note: str) -> JsonObject:
+    def _miss(self, name: str, args: JsonObject, missed: TapeAnswer) -> JsonObject:
+        note = missed.note or "the tape has no answer"
         if self._rules.on_miss == "error":
             error = f"{name}: no recorded answer for these arguments"
-            self._keep(name, args, Rule.MISS, error=error, answered=False, note=note)
+            self._keep(name, args, Rule.MISS, error=error, answered=False, note=note, miss=missed.reason)
             return {"error": error}
-        self._keep(name, args, Rule.MISS, answered=False, note=note)
+        self._keep(name, args, Rule.MISS, answered=False, note=note, miss=missed.reason)
         return self._stop(note, Status.DIVERGED)
 
     def _stop(self, why: str, status: Status) -> JsonObject:
@@ -399,8 +389,9 @@ class Attempt:
         from_trace_id: str | None = None,
         note: str | None = None,
         witness: str | None = None,
+        miss: MissReason | None = None,
     ) -> None:
-        made = ToolCall(
+        call = ToolCall(
             name=name,
             args=args,
             index=len(self._served),
@@ -409,7 +400,9 @@ class Attempt:
             answered=answered,
             witness=witness,
         )
-        self._served.append(ServedCall(call=made, rule=rule, from_trace_id=from_trace_id, note=note))
+        self._served.append(
+            ServedCall(call=call, rule=rule, from_trace_id=from_trace_id, note=note, miss=miss)
+        )
 
     def _ended_early(self, latency_ms: float | None) -> Outcome:
         return self._outcome(self._stopped_as, reason=self.stopped, latency_ms=latency_ms)

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
+from replaydiff.replay.facts import RecordedFacts
 from replaydiff.replay.model import (
     Item,
     Json,
@@ -41,8 +42,10 @@ from replaydiff.replay.model import (
     Version,
 )
 from replaydiff.replay.model.light import light_dataclass
+from replaydiff.replay.objects import Objects
 from replaydiff.replay.renames import Renames
 from replaydiff.replay.settings import Price, ToolSection
+from replaydiff.replay.tape import State, TapeRules
 
 if TYPE_CHECKING:
     from replaydiff.replay.gateway.recording import Line
@@ -75,11 +78,18 @@ class Simulator(Protocol):
     """A model that plays tools."""
 
     async def play(
-        self, item: Item, name: str, args: JsonObject, nth: int, before: Sequence[ServedCall]
+        self, item: Item, name: str, args: JsonObject, state: State, before: Sequence[ServedCall]
     ) -> Json:
-        """What the tool answers when this call is made for the `nth` time (from 0) in a trial of the item.
+        """Return what the tool answers to a call in a state.
 
-        Every trial of an item that asks the same gets the same, whatever its lane.
+        Every trial of an item that asks the same in the same state gets the same, whatever its lane.
+
+        Args:
+            item: what is replayed.
+            name: of the tool.
+            args: of the call.
+            state: the writes of the trial so far that may concern the call.
+            before: all calls of the trial so far.
 
         Raises:
             replay.llm.base.ModelFailure: it was asked in vain.
@@ -151,6 +161,9 @@ class Rules:
     """The run whose recorded answers take the place of models."""
     results: Mapping[str, str] = field(default_factory=dict)
     """Tool → `text` or `json`, where its recordings show what it returns."""
+    facts: RecordedFacts = field(default_factory=RecordedFacts)
+    """What the store's recordings show about tools."""
+
     concurrency: int = 1
     """The most trials in flight at once. This and what follows is not stored."""
     single: bool = False
@@ -166,13 +179,24 @@ class Rules:
     renames: Renames = field(init=False)
     """Tools and arguments that were renamed on purpose, from `tools`."""
 
-    ignored_by_tool: Mapping[str, Collection[str]] = field(init=False)
-    """Tool → further arguments that never count in matching its calls, from `tools`."""
+    tape: TapeRules = field(init=False)
+    """What a tape knows about tools, from `tools`, `ignore_args` and `facts`."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "renames", Renames.of(self.tools))
-        by_tool = {name: tool.ignore_args for name, tool in self.tools.items() if tool.ignore_args}
-        object.__setattr__(self, "ignored_by_tool", by_tool)
+        object.__setattr__(self, "tape", self._tape_rules())
+
+    def _tape_rules(self) -> TapeRules:
+        set_effects = {name: tool.effect for name, tool in self.tools.items() if tool.effect}
+        by_tool = {name: tool.objects for name, tool in self.tools.items() if tool.objects is not None}
+        return TapeRules(
+            ignore_args=self.ignore_args,
+            ignore_by_tool={name: tool.ignore_args for name, tool in self.tools.items() if tool.ignore_args},
+            effects={**self.facts.effects, **set_effects},
+            objects=Objects(common=self.facts.common, by_tool=by_tool),
+            dependent=self.facts.dependent,
+            unsteady=self.facts.unsteady,
+        )
 
     def result_form(self, name: str, returns: Mapping[str, str]) -> str | None:
         """Return `text` or `json`: what a tool returns by the settings, else by its recordings.
@@ -185,8 +209,7 @@ class Rules:
 
     def ignored(self, name: str) -> Collection[str]:
         """Return the arguments of a tool that do not count."""
-        own = self.tools[name].ignore_args if name in self.tools else ()
-        return {*self.ignore_args, *own} if own else self.ignore_args
+        return self.tape.ignored(name)
 
     def effect(self, name: str) -> str | None:
         """Return `read` or `write` for a tool whose effect was named."""
@@ -205,6 +228,7 @@ class Rules:
                     "renamed_from": tool.renamed_from,
                     "renamed_args": {**tool.renamed_args},
                     **({"result": tool.result} if tool.result else {}),
+                    **({} if tool.objects is None else {"objects": [*tool.objects]}),
                 }
                 for name, tool in self.tools.items()
             },
@@ -220,6 +244,7 @@ class Rules:
             "record": self.record,
             "replay_model": self.replay_model,
             "results": dict(self.results),
+            "facts": self.facts.to_json(),
         }
 
     @classmethod
@@ -242,6 +267,7 @@ class Rules:
             record=bool(stored.get("record")),
             replay_model=stored.get("replay_model"),
             results=dict(stored.get("results") or {}),
+            facts=RecordedFacts.from_json(stored.get("facts") or {}),
         )
 
 

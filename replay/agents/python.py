@@ -287,8 +287,6 @@ class PythonAgent:
         )
         if watch := self._watch(item):
             request["watch"] = watch
-        if given := attempt.given():
-            request["tape"] = given
         # Until its turn comes, each trial before it in the same process may take its full time. One that
         # is alone there begins at once, which sets its time.
         is_next = worker.mode == "sync" and not worker.in_flight

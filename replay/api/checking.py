@@ -156,7 +156,13 @@ class StartedVersion:
             VersionError: it cannot be resolved, or does not start.
         """
         from replaydiff.replay.clock import utc_now
-        from replaydiff.replay.engine.agents import build_agents, probe_of, rules_of, start_agents
+        from replaydiff.replay.engine.agents import (
+            build_agents,
+            probe_of,
+            rules_of,
+            start_agents,
+            with_recordings,
+        )
         from replaydiff.replay.model import Lane, RunRecord
 
         check_runs_here(settings, "the pytest plugin")
@@ -169,7 +175,8 @@ class StartedVersion:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        self._agents = build_agents(run, self._settings, rules_of(self._settings))
+        rules = with_recordings(rules_of(self._settings), self._settings.store_path)
+        self._agents = build_agents(run, self._settings, rules)
         self._agent = self._agents.agents[Lane.NEW]
         self._version = lanes[Lane.NEW]
         try:

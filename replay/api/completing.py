@@ -16,7 +16,7 @@ from replaydiff.replay.api.channel import Channel
 from replaydiff.replay.api.forking import version_as_replayed
 from replaydiff.replay.api.options import RunOptions, check_runs_here, settings_with
 from replaydiff.replay.errors import Interrupted, ReplayError
-from replaydiff.replay.model import Item, Json, Lane, Rule, Status, ToolCall, Trial
+from replaydiff.replay.model import Item, Json, Lane, Rule, Status, ToolCall, Trial, Witness
 from replaydiff.replay.settings import Settings
 
 if TYPE_CHECKING:
@@ -146,8 +146,15 @@ def _answered(item: Item, trial: Trial, results: Mapping[str, Json]) -> Item | N
     missed = _missed(trial)
     if missed is None or missed.name not in results:
         return None
-    answered = replace(missed, result=results[missed.name], error=None, answered=True, index=len(item.tape))
-    return replace(item, tape=(*item.tape, answered))
+    written = replace(
+        missed,
+        result=results[missed.name],
+        error=None,
+        answered=True,
+        index=len(item.tape),
+        witness=Witness.PERSON,
+    )
+    return replace(item, tape=(*item.tape, written))
 
 
 def _missed(trial: Trial) -> ToolCall | None:

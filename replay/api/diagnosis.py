@@ -249,7 +249,7 @@ def start_and_replay(settings: Settings, store: Path, name: str) -> list[Finding
     from replaydiff.replay.api.options import check_runs_here
     from replaydiff.replay.api.running import lanes_of
     from replaydiff.replay.clock import utc_now
-    from replaydiff.replay.engine.agents import build_agents, rules_of, with_results
+    from replaydiff.replay.engine.agents import build_agents, rules_of, with_recordings
     from replaydiff.replay.event_loop import run_sync
     from replaydiff.replay.model import Lane, RunRecord
 
@@ -258,7 +258,7 @@ def start_and_replay(settings: Settings, store: Path, name: str) -> list[Finding
         trust_by_use(settings)
         lanes = lanes_of({"new": name}, settings)
         run = RunRecord(id="doctor", created_at=utc_now(), lanes=lanes, trials=1, seed=0)
-        agents = build_agents(run, settings, with_results(rules_of(settings), store))
+        agents = build_agents(run, settings, with_recordings(rules_of(settings), store))
         recorded = _recorded(store, agents.rules.renames)
     except ReplayError as error:
         return [Finding("start", State.WRONG, str(error))]

@@ -19,6 +19,7 @@ from replaydiff.replay.engine.corpus import StoreCorpus
 from replaydiff.replay.engine.probe import Probe, list_names
 from replaydiff.replay.engine.redaction import RunRedactor
 from replaydiff.replay.errors import SettingsError, VersionError
+from replaydiff.replay.facts import read_facts
 from replaydiff.replay.model import Lane, Mode, RunRecord, Version, VersionKind
 from replaydiff.replay.settings import Settings
 from replaydiff.replay.settings.toml import toml_key
@@ -98,13 +99,21 @@ def check_mode(mode: Mode, rules: Rules) -> None:
         )
 
 
-def with_results(rules: Rules, store: Path) -> Rules:
-    """Return the rules with what the store's recordings show of the results of tools."""
+def with_recordings(rules: Rules, store: Path) -> Rules:
+    """Return the rules with what a store's recordings show about tools; without a store, as they are."""
     if not store.exists():
         return rules
     with open_store(store, read_only=True) as con:
-        forms = result_forms(con)
-    return replace(rules, results={tool.name: tool.form for tool in forms if tool.form})
+        return with_recordings_of(rules, con)
+
+
+def with_recordings_of(rules: Rules, con: DuckDBPyConnection) -> Rules:
+    """Return the rules with what the recordings of an open store show about tools and their results."""
+    return replace(
+        rules,
+        results={tool.name: tool.form for tool in result_forms(con) if tool.form},
+        facts=read_facts(con, rules.tools),
+    )
 
 
 @dataclass(slots=True)

@@ -24,6 +24,7 @@ from replaydiff.replay.engine.agents import (
     probe_of,
     rules_of,
     start_agents,
+    with_recordings_of,
 )
 from replaydiff.replay.engine.executors import LocalExecutor
 from replaydiff.replay.engine.journal import Journal
@@ -76,7 +77,7 @@ def new_experiment(
         golden_path=golden_path,
         budget_usd=settings.run.budget,
         max_tokens=settings.run.max_tokens,
-        settings={**rules_of(settings).to_json(), **facts},
+        settings={**with_recordings_of(rules_of(settings), con).to_json(), **facts},
     )
     create_run(con, run, items)
     return run

@@ -29,7 +29,7 @@ from replaydiff.replay.engine.agents import (
     probe_of,
     rules_of,
     start_agents,
-    with_results,
+    with_recordings,
 )
 from replaydiff.replay.engine.executors import TrialTask, agent_builder, load_executor
 from replaydiff.replay.engine.forecast import Forecast, forecast
@@ -148,7 +148,7 @@ def prepare(
     """
     drawn = len(source.ids())
     source, pairings = observed.pair_lanes(store, source, lanes, pair_by)
-    rules = with_results(rules_of(settings), store)
+    rules = with_recordings(rules_of(settings), store)
     check_mode(mode, rules)
     if settings.run.replay_model is not None:
         rules = replace(rules, replay_model=recorded_run(store, settings.run.replay_model))

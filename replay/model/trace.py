@@ -55,6 +55,8 @@ class Witness(StrEnum):
     """The only call and the only result of this tool that were left, or equally many in the same order."""
     NAME = "name"
     """Only the tool's name: several calls of it were open, and their results were taken in order."""
+    PERSON = "person"
+    """None was recorded: a person wrote the result for this call, whatever was written before it."""
 
 
 @light_dataclass(frozen=True, slots=True, kw_only=True)

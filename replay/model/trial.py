@@ -44,6 +44,19 @@ class Rule(StrEnum):
     MISS = "miss"
 
 
+class MissReason(StrEnum):
+    """Why the tape had no answer for a call."""
+
+    NEVER_RECORDED = "never_recorded"
+    """No recorded call has its name and arguments."""
+    STALE = "stale"
+    """It was recorded, but in another state: writes that concern it lie between."""
+    USED_UP = "used_up"
+    """A write, or a read of what changes by itself, was asked for more often than it was recorded."""
+    UNANSWERED = "unanswered"
+    """It was recorded without a result or an error."""
+
+
 @light_dataclass(frozen=True, slots=True, kw_only=True)
 class ServedCall:
     """A tool call of a replay, and how it was answered."""
@@ -53,7 +66,12 @@ class ServedCall:
     from_trace_id: str | None = None
     """The trace whose recording answered."""
     note: str | None = None
-    """For a miss: why, and the nearest recorded call."""
+    """For a miss: why, and the nearest recorded call. For `corpus`: how many recordings agree."""
+    miss: MissReason | None = None
+    """Why the tape had no answer, whatever rule answered in its place; None where it answered.
+
+    Per lane, count by `rule`; of the calls with `rule = miss`, those with `miss = stale` were recorded in
+    another state, and those with `miss = never_recorded` never."""
 
     @property
     def is_exact(self) -> bool:

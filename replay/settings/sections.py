@@ -87,10 +87,14 @@ class ToolSection:
     """`[tools.NAME]`: how one tool is answered and compared."""
 
     effect: Literal["read", "write"] | None = None
-    """A read tool may also be answered from another trace's recording of the same call; a write tool only
-    from the item's own tape. If not set, no other trace answers."""
+    """What a tool does. A call that reads repeats freely until something is written; one that writes is
+    answered once and makes reads of its objects stale. If not set, what recordings show or the tool's name
+    says counts, else `write`. Only with `read` set may other traces answer."""
     ignore_args: tuple[str, ...] = ()
     """Arguments of this tool that are ignored in matching."""
+    objects: tuple[str, ...] | None = None
+    """Arguments that name what a call is about, so that only writes to the same make it stale; `[]`: it is
+    about nothing that can change. If not set, values that look like ids or addresses count."""
     renamed_from: str | None = None
     """Earlier name of the tool: calls under either name are the same call, under this name."""
     renamed_args: dict[str, str] = field(default_factory=dict)

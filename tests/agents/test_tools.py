@@ -115,6 +115,7 @@ def test_an_async_trial_is_stopped_at_a_miss() -> None:
         item([("look", {"n": 1})], recorded("look", "x", n=1)),
         item([("look", {"n": 2})], *[recorded("look", "y", n=2) for _ in range(6)]),
         tools=("shop:_exec", "shop:_exec_async"),
+        tools_settings={"look": ToolSection(effect="write")},
     )
     assert [outcome.status for outcome in outcomes] == [Status.DIVERGED, Status.OK]
     assert [rule for *_, rule in calls(outcomes[0])] == ["tape", "miss"]

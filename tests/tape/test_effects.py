@@ -78,12 +78,24 @@ def test_a_set_effect_that_recordings_contradict_is_kept_with_the_evidence(tmp_p
     assert effects["triage"].contradiction is None
 
 
-def test_a_read_by_name_is_contradicted_by_half_of_the_traces_and_not_by_few(tmp_path: Path) -> None:
+STEADY = Change("list_tasks", "", 0, 20)
+"""Without a call between, the tool returned the same."""
+
+
+def test_a_read_by_name_is_contradicted_by_half_of_the_traces_and_not_by_few() -> None:
     names = ["get_user", "list_tasks"]
-    often = effects_from([Change("list_tasks", "get_user", 2, 4)], names, {})
+    often = effects_from([STEADY, Change("list_tasks", "get_user", 2, 4)], names, {})
     assert (often["get_user"].effect, often["get_user"].basis) == ("write", "recordings")
-    seldom = effects_from([Change("list_tasks", "get_user", 1, 40)], names, {})
+    seldom = effects_from([STEADY, Change("list_tasks", "get_user", 1, 40)], names, {})
     assert (seldom["get_user"].effect, seldom["get_user"].basis) == ("read", "name")
+
+
+def test_a_clock_between_reads_is_unsteady_and_no_read_is_blamed(tmp_path: Path) -> None:
+    effects = learnt(
+        tmp_path, *[[("get_time", {}, 1), ("get_order", {"id": "7"}, "x"), ("get_time", {}, 2)]] * 3
+    )
+    assert (effects["get_order"].effect, effects["get_order"].basis) == ("read", "name")
+    assert not effects["get_time"].steady
 
 
 def test_renamed_tools_are_learnt_under_their_present_name(tmp_path: Path) -> None:

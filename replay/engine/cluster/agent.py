@@ -142,7 +142,7 @@ class RemoteAgent:
             return FailedAnswer("nothing simulates tools", passing=False)
         try:
             return await rules.simulator.play(
-                item, question.name, question.args, question.nth, question.before
+                item, question.name, question.args, question.state, question.before
             )
         except ModelFailure as failure:
             return FailedAnswer(str(failure), passing=failure.passing)

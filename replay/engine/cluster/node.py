@@ -29,6 +29,7 @@ from replaydiff.replay.errors import ReplayError, VersionError
 from replaydiff.replay.files import acquire, is_locked, private_folder
 from replaydiff.replay.llm.base import ModelFailure
 from replaydiff.replay.model import Item, Json, JsonObject, ServedCall, Version
+from replaydiff.replay.tape import State
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +86,7 @@ class ToolQuestion:
     name: str
     args: JsonObject
     ignore: Collection[str] = ()
-    nth: int = 0
+    state: State = ()
     before: tuple[ServedCall, ...] = ()
 
 
@@ -268,9 +269,9 @@ class _DriverSimulator:
         self._host = host
 
     async def play(
-        self, item: Item, name: str, args: JsonObject, nth: int, before: Sequence[ServedCall]
+        self, item: Item, name: str, args: JsonObject, state: State, before: Sequence[ServedCall]
     ) -> Json:
-        question = {"kind": "simulator", "name": name, "args": args, "nth": nth, "before": tuple(before)}
+        question = {"kind": "simulator", "name": name, "args": args, "state": state, "before": tuple(before)}
         answer: Any = await self._host.ask(item, **question)
         if isinstance(answer, FailedAnswer):
             raise ModelFailure(answer.reason, passing=answer.passing)
