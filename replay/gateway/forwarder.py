@@ -119,11 +119,11 @@ class Route:
 
 
 def _parent_proxy(name: str, value: str) -> ParentProxy:
-    parts = urlsplit(value if "//" in value else f"http://{value}")
     try:
+        parts = urlsplit(value if "//" in value else f"http://{value}")
         host, port = parts.hostname, parts.port
     except ValueError:
-        host = port = None
+        parts, host, port = urlsplit(""), None, None
     if parts.scheme not in PORTS or not host:
         kind = "a SOCKS proxy" if parts.scheme.startswith("socks") else "no address of an HTTP proxy"
         raise SettingsError(

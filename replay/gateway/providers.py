@@ -74,8 +74,8 @@ def model_destinations(environment: Mapping[str, str]) -> list[Destination]:
     destinations = {Destination(host, 443) for host in HOSTS}
     for name in BASES:
         value = environment.get(name, "")
-        parts = urlsplit(value if "//" in value else f"http://{value}")
         try:
+            parts = urlsplit(value if "//" in value else f"http://{value}")
             host, port = parts.hostname, parts.port or PORTS.get(parts.scheme)
         except ValueError:
             continue
