@@ -42,6 +42,13 @@ Kind = Literal["namespaces", "landlock"]
 KINDS: tuple[Kind, ...] = ("namespaces", "landlock")
 """The strongest first."""
 SCRIPT = Path(__file__).resolve().parent.parent / "worker" / "boundary.py"
+# Imported, since a script would be compiled anew at each start, which takes longer than all that it does.
+START = (
+    sys.executable, "-I", "-S", "-c",
+    "import sys; sys.path.append(sys.argv.pop(1)); import boundary; boundary.main(sys.argv[1:])",
+    str(SCRIPT.parent),
+)  # fmt: skip
+"""The command that is followed by the arguments of the inner side."""
 LONGEST_MESSAGE = 4096
 """Bytes of what the inner side sends."""
 MOST_LISTENERS = 250
@@ -87,7 +94,7 @@ def refusal_of(kind: Kind) -> str | None:
         return f"it needs Linux, and this is {sys.platform}"
     channel, inner_channel = socket.socketpair()
     with channel, inner_channel:
-        argv = [sys.executable, "-I", "-S", str(SCRIPT), str(inner_channel.fileno()), f"kind={kind}", "--"]
+        argv = [*START, str(inner_channel.fileno()), f"kind={kind}", "--"]
         # Elsewhere than the current folder, which may be gone.
         ended = subprocess.run(
             argv, pass_fds=[inner_channel.fileno()], cwd="/", capture_output=True, check=False
@@ -237,7 +244,7 @@ class Confinement:
             keys += [f"overlay={one.lower}\t{one.upper}\t{one.work}" for one in self.overlays]
             keys += [f"listen={listener.address} {listener.port}" for listener in self._listeners]
             keys += [f"host={address} {name}" for name, address in self._names().items()]
-        return [sys.executable, "-I", "-S", str(SCRIPT), str(self.descriptor), *keys, "--", *argv]
+        return [*START, str(self.descriptor), *keys, "--", *argv]
 
     async def open(self) -> None:
         """Serve the process, once its boundary is there.

@@ -1,6 +1,6 @@
 """Start a program behind a boundary of the operating system (Linux), so that nothing it does has an effect.
 
-    boundary.py CHANNEL kind=namespaces KEY=VALUE… -- PROGRAM ARGUMENT…
+    main(["CHANNEL", "kind=namespaces", "KEY=VALUE", …, "--", "PROGRAM", "ARGUMENT", …])
 
 The process confines itself and becomes the program. Everything that the program starts inherits the boundary,
 whatever its language, and nothing inside can undo it. There are two kinds:
@@ -607,7 +607,3 @@ def _for_call(system: _System, name: str, instructions: Iterable[bytes]) -> Iter
 def _instruction(code: int, value: int, *, skip_if_true: int = 0, skip_if_false: int = 0) -> bytes:
     """Return an instruction; a jump skips so many of the following ones."""
     return struct.pack("=HBBI", code, skip_if_true, skip_if_false, value)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -473,7 +473,7 @@ def open_a_descriptor_of_a_process():
 
 @attempt
 def change_the_priority_of_a_process():
-    os.setpriority(os.PRIO_PROCESS, PID, 5)
+    os.setpriority(os.PRIO_PROCESS, PID, 15)
 
 
 @attempt
