@@ -10,7 +10,7 @@ from replaydiff.diff.evidence import Conclusion, Evidence
 from replaydiff.diff.result import ItemVerdict, Kind, MetricDelta
 from replaydiff.diff.statistics.distributions import normal_cdf, normal_quantile
 from replaydiff.diff.stopping import FUTILITY, LookLevels, chance_of_answer
-from replaydiff.replay.model import GradeState
+from replaydiff.replay.model import GradeState, Lane
 
 
 def by_labels(metric: MetricDelta, look: LookLevels | None = None) -> MetricDelta:
@@ -79,6 +79,18 @@ def figures(name: str, metric: MetricDelta, evidence: Evidence) -> str:
     several = "simultaneous " if evidence.comparison.candidates > 1 else ""
     looks = "" if evidence.comparison.look is None else ", adjusted for looks,"
     return f"{text} ({several}{evidence.gate.confidence:.0%} interval{looks} {low:+.2f} to {high:+.2f})"
+
+
+def beyond_repeat(metric: MetricDelta, evidence: Evidence) -> str:
+    """Return beyond what a share of changed items is counted, as far as it was measured."""
+    if metric.alike is not None:
+        return (
+            f" beyond what alike recordings differ ({metric.alike.differing} of {metric.alike.pairs} pairs "
+            "act differently)"
+        )
+    if Lane.OLD2 in evidence.run.lanes or evidence.run.trials > 1:
+        return " beyond the old version's difference from itself"
+    return ""
 
 
 def items(count: int) -> str:

@@ -32,7 +32,7 @@ from replaydiff.diff.statistics.lanes import noise_between
 from replaydiff.diff.stopping import LookLevels
 from replaydiff.diff.verdicts import ItemScores, Scale, each_once, without_rounding
 from replaydiff.replay.messages import canonical_args
-from replaydiff.replay.model import Item, Json, Lane, RunRecord, SampleRecord
+from replaydiff.replay.model import Item, Json, Lane, RunRecord, SampleRecord, VersionKind
 
 _LARGE_PART = 0.05
 """From this part of a population on a sample is corrected for it (Cochran 1977, §2.6)."""
@@ -58,6 +58,8 @@ class Comparison:
     """Whether the trials of a lane are copies of one; see `trials_are_copies`."""
     look: LookLevels | None = None
     """How sure each end of the interval must be; None where the run does not stop early."""
+    recorded_once: bool = False
+    """Whether the old version is a recording of each item: no repeat shows how much it varies."""
 
     @classmethod
     def of(
@@ -80,6 +82,7 @@ class Comparison:
             candidates=candidates,
             copied=trials_are_copies(read.patterns),
             look=look,
+            recorded_once=_is_recorded_once(run, read),
         )
 
     @property
@@ -100,6 +103,9 @@ class Comparison:
 
         The cases that a look has seen are drawn from the golden set, since their order is random.
         """
+        if self.recorded_once:
+            # The noise of the old version's only trial is unknown, and the spread over items includes it.
+            return 0.0
         if self.sample is None:
             return 1.0 if self.look is None else min(1.0, self.look.part)
         traces = len(self.read.blocks) + self.merged
@@ -115,6 +121,13 @@ class Comparison:
     def weight(self, item: Item) -> float:
         """Return the weight of an item: how many traces it represents, and 1 in a golden set."""
         return 1.0 if self.sample is None else item.weight
+
+
+def _is_recorded_once(run: RunRecord, read: RunData) -> bool:
+    old = run.lanes.get(Lane.OLD)
+    if old is None or old.kind is not VersionKind.OBSERVED or len(run.lanes) == 1:
+        return False
+    return all(len(block.lanes.get(Lane.OLD, ())) <= 1 for block in read.patterns.blocks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,6 +29,7 @@ from replaydiff.diff.graders.base import PAIRWISE, failure_sentence
 from replaydiff.diff.judge.calibration import JudgeStatus, corrected_by_labels, judge_status
 from replaydiff.diff.judge.judge import self_preference_warning, versions_of
 from replaydiff.diff.metrics import MetricResult, compute_metric, count_varying, metric_names
+from replaydiff.diff.observed_noise import noise_of_recordings, without_own_noise
 from replaydiff.diff.ranking import ranked
 from replaydiff.diff.reading import RunData, StoredGrades, read_blocks, with_candidate_as_new
 from replaydiff.diff.result import (
@@ -93,6 +94,7 @@ def compute(
     if gate is None and "gate" in settings.given:
         gate = (gates.DEFAULT,)
     inputs = _Inputs(
+        con=con,
         sample=get_sample(con, run.sample) if run.sample else None,
         stored=graded.stored,
         judge=judge_status(settings, graded.stored),
@@ -184,6 +186,7 @@ class _Graded:
 class _Inputs:
     """What every comparison of a run is computed with."""
 
+    con: DuckDBPyConnection
     sample: SampleRecord | None
     stored: StoredGrades
     judge: JudgeStatus
@@ -244,6 +247,12 @@ def _compared(inputs: _Inputs, comparison: Comparison) -> DiffResult:
     }
     for name in inputs.stored.judges & found.keys():
         found[name] = _with_labels(name, found[name], inputs, comparison)
+    if comparison.recorded_once and any(metric.delta.kind is Kind.AGREEMENT for metric in found.values()):
+        alike = noise_of_recordings(inputs.con, comparison, by_kind[Kind.AGREEMENT])
+        found = {
+            name: replace(metric, delta=without_own_noise(metric.delta, alike, comparison.tails[0]))
+            for name, metric in found.items()
+        }
 
     items = _verdicts(run, read, found, inputs.cases.case_threshold)
     counts = _counts(read.items, items)
@@ -500,7 +509,12 @@ def _warnings(
                 f"{name}: with every unscored trial counted against the new version the change is "
                 f"{delta.bounds[0]:+.2f}, in its favour {delta.bounds[1]:+.2f} (headline {delta.delta:+.2f})"
             )
-    if kind is Noise.UNKNOWN and len(run.lanes) > 1 and deltas:
+    if comparison.recorded_once:
+        yield (
+            "the old version is one recording of each item, so how much it varies by itself was not "
+            "measured: intervals include the spread over items, and verdicts on items may be noise"
+        )
+    elif kind is Noise.UNKNOWN and len(run.lanes) > 1 and deltas:
         single = run.trials == 1 and Lane.OLD2 not in run.lanes
         why = "one trial a lane and no A/A lane" if single else "no version has two scores on any item"
         yield f"{why}: how much a single trial varies is unknown, so verdicts on items may be noise"

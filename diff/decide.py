@@ -51,6 +51,7 @@ from replaydiff.diff.result import (
     scores_of,
 )
 from replaydiff.diff.statistics import noise
+from replaydiff.diff.statistics.alike import FEWEST_PAIRS
 from replaydiff.diff.verdicts import combine
 from replaydiff.replay.model import Lane, Mode, VersionKind
 
@@ -322,6 +323,14 @@ def _changed_words(metric: MetricDelta) -> dict[str, str]:
     }
 
 
+def _no_alike_recordings(evidence: Evidence) -> Match | None:
+    for metric in _agreement(evidence).values():
+        if metric.alike is not None and not metric.alike.is_enough:
+            pairs = f"{metric.alike.pairs} pair{'' if metric.alike.pairs == 1 else 's'}"
+            return Match(words=_changed_words(metric) | {"pairs": pairs, "needed": str(FEWEST_PAIRS)})
+    return None
+
+
 def _equivalent(evidence: Evidence) -> Match | None:
     metrics = _agreement(evidence)
     if not metrics:
@@ -329,7 +338,7 @@ def _equivalent(evidence: Evidence) -> Match | None:
     parts = [
         f"{sentences.figures(name, metric, evidence)}: behaviour changed in {metric.changed} of "
         f"{sentences.items(metric.n)}, at most {metric.changed_ci[1] if metric.changed_ci else 1:.0%} of "
-        f"them beyond the old version's difference from itself ({evidence.gate.max_changed:.0%} may)"
+        f"them{sentences.beyond_repeat(metric, evidence)} ({evidence.gate.max_changed:.0%} may)"
         for name, metric in metrics.items()
     ]
     return Match(words={"figures": "; ".join(parts)})
@@ -710,6 +719,17 @@ RULES: tuple[Rule, ...] = (
         test=_no_shared_cause,
         sentence="{changed} and no cause is shared by several items: {moved}, and nothing says which is "
         "right; look at them, or name what does: [match] trust, a grader, a judge, a golden set",
+        next=SHOW_ITEM,
+    ),
+    Rule(
+        name="noise of recordings unknown",
+        answer=_CANNOT,
+        condition="agreement alone decides, the old version is one recording of each item, and too few pairs "
+        "of recordings are alike to estimate how much it differs from itself",
+        test=_no_alike_recordings,
+        sentence="{changed}, but how much the old version differs from itself was not measured and cannot be "
+        "estimated: its recordings have {pairs} of nearly the same request, and {needed} are needed; name "
+        "what decides: [match] trust, a grader, a judge, a golden set",
         next=SHOW_ITEM,
     ),
     Rule(

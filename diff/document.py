@@ -155,6 +155,8 @@ def _lane(lane: LaneSummary) -> dict[str, Any]:
 def _metric(metric: MetricDelta) -> dict[str, Any]:
     document = _fields(metric) | {"decides": metric.gated}
     del document["se_planned"]
+    if metric.alike is not None:
+        document["alike"] = _fields(metric.alike) | {"share": metric.alike.share, "ci": metric.alike.ci}
     by_trials: dict[str, Mapping[Lane, Mapping[int, float]]] = {
         "pass_hat_k": metric.pass_hat_k,
         "pass_at_k": metric.pass_at_k,

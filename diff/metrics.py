@@ -133,7 +133,7 @@ def compute_metric(
     of_pattern = _samples(name, held, accepted, copied=comparison.copied)
     samples = [of_pattern[number] for number in numbers]
     scale = Scale.of(score for sample in of_pattern.values() for score in (*sample.before, *sample.new))
-    null = null_model(samples, scale)
+    null = None if comparison.recorded_once else null_model(samples, scale)
     if comparison.has_both_lanes:
         verdicts_of_items = item_verdicts(
             samples,

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from replaydiff.diff.statistics.alike import AlikeNoise
 from replaydiff.diff.statistics.split import VarianceSplit
 from replaydiff.replay.model import Grade, GradeState, Item, JsonObject, Lane, RunRecord, Trial
 from replaydiff.replay.model.light import light_dataclass
@@ -285,6 +286,8 @@ class MetricDelta:
     from itself; None of quality."""
     changed_ci: tuple[float, float] | None = None
     """Interval of `changed_share`, its upper end with trials that errored at their worst."""
+    alike: AlikeNoise | None = None
+    """Of agreement, where the old version is a recording of each item: what alike recordings differ."""
     pass_at_k: dict[Lane, dict[int, float]] = field(default_factory=dict)
     """pass@k by lane: the chance that at least one of k trials of an item passes."""
     pass_items: dict[Lane, dict[int, int]] = field(default_factory=dict)

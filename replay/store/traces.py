@@ -301,6 +301,33 @@ def result_forms(con: DuckDBPyConnection) -> list[ResultForms]:
     return [forms for row in all_rows(con, _FORMS, []) if (forms := ResultForms(*row)).json_texts]
 
 
+_MOST_ALIKE = 100
+_ALIKE = f"""
+WITH keyed AS (
+    SELECT trace_id, started_at, concat_ws(chr(31), strftime(started_at, '%Y-%m'), release, '', model, '',
+        regexp_replace(lower(trim(input)), '[\\w#-]*\\d[\\w-]*', '#', 'g')) AS key
+    FROM traces WHERE state = 'complete' AND input <> '')
+SELECT trace_id, key FROM keyed
+WHERE key IN (SELECT key FROM keyed WHERE trace_id IN (SELECT unnest(?::VARCHAR[])))
+QUALIFY row_number() OVER (PARTITION BY key ORDER BY started_at, trace_id) <= {_MOST_ALIKE}
+ORDER BY key, started_at, trace_id
+"""
+
+
+def alike_traces(con: DuckDBPyConnection, trace_ids: Collection[str]) -> dict[str, str]:
+    """Return the complete traces that ask the same as one of these, by group and start.
+
+    Args:
+        con: the store.
+        trace_ids: full ids.
+
+    Returns:
+        Trace id → its group: month, release, model, and the input with words that have a digit left out. Of
+        each group the first hundred.
+    """
+    return dict(con.execute(_ALIKE, [[*trace_ids]]).fetchall())
+
+
 def most_varied_traces(con: DuckDBPyConnection, number: int) -> list[str]:
     """The ids of the traces that call the most different tools, newer ones first among equals."""
     rows = con.execute(
