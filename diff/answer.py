@@ -158,7 +158,7 @@ def failure(name: str, evidence: Evidence) -> str:
 
 
 def why_not(evidence: Evidence, name: str) -> str:
-    metric = evidence.metrics.get(name)
-    if metric is None:
+    """Return why a metric does not decide, in a clause."""
+    if name not in evidence.metrics:
         return f"{name} has no grades in this run"
-    return f"{name} is uncalibrated, so its figures do not gate"
+    return evidence.refusals.get(name) or f"{name} is none of [gate] metrics"

@@ -26,7 +26,12 @@ from replaydiff.diff.evidence import Evidence
 from replaydiff.diff.expectations import case_groups
 from replaydiff.diff.graders import tool_calls
 from replaydiff.diff.graders.base import PAIRWISE, failure_sentence
-from replaydiff.diff.judge.calibration import JudgeStatus, corrected_by_labels, judge_status
+from replaydiff.diff.judge.calibration import (
+    JudgeStatus,
+    corrected_by_labels,
+    judge_status,
+    unlike_labels,
+)
 from replaydiff.diff.judge.judge import self_preference_warning, versions_of
 from replaydiff.diff.metrics import MetricResult, compute_metric, count_varying, metric_names
 from replaydiff.diff.observed_noise import noise_of_recordings, without_own_noise
@@ -35,6 +40,7 @@ from replaydiff.diff.reading import RunData, StoredGrades, read_blocks, with_can
 from replaydiff.diff.result import (
     VERDICT_ORDER,
     Block,
+    Cause,
     CauseState,
     Counts,
     DiffResult,
@@ -45,7 +51,7 @@ from replaydiff.diff.result import (
     Noise,
     Verdict,
 )
-from replaydiff.diff.slices import slices
+from replaydiff.diff.slices import broken, harmed, slices
 from replaydiff.diff.statistics import paired
 from replaydiff.diff.statistics.split import split_variance
 from replaydiff.diff.stopping import LookLevels
@@ -230,9 +236,10 @@ def _compared(inputs: _Inputs, comparison: Comparison) -> DiffResult:
     run, read, settings = comparison.run, comparison.read, inputs.settings
     names = metric_names(run, read.patterns.blocks, inputs.metrics, settings)
     varying = count_varying(names, read.patterns.blocks)
-    deciding = _deciding(names, inputs, comparison)
     by_kind = {Kind.QUALITY: settings, Kind.AGREEMENT: behaviour.without(settings, inputs.texts)}
     searched = find_causes(comparison, by_kind[Kind.AGREEMENT], inputs.decided)
+    refusals = _refusals(names, inputs, run, searched.causes)
+    deciding = _deciding([name for name in names if name not in refusals], inputs, comparison)
     found = {
         name: compute_metric(
             name,
@@ -258,7 +265,23 @@ def _compared(inputs: _Inputs, comparison: Comparison) -> DiffResult:
     counts = _counts(read.items, items)
     deltas = {name: metric.delta for name, metric in found.items()}
     corrected = {name: answers.by_labels(delta, comparison.look) for name, delta in deltas.items()}
-    causes = searched.beside(corrected)
+    quality = [name for name, delta in corrected.items() if delta.gated and delta.kind is Kind.QUALITY]
+    fields, level = settings.diff.slice_by, 1 - comparison.confidence
+    sliced = [name for name, delta in corrected.items() if delta.gated] or names
+    parts = slices(items, sliced, comparison, fields) if comparison.has_both_lanes else ()
+    losers = harmed(
+        [part for part in parts if part.metric in quality],
+        items,
+        inputs.decided,
+        level=level,
+        tolerance=settings.gate.tolerance,
+    )
+    causes = tuple(
+        sorted(
+            (*losers, *searched.beside(corrected)),
+            key=lambda cause: (cause.state is CauseState.ACCEPTED, cause.state is CauseState.OPEN),
+        )
+    )
     summaries = {
         lane: totals.summary(run.lanes[lane], read.witnesses[lane])
         for lane, totals in read.totals_by_lane.items()
@@ -275,6 +298,9 @@ def _compared(inputs: _Inputs, comparison: Comparison) -> DiffResult:
         gate=settings.gate,
         cases=inputs.cases,
         causes=causes,
+        refusals=refusals,
+        judges=frozenset(inputs.stored.judges),
+        broken=broken(items, quality, comparison, fields) if comparison.has_both_lanes else (),
     )
     given = answers.at_look(decide(evidence), evidence)
     errors = sum(totals.errors for totals in read.totals_by_lane.values())
@@ -283,7 +309,7 @@ def _compared(inputs: _Inputs, comparison: Comparison) -> DiffResult:
         *_failed_grades(run, read.patterns, names),
         *([distrust] if distrust else []),
         *divergence.divergence_warnings(run, read.witnesses, is_distrusted=distrust is not None),
-        *_warnings(inputs, comparison, counts, deltas, kind, errors),
+        *_warnings(inputs, comparison, counts, deltas, kind, errors, refusals),
     ]
     return DiffResult(
         answer=given.answer,
@@ -297,9 +323,7 @@ def _compared(inputs: _Inputs, comparison: Comparison) -> DiffResult:
         items=items,
         causes=causes,
         usage=usage(comparison),
-        slices=slices(
-            items, [name for name, delta in deltas.items() if delta.gated] or names, settings.diff.slice_by
-        ),
+        slices=parts,
         groups=case_groups(items, inputs.cases.thresholds) if len(run.lanes) == 1 else (),
         gate=gates.evaluate(
             inputs.gate, answer=given.answer, counts=counts, errors=errors, metrics=deltas, lanes=summaries
@@ -319,7 +343,9 @@ def _with_labels(name: str, metric: MetricResult, inputs: _Inputs, comparison: C
     delta = replace(
         metric.delta,
         calibration=inputs.judge.document,
-        labels=corrected_by_labels(comparison, inputs.judge) if comparison.has_both_lanes else None,
+        labels=corrected_by_labels(comparison, inputs.judge, inputs.settings.judge.label_error)
+        if comparison.has_both_lanes
+        else None,
         split=split_variance(votes),
     )
     return replace(metric, delta=delta)
@@ -339,11 +365,23 @@ def _deciding(names: Sequence[str], inputs: _Inputs, comparison: Comparison) -> 
 
 
 def _may_gate(name: str, inputs: _Inputs) -> bool:
-    wanted = inputs.settings.gate.metrics
-    if wanted and name not in wanted:
-        return False
-    # Hand labels say nothing about comparisons, so nothing bears out that they may decide.
-    return name != PAIRWISE and (name not in inputs.stored.judges or inputs.judge.may_gate)
+    return not inputs.settings.gate.metrics or name in inputs.settings.gate.metrics
+
+
+def _refusals(
+    names: Sequence[str], inputs: _Inputs, run: RunRecord, causes: Sequence[Cause]
+) -> dict[str, str]:
+    """Return why metrics may not decide, whatever the settings say, in a clause each."""
+    refusals = {}
+    for name in names:
+        if name == PAIRWISE:
+            # Hand labels say nothing about comparisons, so nothing bears out that they may decide.
+            refusals[name] = f"{name} compares answers side by side, and no hand label is of a comparison"
+        elif name in inputs.stored.judges:
+            refusal = inputs.judge.refusal or unlike_labels(inputs.judge, run, causes)
+            if refusal is not None or not inputs.judge.may_gate:
+                refusals[name] = refusal or f"{name} is uncalibrated, so its figures do not gate"
+    return refusals
 
 
 def _votes(name: str, block: Block, lane: Lane) -> list[list[float]]:
@@ -466,6 +504,7 @@ def _warnings(
     deltas: dict[str, MetricDelta],
     kind: Noise,
     errors: int,
+    refusals: Mapping[str, str],
 ) -> Iterator[str]:
     """What a reader must know before the figures, the gravest first."""
     run, settings = comparison.run, inputs.settings
@@ -519,8 +558,7 @@ def _warnings(
         why = "one trial a lane and no A/A lane" if single else "no version has two scores on any item"
         yield f"{why}: how much a single trial varies is unknown, so verdicts on items may be noise"
     if inputs.stored.judges & deltas.keys():
-        if inputs.judge.refusal:
-            yield inputs.judge.refusal
+        yield from (refusal for name, refusal in refusals.items() if name != PAIRWISE)
         models = [version.model for version in run.lanes.values()]
         if preference := self_preference_warning(inputs.stored.judge_model or "", models):
             yield preference

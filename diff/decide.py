@@ -40,6 +40,7 @@ from replaydiff.diff.evidence import (
 )
 from replaydiff.diff.expectations import case_verdict, is_quarantined
 from replaydiff.diff.graders import tool_calls
+from replaydiff.diff.judge.calibration import FEWEST_OF_RUN
 from replaydiff.diff.result import (
     Answer,
     Cause,
@@ -47,6 +48,7 @@ from replaydiff.diff.result import (
     ItemVerdict,
     Kind,
     MetricDelta,
+    Slice,
     Verdict,
     scores_of,
 )
@@ -132,6 +134,10 @@ UNFINISHED = NextCommand(
 )
 LIST_TRACES = NextCommand(form="replay traces", of=lambda *_: "replay traces")
 TRIAGE = NextCommand(form="replay triage RUN", of=lambda evidence, _: f"replay triage {_run_id(evidence)}")
+LABEL = NextCommand(
+    form="replay calibrate RUN --label",
+    of=lambda evidence, _: f"replay calibrate {_run_id(evidence)} --label",
+)
 KEEP = NextCommand(
     form="replay promote ITEM … --expect new, or replay report RUN",
     of=lambda evidence, _: after_ship(evidence),
@@ -464,13 +470,56 @@ def _open_loss(evidence: Evidence) -> Match | None:
     return Match(words=words, metric=open_[1])
 
 
+def _judge_of_other_runs(evidence: Evidence) -> Match | None:
+    """Whether a judge alone decides, and too few labels of this run speak for it."""
+    if not evidence.gated or not evidence.gated.keys() <= evidence.judges:
+        return None
+    for name, metric in evidence.gated.items():
+        of_run = metric.labels.of_run if metric.labels else 0
+        if of_run < FEWEST_OF_RUN:
+            words = {
+                "figures": sentences.figures(name, metric, evidence),
+                "labels": f"{of_run} of {metric.labels.n if metric.labels else 0}",
+                "metric": name,
+                "fewest": str(FEWEST_OF_RUN),
+            }
+            return Match(words=words, metric=metric)
+    return None
+
+
+def _harmed_slice(evidence: Evidence) -> Match | None:
+    if evidence.gate.slices == "report" or not evidence.harmed:
+        return None
+    return Match(words={"figures": _all_figures(evidence), "slices": _named(evidence.harmed)})
+
+
+def _named(parts: Sequence[Slice]) -> str:
+    """Return the slices that are worse, the surest first."""
+    more = len(parts) - _NAMED
+    return "; ".join(part.sentence for part in parts[:_NAMED]) + (f"; and {more} more" if more > 0 else "")
+
+
+def _worse_than_all(evidence: Evidence) -> list[Slice]:
+    """Return the harmed slices that lose more than all items together by more than the tolerance."""
+    return [
+        part
+        for part in evidence.harmed
+        if (part.delta or 0.0)
+        < min(0.0, evidence.metrics[part.metric].delta or 0.0) - evidence.gate.tolerance
+    ]
+
+
+def _all_figures(evidence: Evidence) -> str:
+    return "; ".join(sentences.figures(name, metric, evidence) for name, metric in evidence.gated.items())
+
+
 def _no_loss(evidence: Evidence) -> Match:
     certain = _certain(evidence)
     fell, rose = (_with_verdict(evidence, certain, side) for side in (Verdict.REGRESSED, Verdict.IMPROVED))
     unknown = _with_verdict(evidence, [*evidence.gated.keys() - {*certain}], Verdict.REGRESSED)
-    figures = [sentences.figures(name, metric, evidence) for name, metric in evidence.gated.items()]
+    harm = f" on average, but worse where {_named(evidence.harmed)}" if evidence.harmed else ""
     balance = sentences.balance(fell, rose, unknown) + sentences.elsewhere(evidence)
-    return Match(words={"figures": "; ".join(figures), "items": balance})
+    return Match(words={"figures": _all_figures(evidence), "harm": harm, "items": balance})
 
 
 # --- what the tests of quality share ---
@@ -549,6 +598,8 @@ def _regressions_may_be_shocks(name: str, metric: MetricDelta, evidence: Evidenc
 
 # --- the table ---
 
+_HARMED, _NO_LOSS = "harmed slice", "no loss"
+"""Rules whose sentences name the slices that are worse."""
 _HOLD, _CANNOT, _SHIP = Answer.HOLD, Answer.CANNOT_TELL, Answer.SHIP
 
 LOSS = Rule(
@@ -815,12 +866,31 @@ RULES: tuple[Rule, ...] = (
         next=SHOW_ITEM,
     ),
     Rule(
-        name="no loss",
+        name="judge of other runs",
+        answer=_CANNOT,
+        condition="a judge alone decides, and fewer than 12 labelled pairs are of this run: labels prove a "
+        "judge for the answers they were drawn from",
+        test=_judge_of_other_runs,
+        sentence="{figures}, but {labels} labelled pairs are of this run, so {metric} may hold a version "
+        "and not ship it: label {fewest} pairs of this run",
+        next=LABEL,
+    ),
+    Rule(
+        name=_HARMED,
+        answer=_CANNOT,
+        condition="a slice of the items is significantly worse on a deciding metric, nobody accepted that, "
+        'and `[gate] slices` is `"decide"`',
+        test=_harmed_slice,
+        sentence="{figures} on average, but worse where {slices}: accept or reject that",
+        next=TRIAGE,
+    ),
+    Rule(
+        name=_NO_LOSS,
         answer=_SHIP,
         condition="every deciding metric's interval ends at or above −`tolerance`, trials without a score "
         "at their worst, and no more items regressed than may",
         test=_no_loss,
-        sentence="{figures}; {items}",
+        sentence="{figures}{harm}; {items}",
         next=KEEP,
     ),
 )
@@ -837,10 +907,11 @@ def decide(evidence: Evidence) -> Conclusion:
     conclusion = next(conclusion for conclusion in conclusions if conclusion is not None)
     if conclusion.rule == "rejected cause":
         return conclusion
-    reason = conclusion.reason
-    if evidence.run.has_control:
-        reason += f"; {_CONTROL}"
-    worse = [cause for cause in evidence.open_causes if not cause.is_better]
-    if conclusion.answer is Answer.HOLD and worse:
-        reason += "; new: " + "; ".join(cause.text for cause in worse[:_NAMED])
-    return replace(conclusion, reason=reason)
+    additions = [_CONTROL] if evidence.run.has_control else []
+    behaviours = [cause.text for cause in evidence.open_causes if cause.part is None]
+    if conclusion.answer is Answer.HOLD and behaviours:
+        additions.append("new: " + "; ".join(behaviours[:_NAMED]))
+    if conclusion.rule not in (_HARMED, _NO_LOSS) and (parts := _worse_than_all(evidence)):
+        additions.append(f"worse where {_named(parts)}")
+    additions += [part.sentence for part in evidence.broken[:_NAMED]]
+    return replace(conclusion, reason="; ".join([conclusion.reason, *additions]))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from replaydiff.diff.result import (
@@ -19,6 +20,7 @@ from replaydiff.diff.result import (
     ItemVerdict,
     LaneSummary,
     MetricDelta,
+    Slice,
     Verdict,
 )
 from replaydiff.replay.model import Grade, Lane, Trial
@@ -87,7 +89,7 @@ def _document(result: DiffResult, cases: list[dict[str, Any]], left_out: int = 0
         "cases": cases,
         **({"cases_left_out": left_out} if left_out else {}),
         "usage": result.usage,
-        "slices": list(result.slices),
+        "slices": [_slice(part) for part in result.slices],
         "groups": [_group(part) for part in result.groups],
         "gate": _gate(result.gate),
         "quarantined": [_quarantined(item) for item in result.quarantined],
@@ -230,6 +232,12 @@ def _grade(grade: Grade) -> dict[str, Any]:
 
 def _group(part: CaseGroup) -> dict[str, Any]:
     return _fields(part) | {"rate": part.rate}
+
+
+def _slice(part: Slice) -> dict[str, Any]:
+    """Return a slice without what only its test needs."""
+    document = _fields(replace(part, members=frozenset()))
+    return {name: value for name, value in document.items() if name not in ("members", "least_p")}
 
 
 def _quarantined(item: ItemVerdict) -> dict[str, Any]:

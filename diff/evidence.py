@@ -5,12 +5,22 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from replaydiff.diff.comparison import Comparison
 from replaydiff.diff.expectations import is_quarantined
-from replaydiff.diff.result import Answer, Cause, CauseState, Counts, ItemVerdict, MetricDelta, Verdict
+from replaydiff.diff.result import (
+    Answer,
+    Cause,
+    CauseState,
+    Counts,
+    ItemVerdict,
+    MetricDelta,
+    Slice,
+    Verdict,
+)
+from replaydiff.diff.slices import BrokenPart
 from replaydiff.diff.stopping import plan_of
 from replaydiff.replay.model import Item, Lane, Mode, RunRecord, VersionKind
 from replaydiff.replay.settings import CasesSection, GateSection
@@ -34,7 +44,13 @@ class Evidence:
     cases: CasesSection
     """What must pass where there is one lane."""
     causes: Sequence[Cause] = ()
-    """What the new version does otherwise."""
+    """What the new version does otherwise, and the slices that are worse."""
+    refusals: Mapping[str, str] = field(default_factory=dict)
+    """Metrics that may not decide, whatever the settings say, each with the reason in a clause."""
+    judges: frozenset[str] = frozenset()
+    """Metrics that a judge's votes make."""
+    broken: Sequence[BrokenPart] = ()
+    """Slices that are too rare to be tested and whose every item fails now."""
 
     @cached_property
     def gated(self) -> Mapping[str, MetricDelta]:
@@ -45,6 +61,11 @@ class Evidence:
     def open_causes(self) -> list[Cause]:
         """The causes on which nobody decided yet."""
         return [cause for cause in self.causes if cause.state is CauseState.OPEN]
+
+    @property
+    def harmed(self) -> list[Slice]:
+        """The slices that are significantly worse and that nobody accepted."""
+        return [cause.part for cause in self.open_causes if cause.part is not None]
 
     @property
     def left(self) -> list[Item]:

@@ -14,6 +14,10 @@ from replaydiff.diff.statistics.alike import AlikeNoise
 from replaydiff.diff.statistics.split import VarianceSplit
 from replaydiff.replay.model import Grade, GradeState, Item, JsonObject, Lane, RunRecord, Trial
 from replaydiff.replay.model.light import light_dataclass
+from replaydiff.replay.terminal.text import one_line
+
+_VALUE = 60
+"""Characters of a slice's value in a sentence."""
 
 
 class Answer(StrEnum):
@@ -137,6 +141,43 @@ class ItemVerdict:
     """From which of the user's turns the lanes do another thing; None where they do not."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slice:
+    """A part of the items on one metric."""
+
+    by: str
+    """The property: `tool_path`, `tag`, `metadata.plan`, …"""
+    value: str
+    items: int
+    metric: str
+    old: float | None
+    """Mean over the slice, weighted as the metric's own means are."""
+    new: float | None
+    delta: float | None
+    share: float
+    """Of the traffic that the items stand for; of a golden set, of its cases."""
+    p: float | None
+    """Holm-corrected over all slices and metrics tested; None where too few of its items changed."""
+    least_p: float = 1.0
+    """The smallest p that so many changed items can have."""
+    regressed: int
+    improved: int
+    members: frozenset[str] = frozenset()
+    """The ids of its items."""
+
+    @property
+    def sentence(self) -> str:
+        """`metadata.plan = enterprise: 0.90 → 0.60, 20 % of the traffic`."""
+        figures = f"{self.old or 0.0:.2f} → {self.new or 0.0:.2f}"
+        of = f"on {self.items} items, {self.share:.0%} of the traffic"
+        return f"{property_words(self.by, self.value)}: {figures} {of}"
+
+
+def property_words(by: str, value: str) -> str:
+    """Return a property of items and its value for a sentence: `metadata.plan = enterprise`."""
+    return f"{one_line(by, _VALUE)} = {one_line(value, _VALUE)}"
+
+
 class CauseState(StrEnum):
     """What a person decided about a cause."""
 
@@ -191,6 +232,8 @@ class Cause:
     """The tools it concerns, the one that is called or left out first; empty where it concerns none."""
     seen: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """By metric, the items on which the new version shows it more and where the metric can see it."""
+    part: Slice | None = None
+    """The slice that is significantly worse, where the cause is that; None of a behaviour."""
 
     def names(self, *, everything: bool = False) -> list[str]:
         """Return the ids of its example items; of `everything` then those of all other items that show it."""
@@ -214,6 +257,10 @@ class LabelEvidence:
 
     n: int
     """Labelled pairs: an old and a new answer to one item."""
+    of_run: int
+    """How many items of this run have a labelled pair."""
+    people: int
+    """How many people labelled; where several did, the majority counts."""
     agreement: dict[str, float]
     """Share of the labels that the judge agrees with, by lane `old` and `new`."""
     corrected: tuple[float, float, float]
@@ -376,21 +423,6 @@ class Counts:
     changed: int
     unchanged: int
     inconclusive: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Slice:
-    """A part of the items on one metric."""
-
-    by: str
-    value: str
-    items: int
-    metric: str
-    delta: float | None
-    p: float | None
-    """Holm-corrected over all slices and metrics."""
-    regressed: int
-    improved: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,11 +36,12 @@ class ShownCause:
 
 def summary(result: DiffResult) -> str:
     """Return one sentence: in how many items the new version does something else; empty without causes."""
-    if not result.causes:
+    behaviours = [cause for cause in result.causes if cause.part is None]
+    if not behaviours:
         return ""
-    counted = [cause for cause in result.causes if cause.state is not CauseState.ACCEPTED]
+    counted = [cause for cause in behaviours if cause.state is not CauseState.ACCEPTED]
     items = frozenset[str]().union(*(cause.item_ids for cause in counted))
-    accepted = len(result.causes) - len(counted)
+    accepted = len(behaviours) - len(counted)
     intended = f"{fmt.plural(accepted, 'cause')} accepted as intended"
     if not counted:
         return f"All that the new version does differently was accepted ({intended})."

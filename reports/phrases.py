@@ -237,7 +237,9 @@ def _corrected(labels: LabelEvidence) -> str:
     """The change as judge and labels give it together; its interval decides."""
     delta, low, high = labels.corrected
     pairs = fmt.plural(labels.n, "labelled pair")
-    return f"corrected by {pairs}: {fmt.change(delta)} {fmt.interval((low, high))}"
+    people = f" by {fmt.plural(labels.people, 'person', 'people')}" if labels.people else ""
+    where = f", {fmt.count(labels.of_run)} of this run"
+    return f"corrected by {pairs}{people}{where}: {fmt.change(delta)} {fmt.interval((low, high))}"
 
 
 def _pass_k(metric: MetricDelta) -> list[str]:
@@ -336,7 +338,9 @@ def slices_caption(result: DiffResult) -> str:
     """What the slices' p-values mean, and how many of them are more than chance."""
     beyond = sum(part.p is not None and part.p <= 1 - result.confidence for part in result.slices)
     found = f"{fmt.plural(beyond, 'slice')} changed beyond chance" if beyond else "none is beyond chance"
-    return f"{found}; p is corrected for all {len(result.slices)}; slices under {FEWEST} items are left out"
+    tested = sum(part.p is not None for part in result.slices)
+    corrected = f"p is corrected for the {tested} of {len(result.slices)} in which enough items changed"
+    return f"{found}; {corrected}; slices under {FEWEST} items are left out"
 
 
 def unrecorded_calls(result: DiffResult, lanes: list[Lane]) -> list[tuple[Lane, str]]:

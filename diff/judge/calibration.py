@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
@@ -35,11 +35,17 @@ from replaydiff.diff.judge import labels
 from replaydiff.diff.judge.labels import JudgedResponse
 from replaydiff.diff.judge.prompt import POINTS
 from replaydiff.diff.reading import StoredGrades
-from replaydiff.diff.result import GradedTrial, LabelEvidence
+from replaydiff.diff.result import Cause, GradedTrial, LabelEvidence
 from replaydiff.diff.statistics.agreement import Agreement, agreement, labels_needed
-from replaydiff.diff.statistics.prediction_powered import Judged, Labelled, corrected_change
+from replaydiff.diff.statistics.prediction_powered import (
+    Corrected,
+    Judged,
+    Labelled,
+    corrected_change,
+    pooled_change,
+)
 from replaydiff.replay.errors import InputError
-from replaydiff.replay.model import Grade, JsonObject, Lane
+from replaydiff.replay.model import Grade, JsonObject, Lane, RunRecord
 from replaydiff.replay.settings import GateSection, Settings
 
 if TYPE_CHECKING:
@@ -47,6 +53,10 @@ if TYPE_CHECKING:
 
 LEAST_KAPPA = 0.4
 """What the lower bound of kappa must exceed: above it agreement is "moderate" (Landis & Koch 1977)."""
+FEWEST_OF_RUN = 12
+"""Labelled items of a run from which on its own labels speak for the judge in it."""
+SEPARATES = 0.25
+"""A behaviour that differs in so large a share of trials separates the lanes."""
 SIDES = ("old", "new")
 IDENTITY = ("model", "prompt_hash", "rubric_hash")
 """What of a calibration names the judge."""
@@ -63,6 +73,8 @@ class JudgeStatus:
     """The calibration as reports show it; None where none speaks for these grades."""
     pairs: tuple[LabelledPair, ...] = ()
     """The labelled pairs that correct its change."""
+    people: int = 0
+    """How many people labelled them; where several did, the majority counts."""
 
 
 class LabelledPair(msgspec.Struct, frozen=True):
@@ -102,6 +114,7 @@ class _CalibrationFile(msgspec.Struct):
     kappa: float | None = None
     lanes: dict[str, LaneAgreement] = {}
     pairs: tuple[LabelledPair, ...] = ()
+    labelled_by: tuple[str, ...] = ()
 
 
 def judge_hash(model: str, prompt_hash: str, rubric_hash: str) -> str:
@@ -139,7 +152,33 @@ def judge_status(settings: Settings, stored: StoredGrades) -> JudgeStatus:
         refusal=refusal and f"{refusal}: the judge's figures do not gate",
         document=document,
         pairs=found.pairs,
+        people=max(1, len(found.labelled_by)),
     )
+
+
+def unlike_labels(
+    status: JudgeStatus, run: RunRecord, causes: Iterable[Cause], judge: str = JUDGE
+) -> str | None:
+    """Return why labels say nothing about answers that are unlike those labelled, in a clause; else None.
+
+    A judge that likes long answers grades a version better that answers at length. Where a behaviour
+    separates the lanes and no label is of an answer that shows it, nothing bears out that the judge is right
+    about it.
+
+    Args:
+        status: of the judge.
+        run: the run.
+        causes: what the new version does otherwise.
+        judge: its name in the clause.
+    """
+    labelled = {pair.item for pair in status.pairs if pair.run == run.id}
+    for cause in causes:
+        if cause.metric is None and cause.difference >= SEPARATES and not labelled & cause.item_ids:
+            return (
+                f"{judge} was not labelled on answers like these: new {cause.text} ({cause.counts}), and no "
+                f"label is of such an answer; label pairs with `replay calibrate {run.id} --label`"
+            )
+    return None
 
 
 def gate_refusal(
@@ -183,18 +222,51 @@ def _enough(found: LaneAgreement, bound: float) -> str:
     return "" if needed is None else f" (with this agreement {needed} labels of the lane would do)"
 
 
-def corrected_by_labels(comparison: Comparison, status: JudgeStatus) -> LabelEvidence | None:
+def corrected_by_labels(
+    comparison: Comparison, status: JudgeStatus, label_error: float
+) -> LabelEvidence | None:
     """Return the judge's change as its labelled pairs correct it; None without two of them.
 
-    Where two items of this run are labelled, its own pairs count, with the judge's weight learnt from them.
-    Otherwise, and where the run has several candidates, all pairs say how the judge errs on this one, too,
-    and it counts in full.
+    From `FEWEST_OF_RUN` labelled items of this run on, its pairs correct it, alone or together with those of
+    earlier runs, whichever is surer. With fewer, and where the run has several candidates, pairs of all runs
+    say how the judge errs on this one, too, and it counts in full: that is an assumption, so the judge may
+    then hold a version and not ship it (`diff.decide`).
 
     Args:
         comparison: of an old and a new lane.
         status: of the judge, with the labelled pairs.
+        label_error: the share of a single person's labels that are wrong.
     """
-    run = comparison.run
+    changes = _judged_changes(comparison)
+    if not changes:
+        return None
+    of_run: dict[str, list[LabelledPair]] = {}
+    for pair in status.pairs:
+        if pair.run == comparison.run.id and comparison.candidates == 1 and pair.item in changes:
+            of_run.setdefault(pair.item, []).append(pair)
+    estimate = (
+        _by_pairs_of_run(comparison, status, changes, of_run)
+        if len(of_run) >= FEWEST_OF_RUN
+        else _corrected(comparison, _as_labelled(status.pairs), [*changes.values()], tuning=1.0)
+    )
+    if estimate is None:
+        return None
+    lanes: Any = (status.document or {}).get("lanes") or {}
+    low, high = estimate.low, estimate.high
+    if status.people < 2:
+        # Wrong labels draw the change towards 0: to 1 − 2e of it where a share e is wrong.
+        low, high = (min(low, low / (1 - 2 * label_error)), max(high, high / (1 - 2 * label_error)))
+    return LabelEvidence(
+        n=estimate.pairs,
+        of_run=len(of_run),
+        people=status.people,
+        agreement={side: lanes[side]["agreement"] for side in SIDES if side in lanes},
+        corrected=(estimate.delta, low, high),
+    )
+
+
+def _judged_changes(comparison: Comparison) -> dict[str, Judged]:
+    """Return what the judge makes of the change of each item that it graded in both versions."""
     changes: dict[str, Judged] = {}
     for block in comparison.read.blocks:
         old = _judge_scores([*block.lanes.get(Lane.OLD, ()), *block.lanes.get(Lane.OLD2, ())])
@@ -205,44 +277,57 @@ def corrected_by_labels(comparison: Comparison, status: JudgeStatus) -> LabelEvi
                 weight=comparison.weight(block.item),
                 cluster=comparison.clusters[block.item.id],
             )
-    if not changes:
-        return None
-    own: dict[str, list[LabelledPair]] = {}
-    for pair in status.pairs:
-        if pair.run == run.id and comparison.candidates == 1 and pair.item in changes:
-            own.setdefault(pair.item, []).append(pair)
-    if len(own) > 1:
-        pairs = [
-            Labelled(
-                label=sum(pair.label for pair in given) / len(given),
-                judge=sum(pair.judge for pair in given) / len(given),
-                weight=changes[item].weight,
-                cluster=changes[item].cluster,
-            )
-            for item, given in own.items()
-        ]
-        others, tuning = [changes[item] for item in changes if item not in own], None
-    else:
-        pairs = [
-            Labelled(label=pair.label, judge=pair.judge, cluster=(pair.run, pair.item))
-            for pair in status.pairs
-        ]
-        others, tuning = [*changes.values()], 1.0
-    found = corrected_change(
+    return changes
+
+
+def _by_pairs_of_run(
+    comparison: Comparison,
+    status: JudgeStatus,
+    changes: Mapping[str, Judged],
+    of_run: Mapping[str, Sequence[LabelledPair]],
+) -> Corrected | None:
+    """Return the estimate by the pairs of this run, or by them and those of earlier runs: the surer one."""
+    pairs = [
+        Labelled(
+            label=sum(pair.label for pair in labelled) / len(labelled),
+            judge=sum(pair.judge for pair in labelled) / len(labelled),
+            weight=changes[item].weight,
+            cluster=changes[item].cluster,
+        )
+        for item, labelled in of_run.items()
+    ]
+    unlabelled = [changes[item] for item in changes if item not in of_run]
+    alone = _corrected(comparison, pairs, unlabelled, tuning=None)
+    everything = [*changes.values()]
+    present = _corrected(comparison, pairs, everything, tuning=1.0)
+    earlier = _corrected(
+        comparison,
+        _as_labelled([pair for pair in status.pairs if pair.run != comparison.run.id]),
+        everything,
+        tuning=1.0,
+    )
+    if alone is None or present is None or earlier is None:
+        return alone
+    together = pooled_change(
+        present, earlier, [(one.change, one.weight) for one in everything], comparison.confidence
+    )
+    return min(alone, together, key=lambda estimate: estimate.high - estimate.low)
+
+
+def _as_labelled(pairs: Sequence[LabelledPair]) -> list[Labelled]:
+    return [Labelled(label=pair.label, judge=pair.judge, cluster=(pair.run, pair.item)) for pair in pairs]
+
+
+def _corrected(
+    comparison: Comparison, pairs: Sequence[Labelled], judged: Sequence[Judged], *, tuning: float | None
+) -> Corrected | None:
+    return corrected_change(
         pairs,
-        others,
+        judged,
         tuning=tuning,
         confidence=comparison.confidence,
         reach=(POINTS[-1] - POINTS[0]) / POINTS[-1],
-        seed=run.seed,
-    )
-    if found is None:
-        return None
-    lanes: Any = (status.document or {}).get("lanes") or {}
-    return LabelEvidence(
-        n=found.pairs,
-        agreement={side: lanes[side]["agreement"] for side in SIDES if side in lanes},
-        corrected=(found.delta, found.low, found.high),
+        seed=comparison.run.seed,
     )
 
 

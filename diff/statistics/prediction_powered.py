@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from replaydiff.diff.statistics.distributions import normal_cdf, t_quantile
+from replaydiff.diff.statistics.distributions import normal_cdf, normal_quantile, t_quantile
 
 RESAMPLES = 10_000
 
@@ -110,6 +110,43 @@ def corrected_change(
     tail = normal_cdf(-wide)
     low, high = np.quantile(means, [tail, 1 - tail])
     return Corrected(delta=delta, low=float(low), high=float(high), pairs=len(pairs), tuning=tuning)
+
+
+BIAS_BETWEEN_RUNS = 0.02
+"""The least standard deviation of a judge's bias between runs, on the scale of its score."""
+
+
+def pooled_change(
+    present: Corrected, earlier: Corrected, judged: Sequence[tuple[float, float]], confidence: float
+) -> Corrected:
+    """Return the change by the judge, its bias measured by pairs of this run and of earlier ones together.
+
+    Both estimates are J + b: J is the judge's mean change in this run, b the bias by either kind of pairs.
+    The biases are weighted by their precision. That of earlier runs gets the variance of a judge's bias
+    between runs on top: what the two differ by beyond their errors, and `BIAS_BETWEEN_RUNS`² at least
+    (random-effects pooling; DerSimonian & Laird 1986).
+
+    Args:
+        present: by the pairs of this run, with λ = 1.
+        earlier: by those of earlier runs, with λ = 1.
+        judged: the judge's change of each item, with its weight.
+        confidence: of the intervals, two-sided.
+    """
+    z = normal_quantile((1 + confidence) / 2)
+    total = math.fsum(weight for _, weight in judged)
+    mean = math.fsum(change * weight for change, weight in judged) / total
+    of_items = math.fsum((weight * (change - mean)) ** 2 for change, weight in judged) / total**2
+    variances = [
+        max(1e-9, ((estimate.high - estimate.low) / 2 / z) ** 2 - of_items) for estimate in (present, earlier)
+    ]
+    apart = (present.delta - earlier.delta) ** 2
+    between = max(BIAS_BETWEEN_RUNS**2, apart - sum(variances))
+    precisions = 1 / variances[0], 1 / (variances[1] + between)
+    delta = (present.delta * precisions[0] + earlier.delta * precisions[1]) / sum(precisions)
+    half = z * math.sqrt(of_items + 1 / sum(precisions))
+    return Corrected(
+        delta=delta, low=delta - half, high=delta + half, pairs=present.pairs + earlier.pairs, tuning=1.0
+    )
 
 
 @dataclass(frozen=True, slots=True)

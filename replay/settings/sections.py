@@ -386,6 +386,9 @@ class JudgeSection:
     scale: dict[str, int] = field(default_factory=dict)
     """Maps existing labels and verdicts for `replay calibrate --labels`: a value, or a range of numbers like
     `"4..5"`, → 1 poor, 2 fair or 3 good. Defaults to `pass` and `fail`, 0 and 1, or 1, 2 and 3."""
+    label_error: float = 0.05
+    """The share of labels that is taken to be wrong where one person labelled alone: it widens the interval.
+    Two people or more are combined by majority instead."""
     calibration: str = "cases/calibration"
     """Folder of the calibrations, one file per judge. Keep it under version control."""
     base_url: str | None = None
@@ -394,6 +397,8 @@ class JudgeSection:
 
     def __post_init__(self) -> None:
         _at_least(self, 1, "votes", "max_tokens", "concurrency")
+        if not 0 <= self.label_error < 0.5:
+            raise ValueError(f"label_error must be at least 0 and below 0.5, not {self.label_error:g}")
         for value, points in self.scale.items():
             if points not in (1, 2, 3):
                 raise ValueError(f"scale.{value}: must be 1 (poor), 2 (fair) or 3 (good), not {points}")
@@ -423,8 +428,8 @@ class DiffSection:
     """`[diff]`: what a diff reports."""
 
     slice_by: tuple[str, ...] = ()
-    """Metadata fields for further slices, such as `metadata.plan`, besides tool path, tag, category,
-    difficulty, environment, release, model and month."""
+    """Fields of the metadata that are sliced with any number of values, such as `metadata.plan`. All others
+    are sliced where they have 2 to 12 values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -442,6 +447,9 @@ class GateSection:
     max_changed: float = 0.1
     """If only recordings that are not trusted can be compared with: the share of items whose behaviour may
     change."""
+    slices: Literal["decide", "report"] = "decide"
+    """What a slice of the items that is significantly worse does: `"decide"` makes the answer CAN'T TELL
+    until it is accepted or rejected, `"report"` only names it."""
     confidence: float = 0.95
     """Confidence of the intervals that decide."""
     agreement: float = 0.85

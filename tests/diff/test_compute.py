@@ -491,8 +491,9 @@ def test_slices_have_enough_items_and_never_all(tmp_path: Path) -> None:
         ("tag", "eu", 6, -1.0),
         ("tag", "us", 14, 0.0),
     ]
-    # Six of six items fell: 2/2⁶, times two slices.
-    assert parts[0].p == pytest.approx(2 * 2 / 2**6)
+    # Six of six items fell: 2/2⁶. The slice in which nothing changed is not tested.
+    assert [part.p for part in parts] == [pytest.approx(2 / 2**6), None]
+    assert (parts[0].old, parts[0].new, parts[0].share) == pytest.approx((1.0, 0.0, 0.3))
     assert (parts[0].regressed, parts[0].improved) == (6, 0)
 
 
