@@ -264,6 +264,11 @@ def _compared(inputs: _Inputs, comparison: Comparison) -> DiffResult:
     items = _verdicts(run, read, found, inputs.cases.case_threshold)
     counts = _counts(read.items, items)
     deltas = {name: metric.delta for name, metric in found.items()}
+    for name in _fit_neither(deltas):
+        deltas[name] = replace(deltas[name], gated=False)
+        refusals[name] = _FITS_NEITHER.format(
+            name=name, old=deltas[name].old, new=deltas[name].new, least=_LEAST_MEAN
+        )
     corrected = {name: answers.by_labels(delta, comparison.look) for name, delta in deltas.items()}
     quality = [name for name, delta in corrected.items() if delta.gated and delta.kind is Kind.QUALITY]
     fields, level = settings.diff.slice_by, 1 - comparison.confidence
@@ -366,6 +371,28 @@ def _deciding(names: Sequence[str], inputs: _Inputs, comparison: Comparison) -> 
 
 def _may_gate(name: str, inputs: _Inputs) -> bool:
     return not inputs.settings.gate.metrics or name in inputs.settings.gate.metrics
+
+
+_LEAST_MEAN = 0.15
+_FITS_NEITHER = (
+    "{name} is {old:.2f} in the old and {new:.2f} in the new version, both below {least:g}: an expectation "
+    "that fits neither version, so it does not decide"
+)
+
+
+def _fit_neither(deltas: Mapping[str, MetricDelta]) -> list[str]:
+    """Return the deciding metrics that hardly anything meets in either version, without a clear change."""
+    return [
+        name
+        for name, delta in deltas.items()
+        if delta.gated
+        and delta.kind is Kind.QUALITY
+        and delta.old is not None
+        and delta.new is not None
+        and delta.ci is not None
+        and max(delta.old, delta.new) < _LEAST_MEAN
+        and delta.ci[0] <= 0 <= delta.ci[1]
+    ]
 
 
 def _refusals(

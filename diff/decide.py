@@ -19,6 +19,7 @@ With a single lane (`replay check`) the share of items that meet their expectati
 
 from __future__ import annotations
 
+import json
 import math
 import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -27,6 +28,7 @@ from statistics import fmean
 
 from replaydiff.diff import answer as sentences
 from replaydiff.diff.behaviour import RECORDING
+from replaydiff.diff.causes import explanation
 from replaydiff.diff.evidence import (
     Conclusion,
     Evidence,
@@ -79,8 +81,8 @@ class Match:
 class NextCommand:
     """A command to type after an answer."""
 
-    form: str
-    """How the documentation shows it: `replay show ITEM --run RUN`."""
+    forms: tuple[str, ...]
+    """How the documentation shows what it can be: `replay show ITEM --run RUN`."""
     of: Callable[[Evidence, Match], str]
     """Returns the command of a run, which can be run as it is."""
 
@@ -114,32 +116,32 @@ class Rule:
 
 # --- next commands ---
 
-SHOW_ITEM = NextCommand(form="replay show ITEM --run RUN", of=lambda evidence, _: show_item(evidence))
+SHOW_ITEM = NextCommand(forms=("replay show ITEM --run RUN",), of=lambda evidence, _: show_item(evidence))
 SHOW_CAUSE = NextCommand(
-    form="replay show ITEM --run RUN", of=lambda evidence, match: show_cause(evidence, match.cause)
+    forms=("replay show ITEM --run RUN",), of=lambda evidence, match: show_cause(evidence, match.cause)
 )
-MORE_TRIALS = NextCommand(form="replay run … --trials K --aa", of=lambda evidence, _: more_trials(evidence))
+MORE_TRIALS = NextCommand(forms=("replay run … --trials K --aa",), of=lambda evidence, _: more_trials(evidence))
 MORE_ITEMS = NextCommand(
-    form="replay sample … --size N, or replay compare …",
+    forms=("replay sample … --size N", "replay compare …",),
     of=lambda evidence, match: more_items(evidence, match.metric) if match.metric else more_trials(evidence),
 )
 RESUME = NextCommand(
-    form="replay run --resume RUN", of=lambda evidence, _: f"replay run --resume {_run_id(evidence)}"
+    forms=("replay run --resume RUN",), of=lambda evidence, _: f"replay run --resume {_run_id(evidence)}"
 )
 UNFINISHED = NextCommand(
-    form="replay run --resume, or replay report RUN",
+    forms=("replay run --resume", "replay report RUN",),
     of=lambda evidence, _: (
         f"replay report {_run_id(evidence)}" if evidence.run.finished_at else "replay run --resume"
     ),
 )
-LIST_TRACES = NextCommand(form="replay traces", of=lambda *_: "replay traces")
-TRIAGE = NextCommand(form="replay triage RUN", of=lambda evidence, _: f"replay triage {_run_id(evidence)}")
+LIST_TRACES = NextCommand(forms=("replay traces",), of=lambda *_: "replay traces")
+TRIAGE = NextCommand(forms=("replay triage RUN",), of=lambda evidence, _: f"replay triage {_run_id(evidence)}")
 LABEL = NextCommand(
-    form="replay calibrate RUN --label",
+    forms=("replay calibrate RUN --label",),
     of=lambda evidence, _: f"replay calibrate {_run_id(evidence)} --label",
 )
 KEEP = NextCommand(
-    form="replay promote ITEM … --expect new, or replay report RUN",
+    forms=("replay promote ITEM … --expect new", "replay report RUN",),
     of=lambda evidence, _: after_ship(evidence),
 )
 
@@ -368,9 +370,20 @@ def _loss(evidence: Evidence) -> Match | None:
     beyond, tolerance = _beyond_chance(evidence), evidence.gate.tolerance
     for name, metric in evidence.gated.items():
         if name in beyond and _is_worse(metric, tolerance):
-            figures = sentences.figures(name, metric, evidence)
-            return Match(words={"figures": figures, "tolerance": f"{tolerance:g}"}, metric=metric)
+            words = {
+                "figures": sentences.figures(name, metric, evidence),
+                "tolerance": f"{tolerance:g}",
+                "why": _explained(name, evidence),
+            }
+            return Match(words=words, metric=metric)
     return None
+
+
+def _explained(name: str, evidence: Evidence) -> str:
+    """Return which behaviours the metric sees on its fallen items, the one that explains most first."""
+    fall = explanation(name, evidence.items, evidence.causes)
+    parts = [f"{count} of {fall.items}: {cause.text}" for cause, count in fall.causes[:_NAMED]]
+    return f"; of the items that fell, {'; '.join(parts)}" if parts else ""
 
 
 def _items_fell(evidence: Evidence) -> Match | None:
@@ -391,7 +404,13 @@ def _too_many_fell(evidence: Evidence, limit: int) -> Match | None:
         return None
     rose = _with_verdict(evidence, certain, Verdict.IMPROVED)
     allowed = evidence.gate.allowed_regressions(evidence.counts.compared)
-    return Match(words={"items": sentences.too_many(fell, rose, allowed, evidence)})
+    names = [
+        name
+        for name in certain
+        if any(name in item.metrics and item.metrics[name].verdict is Verdict.REGRESSED for item in fell)
+    ]
+    why = next((why for name in names if (why := _explained(name, evidence))), "")
+    return Match(words={"items": sentences.too_many(fell, rose, allowed, evidence), "why": why})
 
 
 def _no_control(evidence: Evidence) -> Match | None:
@@ -414,11 +433,43 @@ def _no_interval(evidence: Evidence) -> Match | None:
     return None
 
 
+def _gains(evidence: Evidence) -> list[str]:
+    """Return the deciding metrics that are significantly better."""
+    beyond = _beyond_chance(evidence)
+    return [
+        name for name, metric in evidence.gated.items() if name in beyond and metric.ci and metric.ci[0] > 0
+    ]
+
+
+def _gain_without_loss(evidence: Evidence) -> Match | None:
+    """Whether one metric is better and no other one shows any sign of a loss."""
+    gains, tolerance = _gains(evidence), evidence.gate.tolerance
+    unclear = {
+        name: metric
+        for name, metric in evidence.gated.items()
+        if metric.ci is not None and metric.ci[0] < -tolerance
+    }
+    if not gains or not unclear or not evidence.gated.keys() - evidence.judges:
+        return None
+    for metric in unclear.values():
+        hidden = metric.bounds is not None and metric.bounds[0] < -tolerance
+        differs = metric.aa is not None and metric.aa.differs
+        if metric.delta is None or metric.delta < 0 or hidden or differs:
+            return None
+    words = {
+        "gains": "; ".join(sentences.figures(name, evidence.gated[name], evidence) for name in gains),
+        "unclear": "; ".join(sentences.figures(name, metric, evidence) for name, metric in unclear.items()),
+        "metrics": ", ".join(json.dumps(name) for name in gains),
+        "items": _no_loss(evidence).words["items"],
+    }
+    return Match(words=words, metric=next(iter(unclear.values())))
+
+
 def _not_excluded(evidence: Evidence) -> tuple[str, MetricDelta] | None:
-    """Return the first metric whose loss may exceed the tolerance."""
+    """Return the first metric whose loss may exceed the tolerance; none where a gain makes up for it."""
     for name, metric in evidence.gated.items():
         if metric.ci is not None and metric.ci[0] < -evidence.gate.tolerance:
-            return name, metric
+            return None if _gain_without_loss(evidence) else (name, metric)
     return None
 
 
@@ -428,7 +479,7 @@ def _unscored_trials(evidence: Evidence) -> Match | None:
         return None
     name, metric = open_
     low, high = open_[1].bounds
-    if open_[1].delta - low <= evidence.gate.tolerance:
+    if open_[1].delta - low <= evidence.gate.tolerance or low >= -evidence.gate.tolerance:
         return None
     words = {"metric": name, "low": f"{low:+.2f}", "high": f"{high:+.2f}", "headline": f"{metric.delta:+.2f}"}
     return Match(words=words, metric=metric)
@@ -598,7 +649,7 @@ def _regressions_may_be_shocks(name: str, metric: MetricDelta, evidence: Evidenc
 
 # --- the table ---
 
-_HARMED, _NO_LOSS = "harmed slice", "no loss"
+_HARMED, _GAIN, _NO_LOSS = "harmed slice", "gain without loss", "no loss"
 """Rules whose sentences name the slices that are worse."""
 _HOLD, _CANNOT, _SHIP = Answer.HOLD, Answer.CANNOT_TELL, Answer.SHIP
 
@@ -608,7 +659,7 @@ LOSS = Rule(
     condition="the interval of a deciding metric lies below 0, its change is below −`tolerance`, and (where "
     "several metrics decide) its p survives Holm's correction over them",
     test=_loss,
-    sentence="{figures}: worse by more than {tolerance}",
+    sentence="{figures}: worse by more than {tolerance}{why}",
     next=SHOW_ITEM,
 )
 ITEMS_FELL = Rule(
@@ -616,7 +667,7 @@ ITEMS_FELL = Rule(
     answer=_HOLD,
     condition="more items regressed beyond the noise than `max_regressed` allows",
     test=_items_fell,
-    sentence="{items}",
+    sentence="{items}{why}",
     next=SHOW_ITEM,
 )
 
@@ -824,8 +875,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         name="unscored trials",
         answer=_CANNOT,
-        condition="a metric's interval ends below −`tolerance`, and trials without a score alone could lose "
-        "more than `tolerance`",
+        condition="a metric's interval ends below −`tolerance`, and with every trial without a score counted "
+        "against the new version its change does so, too",
         test=_unscored_trials,
         sentence="trials without a score leave {metric} anywhere from {low} to {high} (headline {headline})",
         next=SHOW_ITEM,
@@ -885,6 +936,17 @@ RULES: tuple[Rule, ...] = (
         next=TRIAGE,
     ),
     Rule(
+        name=_GAIN,
+        answer=_SHIP,
+        condition="a deciding metric is significantly better, and those whose interval ends below "
+        "−`tolerance` show no sign of a loss: their change is not below 0, the old version does not differ "
+        "from itself on them, and no trial without a score hides one",
+        test=_gain_without_loss,
+        sentence="{gains}: better; {unclear} shows neither a loss nor that there is none: more items settle "
+        "it, or [gate] metrics = [{metrics}]; {items}",
+        next=MORE_ITEMS,
+    ),
+    Rule(
         name=_NO_LOSS,
         answer=_SHIP,
         condition="every deciding metric's interval ends at or above −`tolerance`, trials without a score "
@@ -898,7 +960,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def decide(evidence: Evidence) -> Conclusion:
-    """Return the answer of the first rule that matches; HOLD also names what the new version does otherwise.
+    """Return the answer of the first rule that matches, with who is harmed.
 
     Args:
         evidence: what is known of the run.
@@ -908,9 +970,6 @@ def decide(evidence: Evidence) -> Conclusion:
     if conclusion.rule == "rejected cause":
         return conclusion
     additions = [_CONTROL] if evidence.run.has_control else []
-    behaviours = [cause.text for cause in evidence.open_causes if cause.part is None]
-    if conclusion.answer is Answer.HOLD and behaviours:
-        additions.append("new: " + "; ".join(behaviours[:_NAMED]))
     if conclusion.rule not in (_HARMED, _NO_LOSS) and (parts := _worse_than_all(evidence)):
         additions.append(f"worse where {_named(parts)}")
     additions += [part.sentence for part in evidence.broken[:_NAMED]]

@@ -176,7 +176,9 @@ def test_a_loss_over_all_items_holds_without_a_single_certain_one(tmp_path: Path
     result = answered(tmp_path, lanes, cases=True)
     assert result.counts.regressed == 0
     assert result.answer.value == "HOLD"
-    assert ": worse by more than 0.05; new: calls cancel_order without" in result.reason
+    assert ": worse by more than 0.05; of the items that fell, 40 of 40: calls cancel_order without" in (
+        result.reason
+    )
 
 
 def test_noise_is_no_reason_to_hold(tmp_path: Path) -> None:
