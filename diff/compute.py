@@ -407,7 +407,9 @@ def _refusals(
         elif name in inputs.stored.judges:
             refusal = inputs.judge.refusal or unlike_labels(inputs.judge, run, causes)
             if refusal is not None or not inputs.judge.may_gate:
-                refusals[name] = refusal or f"{name} is uncalibrated, so its figures do not gate"
+                reason = refusal or f"{name} is uncalibrated, so its figures do not gate"
+                # Where the project lies is one machine's own, and reports are sent to others.
+                refusals[name] = reason.replace(f"{inputs.settings.root}/", "")
     return refusals
 
 

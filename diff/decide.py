@@ -120,28 +120,41 @@ SHOW_ITEM = NextCommand(forms=("replay show ITEM --run RUN",), of=lambda evidenc
 SHOW_CAUSE = NextCommand(
     forms=("replay show ITEM --run RUN",), of=lambda evidence, match: show_cause(evidence, match.cause)
 )
-MORE_TRIALS = NextCommand(forms=("replay run … --trials K --aa",), of=lambda evidence, _: more_trials(evidence))
+MORE_TRIALS = NextCommand(
+    forms=("replay run … --trials K --aa",), of=lambda evidence, _: more_trials(evidence)
+)
 MORE_ITEMS = NextCommand(
-    forms=("replay sample … --size N", "replay compare …",),
+    forms=(
+        "replay sample … --size N",
+        "replay compare …",
+    ),
     of=lambda evidence, match: more_items(evidence, match.metric) if match.metric else more_trials(evidence),
 )
 RESUME = NextCommand(
     forms=("replay run --resume RUN",), of=lambda evidence, _: f"replay run --resume {_run_id(evidence)}"
 )
 UNFINISHED = NextCommand(
-    forms=("replay run --resume", "replay report RUN",),
+    forms=(
+        "replay run --resume",
+        "replay report RUN",
+    ),
     of=lambda evidence, _: (
         f"replay report {_run_id(evidence)}" if evidence.run.finished_at else "replay run --resume"
     ),
 )
 LIST_TRACES = NextCommand(forms=("replay traces",), of=lambda *_: "replay traces")
-TRIAGE = NextCommand(forms=("replay triage RUN",), of=lambda evidence, _: f"replay triage {_run_id(evidence)}")
+TRIAGE = NextCommand(
+    forms=("replay triage RUN",), of=lambda evidence, _: f"replay triage {_run_id(evidence)}"
+)
 LABEL = NextCommand(
     forms=("replay calibrate RUN --label",),
     of=lambda evidence, _: f"replay calibrate {_run_id(evidence)} --label",
 )
 KEEP = NextCommand(
-    forms=("replay promote ITEM … --expect new", "replay report RUN",),
+    forms=(
+        "replay promote ITEM … --expect new",
+        "replay report RUN",
+    ),
     of=lambda evidence, _: after_ship(evidence),
 )
 

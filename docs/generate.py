@@ -301,7 +301,13 @@ def _with_rules(page: str) -> str:
     before, _, after = page.partition(_RULES[0])
     rows = ["| rule | answer | when | sentence | next |", "|---|---|---|---|---|"]
     for rule in RULES:
-        cells = (rule.name, rule.answer.value, rule.condition, rule.sentence, " or ".join(f"`{form}`" for form in rule.next.forms))
+        cells = (
+            rule.name,
+            rule.answer.value,
+            rule.condition,
+            rule.sentence,
+            " or ".join(f"`{form}`" for form in rule.next.forms),
+        )
         rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     table = "\n".join(rows)
     return f"{before}{_RULES[0]}\n\n{table}\n\n{_RULES[1]}{after.partition(_RULES[1])[2]}"

@@ -298,7 +298,7 @@ def test_a_deterministic_rename_is_one_cause_that_can_be_accepted_or_rejected(tm
     # Whoever trusts the recordings is told HOLD, with the cause; once accepted, SHIP.
     trusted = again(tmp_path, match=MatchSection(trust=True))
     assert trusted.answer is Answer.HOLD
-    assert trusted.reason.endswith(f"; new: {cause.text}")
+    assert trusted.reason.endswith(f"; of the items that fell, 26 of 26: {cause.text}")
     decide(tmp_path, cause, CauseState.ACCEPTED)
     assert again(tmp_path, match=MatchSection(trust=True)).answer is Answer.SHIP
 

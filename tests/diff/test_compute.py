@@ -231,7 +231,10 @@ def test_an_uncalibrated_judge_is_shown_and_does_not_decide(tmp_path: Path) -> N
     assert not result.metrics["judge"].gated
     assert result.metrics["judge"].calibration is None
     assert result.answer is Answer.CANNOT_TELL
-    assert result.reason == "no metric may decide: judge is uncalibrated, so its figures do not gate"
+    assert result.reason == (
+        "no metric may decide: the judge is uncalibrated (no calibration in cases/calibration): its figures do "
+        "not gate"
+    )
     assert any("uncalibrated" in warning for warning in result.warnings)
 
 

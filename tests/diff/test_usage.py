@@ -124,13 +124,12 @@ def test_items_are_cut_by_what_production_said_of_them_and_by_fields_of_the_user
     assert (parts[0].value, parts[0].items, parts[0].regressed) == ("free", 12, 12)
     # Twelve of twelve fell; the p-value counts all slices tested: those in which enough items changed.
     assert parts[0].p == pytest.approx(2 / 2**12 * sum(part.p is not None for part in parts))
+    # The two months are the same items as the two environments.
     assert {(part.by, part.value) for part in parts} == {
         ("metadata.user.plan", "free"),
         ("metadata.user.plan", "gold"),
         ("environment", "prod"),
         ("environment", "staging"),
-        ("month", "2026-09"),
-        ("month", "2026-10"),
         ("release", "2.0"),  # the three of 2.1 are no slice
     }
 
