@@ -5,9 +5,9 @@
 `diff.metrics` the figures, `diff.stopping` the levels of a look, `diff.gate` turns the answer into an exit
 code.
 
-To add a rule, write its test and insert a `Rule` where it belongs: rules above it take precedence. A test
-takes the `Evidence` and returns None where the rule does not apply, else a `Match` with the words that the
-sentence names in braces, and the metric or cause that the next command is about.
+To add a rule, write its test and insert an `AnswerRule` where it belongs: rules above it take precedence. A
+test takes the `Evidence` and returns None where the rule does not apply, else a `RuleMatch` with the words
+that the sentence names in braces, and the metric or cause that the next command is about.
 
 Rules of quality over the gated metrics (those named in `[gate] metrics`, else all that may decide): the
 interval covers the worst that trials without a score could have been (`diff.comparison`). Where nothing was
@@ -66,7 +66,7 @@ _CONTROL = "old is the control: the recorded model, called again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Match:
+class RuleMatch:
     """What made a rule apply."""
 
     words: Mapping[str, str] = field(default_factory=dict)
@@ -83,19 +83,19 @@ class NextCommand:
 
     forms: tuple[str, ...]
     """How the documentation shows what it can be: `replay show ITEM --run RUN`."""
-    of: Callable[[Evidence, Match], str]
+    of: Callable[[Evidence, RuleMatch], str]
     """Returns the command of a run, which can be run as it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class AnswerRule:
     """One rule of the answer."""
 
     name: str
     answer: Answer
     condition: str
     """When the rule applies, in words."""
-    test: Callable[[Evidence], Match | None]
+    test: Callable[[Evidence], RuleMatch | None]
     """Returns None where it does not apply."""
     sentence: str
     """The reason; words in braces are those of the match."""
@@ -166,53 +166,57 @@ def _run_id(evidence: Evidence) -> str:
 # --- tests: what comes before any figure ---
 
 
-def _waits_for_first_look(evidence: Evidence) -> Match | None:
+def _waits_for_first_look(evidence: Evidence) -> RuleMatch | None:
     look, compared = evidence.comparison.look, evidence.counts.compared
     if look is None or evidence.run.looks or compared >= look.items:
         return None
-    return Match(words={"compared": str(compared), "planned": str(look.planned), "first": str(look.items)})
+    return RuleMatch(
+        words={"compared": str(compared), "planned": str(look.planned), "first": str(look.items)}
+    )
 
 
-def _rejected(evidence: Evidence) -> Match | None:
+def _rejected(evidence: Evidence) -> RuleMatch | None:
     rejected = [cause for cause in evidence.causes if cause.state is CauseState.REJECTED]
     if not rejected:
         return None
     named = "; ".join(f"{cause.text} ({cause.counts})" for cause in rejected[:_NAMED])
     causes = "a cause was" if len(rejected) == 1 else f"{len(rejected)} causes were"
-    return Match(words={"causes": causes, "named": named}, cause=rejected[0])
+    return RuleMatch(words={"causes": causes, "named": named}, cause=rejected[0])
 
 
-def _no_pair(evidence: Evidence) -> Match | None:
+def _no_pair(evidence: Evidence) -> RuleMatch | None:
     observed = any(version.kind is VersionKind.OBSERVED for version in evidence.run.lanes.values())
-    return Match() if not evidence.counts.compared and observed else None
+    return RuleMatch() if not evidence.counts.compared and observed else None
 
 
-def _no_finished_item(evidence: Evidence) -> Match | None:
-    return None if evidence.counts.compared else Match()
+def _no_finished_item(evidence: Evidence) -> RuleMatch | None:
+    return None if evidence.counts.compared else RuleMatch()
 
 
-def _distrusted(evidence: Evidence) -> Match | None:
-    return Match(words={"why": evidence.distrust}) if evidence.distrust else None
+def _distrusted(evidence: Evidence) -> RuleMatch | None:
+    return RuleMatch(words={"why": evidence.distrust}) if evidence.distrust else None
 
 
-def _required_may_not(evidence: Evidence) -> Match | None:
+def _required_may_not(evidence: Evidence) -> RuleMatch | None:
     missing = [name for name in evidence.gate.metrics if name not in evidence.gated]
     if not missing:
         return None
-    return Match(words={"metrics": " and ".join(missing), "why": sentences.why_not(evidence, missing[0])})
+    return RuleMatch(words={"metrics": " and ".join(missing), "why": sentences.why_not(evidence, missing[0])})
 
 
-def _none_may(evidence: Evidence) -> Match | None:
+def _none_may(evidence: Evidence) -> RuleMatch | None:
     if evidence.gated:
         return None
     shown = next(iter(evidence.metrics), None)
-    return Match(words={"why": sentences.why_not(evidence, shown) if shown else ungraded(evidence)})
+    return RuleMatch(words={"why": sentences.why_not(evidence, shown) if shown else ungraded(evidence)})
 
 
-def _same_recordings(evidence: Evidence) -> Match | None:
+def _same_recordings(evidence: Evidence) -> RuleMatch | None:
     versions = list(evidence.run.lanes.values())
     observed = all(version.kind is VersionKind.OBSERVED for version in versions)
-    return Match() if observed and len(versions) > 1 and len({v.condition for v in versions}) == 1 else None
+    return (
+        RuleMatch() if observed and len(versions) > 1 and len({v.condition for v in versions}) == 1 else None
+    )
 
 
 def _compares_with_recordings(evidence: Evidence) -> bool:
@@ -221,34 +225,34 @@ def _compares_with_recordings(evidence: Evidence) -> bool:
     return sampled and set(evidence.gated) <= {tool_calls.NAME, RECORDING}
 
 
-def _recording_with_itself(evidence: Evidence) -> Match | None:
+def _recording_with_itself(evidence: Evidence) -> RuleMatch | None:
     versions = list(evidence.run.lanes.values())
     single = len(versions) == 1 and versions[0].kind is VersionKind.OBSERVED
-    return Match() if single and _compares_with_recordings(evidence) else None
+    return RuleMatch() if single and _compares_with_recordings(evidence) else None
 
 
-def _no_tool_call(evidence: Evidence) -> Match | None:
-    return Match() if _compares_with_recordings(evidence) and not calls_any_tool(evidence) else None
+def _no_tool_call(evidence: Evidence) -> RuleMatch | None:
+    return RuleMatch() if _compares_with_recordings(evidence) and not calls_any_tool(evidence) else None
 
 
-def _unscored(evidence: Evidence) -> Match | None:
+def _unscored(evidence: Evidence) -> RuleMatch | None:
     unscored = next((name for name, metric in evidence.gated.items() if not metric.n), None)
     if unscored is None:
         return None
-    return Match(words={"metric": unscored, "failure": sentences.failure(unscored, evidence)})
+    return RuleMatch(words={"metric": unscored, "failure": sentences.failure(unscored, evidence)})
 
 
 # --- tests: a single lane ---
 
 
-def _share_passed(answer: Answer) -> Callable[[Evidence], Match | None]:
+def _share_passed(answer: Answer) -> Callable[[Evidence], RuleMatch | None]:
     """Return the test of a rule on the share of cases that passed: over all, and over those with a tag."""
 
-    def test(evidence: Evidence) -> Match | None:
+    def test(evidence: Evidence) -> RuleMatch | None:
         if len(evidence.run.lanes) > 1:
             return None
         shares = _shares(evidence)
-        return next((Match(words={"share": text}) for given, text in shares if given is answer), None)
+        return next((RuleMatch(words={"share": text}) for given, text in shares if given is answer), None)
 
     return test
 
@@ -295,10 +299,10 @@ def _agreement(evidence: Evidence) -> Mapping[str, MetricDelta]:
     return {}
 
 
-def _agreement_too_few(evidence: Evidence) -> Match | None:
+def _agreement_too_few(evidence: Evidence) -> RuleMatch | None:
     for name, metric in _agreement(evidence).items():
         if metric.changed_share is None or metric.changed_ci is None:
-            return Match(words={"why": sentences.too_few(name, metric)})
+            return RuleMatch(words={"why": sentences.too_few(name, metric)})
     return None
 
 
@@ -310,7 +314,7 @@ def _beyond_allowed(evidence: Evidence) -> tuple[str, MetricDelta] | None:
     return None
 
 
-def _change_not_excluded(evidence: Evidence) -> Match | None:
+def _change_not_excluded(evidence: Evidence) -> RuleMatch | None:
     beyond = _beyond_allowed(evidence)
     if beyond is None or beyond[1].changed:
         return None
@@ -320,21 +324,21 @@ def _change_not_excluded(evidence: Evidence) -> Match | None:
         "allowed": f"{evidence.gate.max_changed:.0%}",
         "figures": sentences.figures(name, metric, evidence),
     }
-    return Match(words=words, metric=metric)
+    return RuleMatch(words=words, metric=metric)
 
 
-def _open_causes(evidence: Evidence) -> Match | None:
+def _open_causes(evidence: Evidence) -> RuleMatch | None:
     beyond = _beyond_allowed(evidence)
     open_causes = evidence.open_causes
     if beyond is None or not open_causes:
         return None
     causes = f"{len(open_causes)} cause{'' if len(open_causes) == 1 else 's'}"
-    return Match(words=_changed_words(beyond[1]) | {"causes": causes})
+    return RuleMatch(words=_changed_words(beyond[1]) | {"causes": causes})
 
 
-def _no_shared_cause(evidence: Evidence) -> Match | None:
+def _no_shared_cause(evidence: Evidence) -> RuleMatch | None:
     beyond = _beyond_allowed(evidence)
-    return None if beyond is None else Match(words=_changed_words(beyond[1]))
+    return None if beyond is None else RuleMatch(words=_changed_words(beyond[1]))
 
 
 def _changed_words(metric: MetricDelta) -> dict[str, str]:
@@ -344,15 +348,15 @@ def _changed_words(metric: MetricDelta) -> dict[str, str]:
     }
 
 
-def _no_alike_recordings(evidence: Evidence) -> Match | None:
+def _no_alike_recordings(evidence: Evidence) -> RuleMatch | None:
     for metric in _agreement(evidence).values():
         if metric.alike is not None and not metric.alike.is_enough:
             pairs = f"{metric.alike.pairs} pair{'' if metric.alike.pairs == 1 else 's'}"
-            return Match(words=_changed_words(metric) | {"pairs": pairs, "needed": str(FEWEST_PAIRS)})
+            return RuleMatch(words=_changed_words(metric) | {"pairs": pairs, "needed": str(FEWEST_PAIRS)})
     return None
 
 
-def _equivalent(evidence: Evidence) -> Match | None:
+def _equivalent(evidence: Evidence) -> RuleMatch | None:
     metrics = _agreement(evidence)
     if not metrics:
         return None
@@ -362,13 +366,13 @@ def _equivalent(evidence: Evidence) -> Match | None:
         f"them{sentences.beyond_repeat(metric, evidence)} ({evidence.gate.max_changed:.0%} may)"
         for name, metric in metrics.items()
     ]
-    return Match(words={"figures": "; ".join(parts)})
+    return RuleMatch(words={"figures": "; ".join(parts)})
 
 
 # --- tests: quality ---
 
 
-def _contradiction(evidence: Evidence) -> Match | None:
+def _contradiction(evidence: Evidence) -> RuleMatch | None:
     beyond = _beyond_chance(evidence)
     sure = {name: metric.ci for name, metric in evidence.gated.items() if name in beyond and metric.ci}
     worse = [name for name, ci in sure.items() if ci[1] < 0]
@@ -376,10 +380,10 @@ def _contradiction(evidence: Evidence) -> Match | None:
     if not worse or not better:
         return None
     worst, best = (sentences.figures(name, evidence.gated[name], evidence) for name in (worse[0], better[0]))
-    return Match(words={"worse": worst, "better": best})
+    return RuleMatch(words={"worse": worst, "better": best})
 
 
-def _loss(evidence: Evidence) -> Match | None:
+def _loss(evidence: Evidence) -> RuleMatch | None:
     beyond, tolerance = _beyond_chance(evidence), evidence.gate.tolerance
     for name, metric in evidence.gated.items():
         if name in beyond and _is_worse(metric, tolerance):
@@ -388,7 +392,7 @@ def _loss(evidence: Evidence) -> Match | None:
                 "tolerance": f"{tolerance:g}",
                 "why": _explained(name, evidence),
             }
-            return Match(words=words, metric=metric)
+            return RuleMatch(words=words, metric=metric)
     return None
 
 
@@ -399,18 +403,18 @@ def _explained(name: str, evidence: Evidence) -> str:
     return f"; of the items that fell, {'; '.join(parts)}" if parts else ""
 
 
-def _items_fell(evidence: Evidence) -> Match | None:
+def _items_fell(evidence: Evidence) -> RuleMatch | None:
     look, gate = evidence.comparison.look, evidence.gate
     # Before the last look it takes more than all the planned items may have.
     limit = gate.allowed_regressions(evidence.counts.compared if look is None else look.planned)
     return _too_many_fell(evidence, limit)
 
 
-def _items_fell_by_now(evidence: Evidence) -> Match | None:
+def _items_fell_by_now(evidence: Evidence) -> RuleMatch | None:
     return _too_many_fell(evidence, evidence.gate.allowed_regressions(evidence.counts.compared))
 
 
-def _too_many_fell(evidence: Evidence, limit: int) -> Match | None:
+def _too_many_fell(evidence: Evidence, limit: int) -> RuleMatch | None:
     certain = _certain(evidence)
     fell = _with_verdict(evidence, certain, Verdict.REGRESSED)
     if len(fell) <= limit:
@@ -423,10 +427,10 @@ def _too_many_fell(evidence: Evidence, limit: int) -> Match | None:
         if any(name in item.metrics and item.metrics[name].verdict is Verdict.REGRESSED for item in fell)
     ]
     why = next((why for name in names if (why := _explained(name, evidence))), "")
-    return Match(words={"items": sentences.too_many(fell, rose, allowed, evidence), "why": why})
+    return RuleMatch(words={"items": sentences.too_many(fell, rose, allowed, evidence), "why": why})
 
 
-def _no_control(evidence: Evidence) -> Match | None:
+def _no_control(evidence: Evidence) -> RuleMatch | None:
     """Whether HOLD would compare a model with a recording, and nothing shows what chance does."""
     old = evidence.run.lanes.get(Lane.OLD)
     alone = (
@@ -436,13 +440,13 @@ def _no_control(evidence: Evidence) -> Match | None:
         and not evidence.run.has_control
     )
     conclusion = (LOSS.conclude(evidence) or ITEMS_FELL.conclude(evidence)) if alone else None
-    return None if conclusion is None else Match(words={"reason": conclusion.reason})
+    return None if conclusion is None else RuleMatch(words={"reason": conclusion.reason})
 
 
-def _no_interval(evidence: Evidence) -> Match | None:
+def _no_interval(evidence: Evidence) -> RuleMatch | None:
     for name, metric in evidence.gated.items():
         if metric.ci is None or metric.delta is None:
-            return Match(words={"why": sentences.too_few(name, metric)})
+            return RuleMatch(words={"why": sentences.too_few(name, metric)})
     return None
 
 
@@ -454,7 +458,7 @@ def _gains(evidence: Evidence) -> list[str]:
     ]
 
 
-def _gain_without_loss(evidence: Evidence) -> Match | None:
+def _gain_without_loss(evidence: Evidence) -> RuleMatch | None:
     """Whether one metric is better and no other one shows any sign of a loss."""
     gains, tolerance = _gains(evidence), evidence.gate.tolerance
     unclear = {
@@ -475,7 +479,7 @@ def _gain_without_loss(evidence: Evidence) -> Match | None:
         "metrics": ", ".join(json.dumps(name) for name in gains),
         "items": _no_loss(evidence).words["items"],
     }
-    return Match(words=words, metric=next(iter(unclear.values())))
+    return RuleMatch(words=words, metric=next(iter(unclear.values())))
 
 
 def _not_excluded(evidence: Evidence) -> tuple[str, MetricDelta] | None:
@@ -486,7 +490,7 @@ def _not_excluded(evidence: Evidence) -> tuple[str, MetricDelta] | None:
     return None
 
 
-def _unscored_trials(evidence: Evidence) -> Match | None:
+def _unscored_trials(evidence: Evidence) -> RuleMatch | None:
     open_ = _not_excluded(evidence)
     if open_ is None or open_[1].delta is None or open_[1].bounds is None:
         return None
@@ -495,10 +499,10 @@ def _unscored_trials(evidence: Evidence) -> Match | None:
     if open_[1].delta - low <= evidence.gate.tolerance or low >= -evidence.gate.tolerance:
         return None
     words = {"metric": name, "low": f"{low:+.2f}", "high": f"{high:+.2f}", "headline": f"{metric.delta:+.2f}"}
-    return Match(words=words, metric=metric)
+    return RuleMatch(words=words, metric=metric)
 
 
-def _differs_from_itself(evidence: Evidence) -> Match | None:
+def _differs_from_itself(evidence: Evidence) -> RuleMatch | None:
     open_, tolerance = _not_excluded(evidence), evidence.gate.tolerance
     repeat = open_[1].aa if open_ else None
     if open_ is None or repeat is None or not repeat.differs:
@@ -512,10 +516,10 @@ def _differs_from_itself(evidence: Evidence) -> Match | None:
         "shows": "prove" if metric.delta is not None and metric.delta < -tolerance else "exclude",
         "tolerance": f"{tolerance:g}",
     }
-    return Match(words=words, metric=metric)
+    return RuleMatch(words=words, metric=metric)
 
 
-def _hidden_by_unscored(evidence: Evidence) -> Match | None:
+def _hidden_by_unscored(evidence: Evidence) -> RuleMatch | None:
     open_, tolerance = _not_excluded(evidence), evidence.gate.tolerance
     if open_ is None or open_[1].ci is None or open_[1].delta is None or open_[1].bounds is None:
         return None
@@ -523,7 +527,7 @@ def _hidden_by_unscored(evidence: Evidence) -> Match | None:
     return _open_loss(evidence) if hidden and open_[1].ci[0] + hidden >= -tolerance else None
 
 
-def _open_loss(evidence: Evidence) -> Match | None:
+def _open_loss(evidence: Evidence) -> RuleMatch | None:
     open_ = _not_excluded(evidence)
     if open_ is None:
         return None
@@ -531,10 +535,10 @@ def _open_loss(evidence: Evidence) -> Match | None:
         "figures": sentences.figures(*open_, evidence),
         "tolerance": f"{evidence.gate.tolerance:g}",
     }
-    return Match(words=words, metric=open_[1])
+    return RuleMatch(words=words, metric=open_[1])
 
 
-def _judge_of_other_runs(evidence: Evidence) -> Match | None:
+def _judge_of_other_runs(evidence: Evidence) -> RuleMatch | None:
     """Whether a judge alone decides, and too few labels of this run speak for it."""
     if not evidence.gated or not evidence.gated.keys() <= evidence.judges:
         return None
@@ -547,14 +551,14 @@ def _judge_of_other_runs(evidence: Evidence) -> Match | None:
                 "metric": name,
                 "fewest": str(FEWEST_OF_RUN),
             }
-            return Match(words=words, metric=metric)
+            return RuleMatch(words=words, metric=metric)
     return None
 
 
-def _harmed_slice(evidence: Evidence) -> Match | None:
+def _harmed_slice(evidence: Evidence) -> RuleMatch | None:
     if evidence.gate.slices == "report" or not evidence.harmed:
         return None
-    return Match(words={"figures": _all_figures(evidence), "slices": _named(evidence.harmed)})
+    return RuleMatch(words={"figures": _all_figures(evidence), "slices": _named(evidence.harmed)})
 
 
 def _named(parts: Sequence[Slice]) -> str:
@@ -577,13 +581,13 @@ def _all_figures(evidence: Evidence) -> str:
     return "; ".join(sentences.figures(name, metric, evidence) for name, metric in evidence.gated.items())
 
 
-def _no_loss(evidence: Evidence) -> Match:
+def _no_loss(evidence: Evidence) -> RuleMatch:
     certain = _certain(evidence)
     fell, rose = (_with_verdict(evidence, certain, side) for side in (Verdict.REGRESSED, Verdict.IMPROVED))
     unknown = _with_verdict(evidence, [*evidence.gated.keys() - {*certain}], Verdict.REGRESSED)
     harm = f" on average, but worse where {_named(evidence.harmed)}" if evidence.harmed else ""
     balance = sentences.balance(fell, rose, unknown) + sentences.elsewhere(evidence)
-    return Match(words={"figures": _all_figures(evidence), "harm": harm, "items": balance})
+    return RuleMatch(words={"figures": _all_figures(evidence), "harm": harm, "items": balance})
 
 
 # --- what the tests of quality share ---
@@ -666,7 +670,7 @@ _HARMED, _GAIN, _NO_LOSS = "harmed slice", "gain without loss", "no loss"
 """Rules whose sentences name the slices that are worse."""
 _HOLD, _CANNOT, _SHIP = Answer.HOLD, Answer.CANNOT_TELL, Answer.SHIP
 
-LOSS = Rule(
+LOSS = AnswerRule(
     name="loss",
     answer=_HOLD,
     condition="the interval of a deciding metric lies below 0, its change is below −`tolerance`, and (where "
@@ -675,7 +679,7 @@ LOSS = Rule(
     sentence="{figures}: worse by more than {tolerance}{why}",
     next=SHOW_ITEM,
 )
-ITEMS_FELL = Rule(
+ITEMS_FELL = AnswerRule(
     name="items regressed",
     answer=_HOLD,
     condition="more items regressed beyond the noise than `max_regressed` allows",
@@ -684,8 +688,8 @@ ITEMS_FELL = Rule(
     next=SHOW_ITEM,
 )
 
-RULES: tuple[Rule, ...] = (
-    Rule(
+RULES: tuple[AnswerRule, ...] = (
+    AnswerRule(
         name="first look pending",
         answer=_CANNOT,
         condition="a run that may stop early has not reached its first look",
@@ -693,7 +697,7 @@ RULES: tuple[Rule, ...] = (
         sentence="{compared} of {planned} items have finished, and the first look is after {first}",
         next=RESUME,
     ),
-    Rule(
+    AnswerRule(
         name="rejected cause",
         answer=_HOLD,
         condition="a person rejected a cause (`replay reject`), whatever the figures are",
@@ -701,7 +705,7 @@ RULES: tuple[Rule, ...] = (
         sentence="{causes} rejected: {named}",
         next=SHOW_CAUSE,
     ),
-    Rule(
+    AnswerRule(
         name="no pair",
         answer=_CANNOT,
         condition="a lane is observed, and no item has a trace in every lane",
@@ -709,7 +713,7 @@ RULES: tuple[Rule, ...] = (
         sentence="no item has a trace in every lane; look at the lanes' conditions and --pair-by",
         next=LIST_TRACES,
     ),
-    Rule(
+    AnswerRule(
         name="nothing finished",
         answer=_CANNOT,
         condition="no item has finished trials in every lane",
@@ -717,7 +721,7 @@ RULES: tuple[Rule, ...] = (
         sentence="no item has finished trials in every lane",
         next=UNFINISHED,
     ),
-    Rule(
+    AnswerRule(
         name="distrust",
         answer=_CANNOT,
         condition="the replay cannot be trusted ([fidelity](tape.md#fidelity))",
@@ -725,7 +729,7 @@ RULES: tuple[Rule, ...] = (
         sentence="{why}",
         next=SHOW_ITEM,
     ),
-    Rule(
+    AnswerRule(
         name="required metric may not decide",
         answer=_CANNOT,
         condition="a metric of `[gate] metrics` has no grades, or may not decide",
@@ -733,7 +737,7 @@ RULES: tuple[Rule, ...] = (
         sentence="{metrics} must decide, but {why}",
         next=SHOW_ITEM,
     ),
-    Rule(
+    AnswerRule(
         name="no metric may decide",
         answer=_CANNOT,
         condition="no metric of the run may decide",
@@ -741,7 +745,7 @@ RULES: tuple[Rule, ...] = (
         sentence="no metric may decide: {why}",
         next=SHOW_ITEM,
     ),
-    Rule(
+    AnswerRule(
         name="same recordings",
         answer=_CANNOT,
         condition="both lanes are the same recordings",
@@ -749,7 +753,7 @@ RULES: tuple[Rule, ...] = (
         sentence="both versions are the same recordings; name other traces with observed:CONDITION",
         next=SHOW_ITEM,
     ),
-    Rule(
+    AnswerRule(
         name="recording with itself",
         answer=_CANNOT,
         condition="the single lane is a recording that is compared with itself",
@@ -757,7 +761,7 @@ RULES: tuple[Rule, ...] = (
         sentence="a recording was compared with itself; name a version to replay, or a golden set",
         next=SHOW_ITEM,
     ),
-    Rule(
+    AnswerRule(
         name="no tool call",
         answer=_CANNOT,
         condition="only agreement with tool calls decides, and no item has a tool call",
@@ -766,7 +770,7 @@ RULES: tuple[Rule, ...] = (
         "shows nothing; name what decides: a grader, a judge, a golden set",
         next=SHOW_ITEM,
     ),
-    Rule(
+    AnswerRule(
         name="nothing scored",
         answer=_CANNOT,
         condition="a deciding metric scored no item",
@@ -774,7 +778,7 @@ RULES: tuple[Rule, ...] = (
         sentence="{metric} must decide, but scored no item{failure}",
         next=SHOW_ITEM,
     ),
-    Rule(
+    AnswerRule(
         name="check failed",
         answer=_HOLD,
         condition="one lane (`replay check`): even if all undecided cases passed, fewer than `threshold` "
@@ -783,7 +787,7 @@ RULES: tuple[Rule, ...] = (
         sentence="{share}",
         next=SHOW_ITEM,
     ),
-    Rule(
+    AnswerRule(
         name="check undecided",
         answer=_CANNOT,
         condition="one lane: undecided cases could make it either",
@@ -791,7 +795,7 @@ RULES: tuple[Rule, ...] = (
         sentence="{share}",
         next=SHOW_ITEM,
     ),
-    Rule(
+    AnswerRule(
         name="check passed",
         answer=_SHIP,
         condition="one lane: at least `threshold` of the cases passed, over all and over those with a tag",
@@ -799,7 +803,7 @@ RULES: tuple[Rule, ...] = (
         sentence="{share}",
         next=SHOW_ITEM,
     ),
-    Rule(
+    AnswerRule(
         name="too few items to agree",
         answer=_CANNOT,
         condition="agreement alone decides, and has no interval",
@@ -807,7 +811,7 @@ RULES: tuple[Rule, ...] = (
         sentence="{why}",
         next=SHOW_ITEM,
     ),
-    Rule(
+    AnswerRule(
         name="change not excluded",
         answer=_CANNOT,
         condition="agreement alone decides, no item changed, and the interval of the share of changed items "
@@ -817,7 +821,7 @@ RULES: tuple[Rule, ...] = (
         "excluded ({figures})",
         next=MORE_ITEMS,
     ),
-    Rule(
+    AnswerRule(
         name="open causes",
         answer=_CANNOT,
         condition="agreement alone decides, the share of changed items may exceed `max_changed`, and causes "
@@ -827,7 +831,7 @@ RULES: tuple[Rule, ...] = (
         # Triage asks for each cause; a command that accepted one would answer in the user's favour.
         next=TRIAGE,
     ),
-    Rule(
+    AnswerRule(
         name="changed without a shared cause",
         answer=_CANNOT,
         condition="the same, and no cause is open",
@@ -836,7 +840,7 @@ RULES: tuple[Rule, ...] = (
         "right; look at them, or name what does: [match] trust, a grader, a judge, a golden set",
         next=SHOW_ITEM,
     ),
-    Rule(
+    AnswerRule(
         name="noise of recordings unknown",
         answer=_CANNOT,
         condition="agreement alone decides, the old version is one recording of each item, and too few pairs "
@@ -847,7 +851,7 @@ RULES: tuple[Rule, ...] = (
         "what decides: [match] trust, a grader, a judge, a golden set",
         next=SHOW_ITEM,
     ),
-    Rule(
+    AnswerRule(
         name="equivalent",
         answer=_SHIP,
         condition="agreement alone decides, and the interval of the share of changed items, beyond the old "
@@ -856,7 +860,7 @@ RULES: tuple[Rule, ...] = (
         sentence="{figures}",
         next=KEEP,
     ),
-    Rule(
+    AnswerRule(
         name="contradiction",
         answer=_CANNOT,
         condition="a deciding metric is significantly worse, and another significantly better",
@@ -865,7 +869,7 @@ RULES: tuple[Rule, ...] = (
         "metrics",
         next=SHOW_ITEM,
     ),
-    Rule(
+    AnswerRule(
         name="no control",
         answer=_CANNOT,
         condition="step mode: one of the next two rules matches, but the old version is a recording, which "
@@ -877,7 +881,7 @@ RULES: tuple[Rule, ...] = (
     ),
     LOSS,
     ITEMS_FELL,
-    Rule(
+    AnswerRule(
         name="too few items",
         answer=_CANNOT,
         condition="a deciding metric has no interval",
@@ -885,7 +889,7 @@ RULES: tuple[Rule, ...] = (
         sentence="{why}",
         next=SHOW_ITEM,
     ),
-    Rule(
+    AnswerRule(
         name="unscored trials",
         answer=_CANNOT,
         condition="a metric's interval ends below −`tolerance`, and with every trial without a score counted "
@@ -894,7 +898,7 @@ RULES: tuple[Rule, ...] = (
         sentence="trials without a score leave {metric} anywhere from {low} to {high} (headline {headline})",
         next=SHOW_ITEM,
     ),
-    Rule(
+    AnswerRule(
         name="old differs from itself",
         answer=_CANNOT,
         condition="a metric's interval ends below −`tolerance`, and the old version's two lanes differ "
@@ -904,7 +908,7 @@ RULES: tuple[Rule, ...] = (
         "(p {p}), so {figures} does not {shows} a loss of more than {tolerance}",
         next=MORE_TRIALS,
     ),
-    Rule(
+    AnswerRule(
         name="loss hidden by unscored trials",
         answer=_CANNOT,
         condition="a metric's interval ends below −`tolerance` only because of trials without a score",
@@ -913,7 +917,7 @@ RULES: tuple[Rule, ...] = (
         "score may hide it",
         next=SHOW_ITEM,
     ),
-    Rule(
+    AnswerRule(
         name="loss not excluded",
         answer=_CANNOT,
         condition="a metric's interval ends below −`tolerance`",
@@ -921,7 +925,7 @@ RULES: tuple[Rule, ...] = (
         sentence="{figures}: a loss of more than {tolerance} cannot be excluded",
         next=MORE_ITEMS,
     ),
-    Rule(
+    AnswerRule(
         name="items regressed so far",
         answer=_CANNOT,
         condition="at an early look: more of the items seen regressed than may",
@@ -929,7 +933,7 @@ RULES: tuple[Rule, ...] = (
         sentence="{items}",
         next=SHOW_ITEM,
     ),
-    Rule(
+    AnswerRule(
         name="judge of other runs",
         answer=_CANNOT,
         condition="a judge alone decides, and fewer than 12 labelled pairs are of this run: labels prove a "
@@ -939,7 +943,7 @@ RULES: tuple[Rule, ...] = (
         "and not ship it: label {fewest} pairs of this run",
         next=LABEL,
     ),
-    Rule(
+    AnswerRule(
         name=_HARMED,
         answer=_CANNOT,
         condition="a slice of the items is significantly worse on a deciding metric, nobody accepted that, "
@@ -948,7 +952,7 @@ RULES: tuple[Rule, ...] = (
         sentence="{figures} on average, but worse where {slices}: accept or reject that",
         next=TRIAGE,
     ),
-    Rule(
+    AnswerRule(
         name=_GAIN,
         answer=_SHIP,
         condition="a deciding metric is significantly better, and those whose interval ends below "
@@ -959,7 +963,7 @@ RULES: tuple[Rule, ...] = (
         "it, or [gate] metrics = [{metrics}]; {items}",
         next=MORE_ITEMS,
     ),
-    Rule(
+    AnswerRule(
         name=_NO_LOSS,
         answer=_SHIP,
         condition="every deciding metric's interval ends at or above −`tolerance`, trials without a score "

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from replaydiff.replay.renames import Renames
 from replaydiff.replay.settings import ToolSection
-from replaydiff.replay.store.memory import all_rows
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -58,7 +57,7 @@ UNSTEADY_SHARE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class EffectChange:
     """How often a tool's equal calls differed after another tool."""
 
     reader: str
@@ -155,7 +154,7 @@ GROUP BY reader, writer ORDER BY reader, writer
 
 def observed_changes(
     con: DuckDBPyConnection, reads: Collection[str], renames: Renames | None = None
-) -> list[Change]:
+) -> list[EffectChange]:
     """Return how often equal calls of one trace returned something else, by the tool that was called between.
 
     Args:
@@ -163,6 +162,8 @@ def observed_changes(
         reads: tools that are taken to read, under their present names.
         renames: bring recorded names to the present ones.
     """
+    from replaydiff.replay.store.memory import all_rows
+
     names = renames.names if renames else {}
     values = {
         "traces": RECENT_TRACES,
@@ -171,11 +172,11 @@ def observed_changes(
         "earlier": [*names],
         "present": [*names.values()],
     }
-    return [Change(*row) for row in all_rows(con, _CHANGES, values)]
+    return [EffectChange(*row) for row in all_rows(con, _CHANGES, values)]
 
 
 def effects_from(
-    changes: Iterable[Change], names: Iterable[str], set_effects: Mapping[str, Effect]
+    changes: Iterable[EffectChange], names: Iterable[str], set_effects: Mapping[str, Effect]
 ) -> dict[str, ToolEffect]:
     """Return the effect of each tool. Pure.
 
@@ -184,10 +185,10 @@ def effects_from(
         names: the recorded tools.
         set_effects: tool → effect in the settings.
     """
-    by_reader: dict[str, list[Change]] = {}
+    by_reader: dict[str, list[EffectChange]] = {}
     for change in changes:
         by_reader.setdefault(change.reader, []).append(change)
-    blamed: dict[str, list[Change]] = {}
+    blamed: dict[str, list[EffectChange]] = {}
     unsteady = set()
     for reader, observed in by_reader.items():
         if not _is_steady([change for change in observed if not change.writer], default=True):
@@ -208,13 +209,13 @@ def effects_from(
     }
 
 
-def _is_steady(changes: Sequence[Change], *, default: bool) -> bool:
+def _is_steady(changes: Sequence[EffectChange], *, default: bool) -> bool:
     """Whether hardly any of these pairs of calls differed; the default without any."""
     traces = sum(change.traces for change in changes)
     return default if not traces else sum(change.changed for change in changes) <= UNSTEADY_SHARE * traces
 
 
-def _effect(name: str, set_effect: Effect | None, blamed: list[Change], *, steady: bool) -> ToolEffect:
+def _effect(name: str, set_effect: Effect | None, blamed: list[EffectChange], *, steady: bool) -> ToolEffect:
     by_name = effect_by_name(name)
     strongest = max(blamed, key=lambda change: (change.changed, change.changed / change.traces), default=None)
     # A change from outside may fall between any two calls: it takes more to contradict a name or a setting.

@@ -255,25 +255,25 @@ def concerns(write: RecordedObjects, call: RecordedObjects) -> bool:
         write: the write, with its result where there is one.
         call: the call, with the result that would answer it.
     """
-    written, asked = write.objects, call.objects
-    if written.ids is not None and asked.ids is not None:
-        if not written.ids or not asked.ids:
+    written, touched = write.objects, call.objects
+    if written.ids is not None and touched.ids is not None:
+        if not written.ids or not touched.ids:
             return False
-        if written.ids & asked.ids:
+        if written.ids & touched.ids:
             return True
-        if written.kinds & asked.kinds:
+        if written.kinds & touched.kinds:
             return False
-        return not write.is_record or call.lists(written.ids) or write.belongs_to(asked.ids)
+        return not write.is_record or call.lists(written.ids) or write.belongs_to(touched.ids)
     if written.ids is not None and not written.ids:
         return False
-    if asked.ids is not None and not asked.ids:
+    if touched.ids is not None and not touched.ids:
         return False
-    if written.ids is None or not asked.days or not write.is_record:
+    if written.ids is None or not touched.days or not write.is_record:
         return True
     # The call is about a day: a record with days of its own, none of them this one, leaves it alone.
     return (
         not write.days
-        or bool(write.days & asked.days)
+        or bool(write.days & touched.days)
         or call.lists(written.ids)
         or call.belongs_to(written.ids)
     )

@@ -242,7 +242,7 @@ class Tape:
         """The writes of the trial so far."""
         self._made: Counter[Key] = Counter()
         """How often each write was made."""
-        self._asked: Counter[str] = Counter()
+        self._requests: Counter[str] = Counter()
         """How often each tool was asked for."""
         self._missed: set[str] = set()
         """Tools of which a call was not answered: which of its calls the next one is, nobody knows."""
@@ -257,7 +257,7 @@ class Tape:
         position = self._following(key)
         if position is None:
             position = self._matching(name, answered)
-        self._asked[name] += 1
+        self._requests[name] += 1
         if position is None:
             reason, note = self._explain(name, args, key, answered)
             self._followed = None
@@ -330,7 +330,7 @@ class Tape:
             return matching[0]
         if name in self._missed:
             return None
-        ordinal = self._asked[name]
+        ordinal = self._requests[name]
         return next(
             (position for position in matching if self._recording.ordinals[position] == ordinal), None
         )
@@ -355,7 +355,7 @@ class Tape:
         if self._rules.reads(name) and self._in_state(answered):
             reason = (
                 f"{requested}: recorded {times}, and {name} returns something else at each call, "
-                f"of which this is number {self._asked[name]}"
+                f"of which this is number {self._requests[name]}"
             )
             return MissReason.USED_UP, reason
         differences = [self._difference(position) for position in answered]

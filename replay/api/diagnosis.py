@@ -329,15 +329,15 @@ class _Shown:
         from replaydiff.replay.agents.attempt import NOT_SEEN
         from replaydiff.replay.model import Rule
 
-        asked = Counter(served.call.name for served in outcome.served if served.note != NOT_SEEN)
+        requested = Counter(served.call.name for served in outcome.served if served.note != NOT_SEEN)
         recorded = Counter(call.name for call in item.tape)
         self.answered |= {served.call.name for served in outcome.served if served.rule is not Rule.MISS}
         for name, count in recorded.items():
-            if asked[name] >= count:
+            if requested[name] >= count:
                 self._complete.add(name)
                 self.missing.pop(name, None)
             elif name not in self._complete:
-                self.missing[name] = f"{name} (recorded {count}× in {item.id}, asked for {asked[name]}×)"
+                self.missing[name] = f"{name} (recorded {count}× in {item.id}, asked for {requested[name]}×)"
 
     def findings(self, recorded: Mapping[str, int]) -> Iterator[Finding]:
         """Yield what the replays have shown; nothing where there was none."""

@@ -124,19 +124,19 @@ class UnaskedTools:
         self._lanes, self._harmless = lanes, frozenset(harmless)
         names = [patched.get(lane) for lane in lanes]
         self._patched = None if None in names else frozenset(name for each in names for name in each or ())
-        self._asked: list[tuple[Version, str]] = []
+        self._requested: list[tuple[Version, str]] = []
         self._trials: dict[tuple[Lane, str], int] = {}
 
     def add(self, lane: Lane, item: Item, outcome: Outcome) -> tuple[str, int] | None:
         """Take in a trial; return the tool that may have run, and how many trials show it."""
         code = self._lanes[lane]
-        asked = {served.call.name for served in outcome.served if served.rule is not Rule.LIVE}
-        self._asked += [(code, name) for name in asked if (code, name) not in self._asked]
+        requested = {served.call.name for served in outcome.served if served.rule is not Rule.LIVE}
+        self._requested += [(code, name) for name in requested if (code, name) not in self._requested]
         recorded = [call.name for call in item.tape]
-        if outcome.status is not Status.OK or asked.isdisjoint(recorded):
+        if outcome.status is not Status.OK or requested.isdisjoint(recorded):
             return None
         for name in dict.fromkeys(recorded):
-            if name in self._harmless or (code, name) in self._asked:
+            if name in self._harmless or (code, name) in self._requested:
                 continue
             trials = self._trials[lane, name] = self._trials.get((lane, name), 0) + 1
             is_unknown = self._patched is not None and name not in self._patched

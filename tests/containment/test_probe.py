@@ -313,9 +313,10 @@ def test_a_process_that_ends_again_and_again_is_reported_with_what_it_printed(
 def test_a_failure_that_repeats_stops_the_run_and_is_repeated_when_it_is_resumed(
     replay: Replay, project: Project
 ) -> None:
-    project.settings(SETTINGS.replace("unused", "call"))
-    (project.folder / ".gitignore").write_text(".replay/\n__pycache__/\nmended\n")
     tried = project.folder.parent / "tried"
+    tried.touch()
+    project.settings(SETTINGS.replace("unused", "call") + f'[world]\nwritable = ["{tried}"]\n')
+    (project.folder / ".gitignore").write_text(".replay/\n__pycache__/\nmended\n")
     project.write("v1", BROKEN.replace("TRIED", str(tried)))
     done = replay("run", "--new", ".", "--sample", "october", "--trials", "3", "--concurrency", "8")
     run = project.run()

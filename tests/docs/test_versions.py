@@ -100,6 +100,7 @@ def test_the_answers_are_taken() -> None:
 
 def test_the_tool_call_is_answered() -> None:
     call = ToolCall(name="get_order_status", args={"order_id": "1001"}, result="shipped")
+    unrecorded = {"name": "get_order_status", "args": {"order_id": "1002"}}
 
     async def ask() -> list[bytes]:
         endpoint = Endpoint()
@@ -109,8 +110,8 @@ def test_the_tool_call_is_answered() -> None:
         try:
             async with asyncio.timeout(5) as attempt.deadline:
                 with endpoint.address(attempt) as url:
-                    for _ in range(2):
-                        answers.append(await post(url, json.dumps(example("call")).encode()))
+                    for call_ in (example("call"), unrecorded):
+                        answers.append(await post(url, json.dumps(call_).encode()))
                 answers.append(await post(url, b"{}"))
         finally:
             await endpoint.close()
@@ -120,7 +121,7 @@ def test_the_tool_call_is_answered() -> None:
     assert first.startswith(b"HTTP/1.1 200 ")
     assert first.endswith(b'{"result": "shipped"}')
     assert second.startswith(b"HTTP/1.1 409 ")
-    assert b'{"stop": "get_order_status(order_id=\\"1001\\"): already used' in second
+    assert b'{"stop": "get_order_status(order_id=\\"1002\\"): never recorded' in second
     assert third.startswith(b"HTTP/1.1 404 ")
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from replaydiff.replay.effects import Change, ToolEffect, effect_by_name, effects_from, learn_effects
+from replaydiff.replay.effects import EffectChange, ToolEffect, effect_by_name, effects_from, learn_effects
 from replaydiff.replay.model import ToolCall
 from replaydiff.replay.settings import ToolSection
 from replaydiff.replay.store.connection import open_store
@@ -78,15 +78,15 @@ def test_a_set_effect_that_recordings_contradict_is_kept_with_the_evidence(tmp_p
     assert effects["triage"].contradiction is None
 
 
-STEADY = Change("list_tasks", "", 0, 20)
+STEADY = EffectChange("list_tasks", "", 0, 20)
 """Without a call between, the tool returned the same."""
 
 
 def test_a_read_by_name_is_contradicted_by_half_of_the_traces_and_not_by_few() -> None:
     names = ["get_user", "list_tasks"]
-    often = effects_from([STEADY, Change("list_tasks", "get_user", 2, 4)], names, {})
+    often = effects_from([STEADY, EffectChange("list_tasks", "get_user", 2, 4)], names, {})
     assert (often["get_user"].effect, often["get_user"].basis) == ("write", "recordings")
-    seldom = effects_from([STEADY, Change("list_tasks", "get_user", 1, 40)], names, {})
+    seldom = effects_from([STEADY, EffectChange("list_tasks", "get_user", 1, 40)], names, {})
     assert (seldom["get_user"].effect, seldom["get_user"].basis) == ("read", "name")
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from replaydiff.replay.agents import Outcome
 from replaydiff.replay.model import Status
+from replaydiff.replay.settings import ToolSection
 from tests.agents.running import calls, item, recorded, run, run_one
 
 TOOLS = '''
@@ -184,7 +185,8 @@ ASKED = [
 def test_what_the_tape_is_asked(point: str, tmp_path: Path) -> None:
     expected = {expression: (name, args) for of, expression, name, args in ASKED if of == point}
     tape = [recorded(name, "answered", **args) for name, args in expected.values()]
-    outcomes = ask_all(tmp_path, list(expected), *tape, tools=f"tools:{point}")
+    settings = {name: ToolSection(effect="read") for name, _ in expected.values()}
+    outcomes = ask_all(tmp_path, list(expected), *tape, tools=f"tools:{point}", tools_settings=settings)
     for expression, (name, args) in expected.items():
         outcome = outcomes[expression]
         assert (outcome.status, outcome.final_response) == (Status.OK, "'answered'"), outcome.reason
@@ -273,7 +275,8 @@ def test_answers_have_the_type_that_the_tool_promises(tmp_path: Path) -> None:
     expressions = [f"tools.{tool}({number})" for number, (tool, _, _) in enumerate(PROMISES)]
     tape = [recorded(tool, result, n=number) for number, (tool, result, _) in enumerate(PROMISES)]
     points = tuple({f"tools:{tool}" for tool, _, _ in PROMISES})
-    outcomes = ask_all(tmp_path, expressions, *tape, tools=points)
+    settings = {tool: ToolSection(effect="read") for tool, _, _ in PROMISES}
+    outcomes = ask_all(tmp_path, expressions, *tape, tools=points, tools_settings=settings)
     given = [outcome.final_response for outcome in outcomes.values()]
     assert given == [repr(promised) for _, _, promised in PROMISES]
 
