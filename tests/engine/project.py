@@ -140,7 +140,7 @@ class Project:
             paths: what else it may write to.
         """
         self.calls.touch()
-        writable = [str(self.calls), f"{self.calls}.down", *(path for path in paths if path)]
+        writable = [str(self.calls), *(path for path in paths if path)]
         return {"CALLS": str(self.calls), "REPLAY_WORLD_WRITABLE": json.dumps(writable)}
 
     def start(self, *args: str, **more: str) -> Process | subprocess.Popen[str]:

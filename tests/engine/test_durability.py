@@ -412,9 +412,11 @@ def test_what_can_be_retried_is_named(project: Project) -> None:
 def test_a_provider_that_goes_down_stops_the_run_and_loses_nothing(tmp_path: Path) -> None:
     project = two_revisions(tmp_path / "shop")
     project.sample(40)
-    source = FAILING.replace('fault == "down"', 'os.path.exists(os.environ["CALLS"] + ".down")').replace(
+    down = project.calls.with_name(f"{project.calls.name}.down")
+    down.touch()
+    source = FAILING.replace('fault == "down"', 'os.path.getsize(os.environ["CALLS"] + ".down")').replace(
         "number = int",
-        'open(os.environ["CALLS"] + ".down", "w") if os.environ.get("FAULT") and sum(1 for _ in open(os.environ["CALLS"])) > 10 else 0\n    number = int',
+        'open(os.environ["CALLS"] + ".down", "w").write("x") if os.environ.get("FAULT") and sum(1 for _ in open(os.environ["CALLS"])) > 10 else 0\n    number = int',
     )
     project.write("v", source)
     args = (
@@ -430,12 +432,12 @@ def test_a_provider_that_goes_down_stops_the_run_and_loses_nothing(tmp_path: Pat
         "--concurrency",
         "1",
     )
-    done = project.replay(*args, FAULT="soon")
+    done = project.replay(*args, FAULT="soon", TICKETS=str(down))
     assert done.code == 75
     run = project.run()
     assert f"once it is up again: `replay run --resume {run.id} --retry infra_error`" in done.err
     assert 10 <= len(project.trials()) < 30
-    project.calls.with_name(f"{project.calls.name}.down").unlink()
+    down.write_text("")
     assert resume(project, run.id, "--retry", "infra_error").code == 0
     assert {trial.status for trial in project.trials()} == {Status.OK}
     assert len(project.trials()) == 40

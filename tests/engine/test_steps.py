@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +146,10 @@ def test_what_was_recorded_is_a_lane_and_where_they_part_is_said(
 def _recorded_without_look_up(replay: Replay, project: Project, number: int = 12) -> None:
     """Trusted recordings of an answer, where today even the model that was recorded calls a tool."""
     project.settings((project.folder / "replay.toml").read_text() + "\n[match]\ntrust = true\n")
-    answered = [trace(n, messages=(SYSTEM, ASKED, SAID), tool_calls=()) for n in range(10, 10 + number)]
+    answered = [
+        trace(n, messages=(SYSTEM, replace(ASKED, text=f"{ASKED.text} ({n})"), SAID), tool_calls=())
+        for n in range(10, 10 + number)
+    ]
     project.traces(answered)
     where = ("--where", "trace_id IN (" + ", ".join(f"'{one.trace_id}'" for one in answered) + ")")
     assert replay("sample", "--month", "2026-10", "--name", "moved", *where).code == 0
