@@ -130,7 +130,10 @@ def write(folder: Path, layout: str) -> Repository:
     (folder / "own.py").write_text(OWN)
     (folder / "test_own.py").write_text(TEST)
     (folder / "conftest.py").write_text("import cases, diff, importers, replay, reports\n")
-    env = {"SEEN": str(folder / "seen.jsonl")}
+    seen = folder.parent / f"{folder.name}-seen.jsonl"
+    seen.touch()
+    # The boundary lets an agent write outside its own folder only where the settings say so.
+    env = {"SEEN": str(seen), "REPLAY_WORLD_WRITABLE": json.dumps([str(seen)])}
     if layout == "src layout":
         env["PYTHONPATH"] = "src"
     elif layout == "PYTHONPATH":
