@@ -152,8 +152,11 @@ def test_a_tool_that_passes_no_patch_point_runs_for_one_case_only(shop: Path) ->
     real = shop / "real"
     agent = AGENT.replace("raise RuntimeError(", f"print(name, file=open({str(real)!r}, 'a')); return str(")
     (shop / "shop.py").write_text(agent + "\ndef unused(name, args): ...\n")
-    (shop / "replay.toml").write_text('[agent]\nentrypoint = "shop:run_agent"\ntools = ["shop:unused"]\n')
+    real.touch()
+    (shop / "replay.toml").write_text(
+        f'[agent]\nentrypoint = "shop:run_agent"\ntools = ["shop:unused"]\n[world]\nwritable = ["{real}"]\n'
+    )
     done = _pytest(shop, "--golden", "golden.jsonl")
     assert done.returncode == 1
     assert "get_order may have run for real in lane new (.): _exec (shop.py:2)" in done.stdout
-    assert not real.exists(), "the boundary lets no tool write outside its folder"
+    assert real.read_text().splitlines() == ["get_order"]
