@@ -233,7 +233,7 @@ def test_a_name_that_cannot_be_looked_up_fails_at_once(kind: str, tmp_path: Path
     assert python(kind, code, folder=tmp_path).out == "refused\nTrue\n"
 
 
-HOSTS = st.from_regex(r"[a-z][a-z0-9-]{0,8}(\.[a-z][a-z0-9]{0,5}){0,3}", fullmatch=True)
+HOSTS = st.from_regex(r"[a-z]([a-z0-9-]{0,7}[a-z0-9])?(\.[a-z][a-z0-9]{0,5}){0,3}", fullmatch=True)
 
 
 @given(HOSTS, st.integers(1, 65535))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -28,18 +30,25 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
 
 
 def test_a_killed_engine_leaves_no_program_and_its_run_goes_on(project: Project) -> None:
-    hang, pids = project.folder.parent / "hang", project.folder.parent / "pids"
+    shared = project.folder.parent / "shared"
+    shared.mkdir()
+    hang, starts = shared / "hang", shared / "starts"
+    # A time of its own by which the programs are recognized: their process numbers may be those of a namespace.
+    waiting = f"sleep 60.{os.getpid()}"
     program = project.folder / "agent.sh"
     # The first trial is replayed before the others, so it must end.
-    wait = f'test -e {hang} && test "$(wc -l < {pids})" -gt 1 && sleep 60'
-    program.write_text(f"#!/bin/sh\necho $$ >> {pids}\n{wait}\nexec {TALKING} once\n")
+    wait = f'test -e {hang} && test "$(wc -l < {starts})" -gt 1 && {waiting}'
+    program.write_text(f"#!/bin/sh\necho started >> {starts}\n{wait}\nexec {TALKING} once\n")
     project.settings("[agent]\ntools = []\n")
     program.chmod(0o755)
     hang.touch()
     project.sample(3)
-    process = project.start("run", "--new", "cmd:./agent.sh", "--concurrency", "2", "--sample", "october")
+    process = project.start(
+        "run", "--new", "cmd:./agent.sh", "--concurrency", "2", "--sample", "october", TICKETS=str(shared)
+    )
     deadline = time.monotonic() + PATIENCE_S
-    while not pids.exists() or len(pids.read_text().split()) < 3:
+    while not starts.exists() or len(starts.read_text().split()) < 3:
+        assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.02)
     # The guard is told of a program right after it was started.
@@ -47,7 +56,7 @@ def test_a_killed_engine_leaves_no_program_and_its_run_goes_on(project: Project)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     deadline += PATIENCE_S
-    while any(_runs(int(pid)) for pid in pids.read_text().split()):
+    while _is_running(waiting):
         assert time.monotonic() < deadline, "a program outlived its engine"
         time.sleep(0.02)
     hang.unlink()
@@ -57,11 +66,13 @@ def test_a_killed_engine_leaves_no_program_and_its_run_goes_on(project: Project)
     ]
 
 
-def _runs(pid: int) -> bool:
-    try:
-        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return False
+def _is_running(command: str) -> bool:
+    argv = "".join(f"{argument}\0" for argument in command.split()).encode()
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if process.read_bytes() == argv:
+                return True
+    return False
 
 
 def test_messages_asks_the_models_of_two_versions(

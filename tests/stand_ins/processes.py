@@ -21,7 +21,7 @@ from typing import IO
 from tests.stand_ins import warm, watchdog
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_S = 300.0
+PATIENCE_S = 120.0
 """How long a test waits for what must come: it ends a test that hangs, and measures nothing."""
 _SHARED = "REPLAYDIFF_TEST_WARM_PROCESS"
 """Environment variable with the address of a warm process that others share."""
