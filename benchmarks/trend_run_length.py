@@ -5,8 +5,9 @@
 Levels of one version's runs vary by their trials (sd 0.03, 50 cases three times with a few coins among them)
 and by a day effect that moves all cases of a run together. In control: the mean number of runs until the first
 false drift, and how many series of twelve runs have one. Then a loss that begins after 8 runs, at once or a
-little every run: after how many runs it is found, median and nine in ten. `!`: a run length below 100 with a
-day effect of up to 0.06; the command then ends with 1.
+little every run: after how many runs it is found, median and nine in ten. `!`: a run length below 100, or
+drift in more than 5 % of series of twelve runs, with a day effect of up to 0.06, by more than two standard errors
+of the simulation; the command then ends with 1.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from replaydiff.diff.trend import ControlChart
 TRIALS_SD = 0.03
 DAYS = (0.0, 0.02, 0.04, 0.06)
 LEAST = 100
+YEAR, FALSE = 12, 0.05
 _LONGEST = 1000
 _BEFORE = 8
 
@@ -47,8 +49,8 @@ def _in_control(day: float, series: int) -> tuple[str, bool]:
     rng = np.random.default_rng([1, int(100 * day)])
     lengths = np.array([first_drift(_levels(rng, _LONGEST, day)) for _ in range(series)])
     mean, error = float(lengths.mean()), float(lengths.std() / series**0.5)
-    held = mean > LEAST - 2 * error
-    early = float(np.mean(lengths <= 12))
+    early = float(np.mean(lengths <= YEAR))
+    held = mean > LEAST - 2 * error and early <= FALSE + 2 * (FALSE * (1 - FALSE) / series) ** 0.5
     return f"{day:10.2f}{mean:12.0f} ±{error:3.0f}{early:14.1%}{'' if held else ' !'}", held
 
 

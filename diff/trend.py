@@ -14,8 +14,9 @@ n/(n−1)·Σw²(x−x̄)²/(Σw)² (Cochran 1977, §6.3).
 **Drift.** A control chart with a learnt reference. Each level becomes u = Φ⁻¹(F(T)), with T the distance
 from the mean of the runs in control over its standard error and F the t distribution of as many degrees of
 freedom as the noise has (the self-starting CUSUM of Hawkins & Olwell 1998, ch. 7). Drift is a single |u|
-above `SINGLE`, or a cumulative sum C⁺ = max(0, C⁺ + u − ½), or C⁻ likewise, above `CUMULATED` (Page 1954):
-slow losses add up. Runs during an excursion of a sum join the reference once it is over. After drift the
+above `SINGLE`, or a cumulative sum C⁺ = max(0, C⁺ + u − `SLACK`), or C⁻ likewise, above `CUMULATED` (Page
+1954): slow losses add up. Every run joins the reference at once, so that the u are independent of each other;
+were runs held back while a sum is above 0, an unlucky first run would count in each of them. After drift the
 reference starts anew with that run. How many runs pass in control before the first false drift:
 `benchmarks/trend_run_length.py`.
 """
@@ -24,7 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -46,9 +47,9 @@ PRIOR_RUNS = 4
 """How many runs the prior of the noise between runs is worth."""
 SINGLE = 3.5
 """A single run this many standard deviations off is drift."""
-CUMULATED = 6.0
+CUMULATED = 5.0
 """A cumulative sum above it is drift."""
-_SLACK = 0.5
+SLACK = 0.4
 """Standard deviations a run that the sums forgive: half the shift that they find soonest."""
 
 
@@ -103,8 +104,6 @@ class ControlChart:
     degrees: int = 0
     up: float = 0.0
     down: float = 0.0
-    waiting: list[float] = field(default_factory=list)
-    """Levels since a cumulative sum left 0."""
 
     def noise(self, trials: float) -> float:
         """Return the standard deviation of a level, where trials make the variance `trials` of it."""
@@ -121,23 +120,19 @@ class ControlChart:
         error = self.noise(trials) * math.sqrt(1 + 1 / self.runs)
         chance = t_cdf(PRIOR_RUNS + self.degrees, (level - self.mean) / error)
         u = normal_quantile(min(max(chance, _TINY), 1 - _TINY))
-        self.up = max(0.0, self.up + u - _SLACK)
-        self.down = max(0.0, self.down - u - _SLACK)
+        self.up = max(0.0, self.up + u - SLACK)
+        self.down = max(0.0, self.down - u - SLACK)
         single = abs(u) > SINGLE
         if single or max(self.up, self.down) > CUMULATED:
             falls = u < 0 if single else self.down > self.up
             self.restart(level)
             return "down" if falls else "up", not single
-        self.waiting.append(level)
-        if self.up == 0.0 == self.down:
-            for one in self.waiting:
-                self._learn(one)
-            self.waiting = []
+        self._learn(level)
         return None, False
 
     def restart(self, level: float) -> None:
         """Begin a new reference with this level; the noise between runs stays known."""
-        self.mean, self.runs, self.up, self.down, self.waiting = level, 1, 0.0, 0.0, []
+        self.mean, self.runs, self.up, self.down = level, 1, 0.0, 0.0
 
     def _learn(self, level: float) -> None:
         """Take a level into the reference (Welford 1962)."""
@@ -177,11 +172,6 @@ class _RunScores:
     error: float | None
     """Standard error of the mean by the noise of trials, or by the draw of a sample; None where unknown."""
 
-    @property
-    def noise_known(self) -> bool:
-        """Whether the run itself shows how much trials, or items of a sample, vary."""
-        return self.error is not None
-
 
 def trend(
     con: DuckDBPyConnection, runs: Sequence[RunRecord], metric: str, lane: Lane, settings: Settings
@@ -193,11 +183,11 @@ def trend(
     chart: ControlChart | None = None
     base, level = "", 0.0
     for run in runs:
-        found = _scores(con, run, metric, lane, settings)
-        if found is None:
+        scores = _scores(con, run, metric, lane, settings)
+        if scores is None:
             continue
-        point, trials = found.point, _trials_variance(found)
-        change, limit = (None, None) if before is None else _change_and_limit(found, before, z)
+        point, trials = scores.point, _trials_variance(scores)
+        change, limit = (None, None) if before is None else _change_and_limit(scores, before, z)
         point = replace(point, change=change, limit=limit)
         if chart is None or change is None:
             # The first run, or one that shares no case with the run before it.
@@ -210,15 +200,15 @@ def trend(
             drift, slow = chart.add(level, trials)
             point = replace(point, drift=drift, slow=slow)
             base = run.id if drift else base
-        points.append(_with_band(point, chart, trials, z, found))
-        before = found
+        points.append(_with_band(point, chart, trials, z, scores))
+        before = scores
     return points
 
 
 def _with_band(
-    point: TrendPoint, chart: ControlChart, trials: float, z: float, found: _RunScores
+    point: TrendPoint, chart: ControlChart, trials: float, z: float, scores: _RunScores
 ) -> TrendPoint:
-    if not found.noise_known:
+    if scores.error is None:
         return point
     noise = chart.noise(trials)
     return replace(point, noise=noise, low=point.mean - z * noise, high=point.mean + z * noise)
@@ -233,7 +223,7 @@ def _scores(
     candidate = _candidate(con, run, lane, settings)
     read, metrics = graded_items(con, run, settings, candidate)
     # A candidate is called new there.
-    known = Lane.NEW if lane.is_new else lane
+    shown = Lane.NEW if lane.is_new else lane
     if metric not in metrics:
         return None
     groups: dict[str, Sequence[float]] = {}
@@ -243,8 +233,8 @@ def _scores(
         for block in read.patterns.blocks
     ]
     for block, by_lane in zip(read.blocks, read.patterns.spread(of_pattern), strict=True):
-        if by_lane.get(known):
-            groups[block.item.id] = by_lane[known]
+        if by_lane.get(shown):
+            groups[block.item.id] = by_lane[shown]
         repeated.append([*by_lane.get(Lane.OLD, ()), *by_lane.get(Lane.OLD2, ())])
         repeated.append(by_lane.get(Lane.NEW, []))
     if not groups:
@@ -256,13 +246,13 @@ def _scores(
 
 def _candidate(con: DuckDBPyConnection, run: RunRecord, lane: Lane, settings: Settings) -> Lane | None:
     """Return the new lane that a lane is seen with: itself, else the one that ranks first."""
-    new = [one for one in run.lanes if one.is_new]
+    new = [candidate for candidate in run.lanes if candidate.is_new]
     if new in ([], [Lane.NEW]):
         return None
     if lane.is_new:
         return lane
     ranking = compute(con, run.id, settings).ranking
-    return next((one.lane for one in ranking if one.shown), new[0])
+    return next((candidate.lane for candidate in ranking if candidate.shown), new[0])
 
 
 def _point(
@@ -283,16 +273,16 @@ def _point(
     )
 
 
-def _trials_variance(found: _RunScores) -> float:
+def _trials_variance(scores: _RunScores) -> float:
     """Return the variance of a run's mean within the run.
 
     Where single trials do not show it, it is the most that scores of 0 to 1 with this mean can have, that of
     coins, with one trial of either outcome added.
     """
-    if found.error is not None:
-        return found.error**2
-    items = len(found.groups)
-    share = (found.point.mean * items + 1) / (items + 2)
+    if scores.error is not None:
+        return scores.error**2
+    items = len(scores.groups)
+    share = (scores.point.mean * items + 1) / (items + 2)
     return share * (1 - share) / items
 
 
@@ -303,12 +293,12 @@ def _change_and_limit(now: _RunScores, before: _RunScores, z: float) -> tuple[fl
         if not shared:
             return None, None
         pairs = [(now.groups[name], before.groups[name]) for name in shared]
-        change = fmean([fmean(one) - fmean(other) for one, other in pairs])
+        change = fmean([fmean(later) - fmean(earlier) for later, earlier in pairs])
         variance, degrees = pooled_within([*now.repeated, *before.repeated])
         if not degrees:
             return change, None
         variance = cautious(variance, degrees)
-        spread = math.fsum(variance * (1 / len(one) + 1 / len(other)) for one, other in pairs)
+        spread = math.fsum(variance * (1 / len(later) + 1 / len(earlier)) for later, earlier in pairs)
         return change, z * math.sqrt(spread) / len(pairs)
     change = now.point.mean - before.point.mean
     errors = [_sampling_error(scores.groups, scores.weights) for scores in (now, before)]
