@@ -39,6 +39,7 @@ from replaydiff.diff.evidence import (
     show_cause,
     show_item,
     ungraded,
+    with_control,
 )
 from replaydiff.diff.expectations import case_verdict, is_quarantined
 from replaydiff.diff.graders import tool_calls
@@ -120,13 +121,16 @@ SHOW_ITEM = NextCommand(forms=("replay show ITEM --run RUN",), of=lambda evidenc
 SHOW_CAUSE = NextCommand(
     forms=("replay show ITEM --run RUN",), of=lambda evidence, match: show_cause(evidence, match.cause)
 )
+CONTROL = NextCommand(
+    forms=("replay run --mode step … --aa",), of=lambda evidence, _: with_control(evidence)
+)
 MORE_TRIALS = NextCommand(
-    forms=("replay run … --trials K --aa",), of=lambda evidence, _: more_trials(evidence)
+    forms=("replay compare --continue RUN --trials K",), of=lambda evidence, _: more_trials(evidence)
 )
 MORE_ITEMS = NextCommand(
     forms=(
-        "replay sample … --size N",
-        "replay compare …",
+        "replay compare --continue RUN --size N",
+        "replay compare --continue RUN --trials K",
     ),
     of=lambda evidence, match: more_items(evidence, match.metric) if match.metric else more_trials(evidence),
 )
@@ -877,7 +881,7 @@ RULES: tuple[AnswerRule, ...] = (
         test=_no_control,
         sentence="{reason}, but old is a recording, which always agrees with itself, and this run has no "
         "control lane",
-        next=MORE_TRIALS,
+        next=CONTROL,
     ),
     LOSS,
     ITEMS_FELL,

@@ -22,10 +22,8 @@ from replaydiff.diff.result import (
 )
 from replaydiff.diff.slices import BrokenPart
 from replaydiff.diff.stopping import plan_of
-from replaydiff.replay.model import Item, Lane, Mode, RunRecord, VersionKind
+from replaydiff.replay.model import Item, Lane, RunRecord, VersionKind
 from replaydiff.replay.settings import CasesSection, GateSection
-
-_ENOUGH_TRIALS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,64 +139,66 @@ def after_ship(evidence: Evidence) -> str:
     return f"replay report {run} --format html -o report.html"
 
 
-def more_trials(evidence: Evidence) -> str:
-    """The same items again, with enough trials to know the noise."""
+def with_control(evidence: Evidence) -> str:
+    """The same decisions of recorded traces again, with the lane that shows what chance does."""
     run = evidence.run
-    source = (
-        f"--sample {shlex.quote(run.sample)}"
-        if run.sample
-        else f"--cases {shlex.quote(run.golden_path or '')}"
-    )
-    steps = run.mode is Mode.STEP
-    names = {}
-    for lane, placeholder in ((Lane.OLD, "OLD"), (Lane.NEW, "NEW")):
-        version = run.lanes.get(lane)
-        # A recording cannot be repeated: only a version that runs can have more trials.
-        fixed = version is None or (version.kind is VersionKind.OBSERVED and not steps)
-        names[lane] = placeholder if fixed or version is None else shlex.quote(version.name)
-    trials = max(_ENOUGH_TRIALS, run.trials * 2 if run.trials >= _ENOUGH_TRIALS else 0)
-    versions = f"--old {names[Lane.OLD]} --new {names[Lane.NEW]}"
-    mode = " --mode step" if steps else ""
-    return f"replay run{mode} {source} {versions} --trials {trials} --aa{_continued(run)}"
+    versions = [f"--old {shlex.quote(run.lanes[Lane.OLD].name)}"]
+    versions += [f"--new {shlex.quote(version.name)}" for lane, version in run.lanes.items() if lane.is_new]
+    sample = shlex.quote(run.sample or "")
+    return f"replay run --mode step --sample {sample} {' '.join(versions)} --trials {run.trials} --aa"
 
 
-def _continued(run: RunRecord) -> str:
-    """What makes the next run spend the error that this one left."""
-    return "" if plan_of(run) is None else f" --until-known --continue {shlex.quote(run.id)}"
+def more_trials(evidence: Evidence) -> str:
+    """Twice as many trials of the same items; those that there are stay."""
+    if _is_recorded(evidence.run):
+        return show_item(evidence)
+    return f"{_continued(evidence.run)} --trials {2 * evidence.run.trials}"
 
 
 def more_items(evidence: Evidence, metric: MetricDelta) -> str:
-    """What narrows an interval: trials while they are few and can be repeated, then items."""
+    """What narrows an interval: more items while there are any, then more trials of them."""
     run, sample = evidence.run, evidence.comparison.sample
-    recorded = all(version.kind is VersionKind.OBSERVED for version in run.lanes.values())
-    few = run.trials < _ENOUGH_TRIALS and not recorded
-    if few or sample is None or metric.ci is None:
-        return more_trials(evidence)
-    ends, allowed = metric.ci, evidence.gate.tolerance
+    times = _times_needed(evidence, metric)
+    if sample is not None and sample.size < sample.population:
+        size = min(math.ceil(sample.size * times / 10) * 10, sample.population)
+        return f"{_continued(run)} --size {size}"
+    # Behaviour that never changed is bounded by the number of items, however often each is tried.
+    if _is_recorded(run) or (metric.changed_ci is not None and not metric.changed):
+        return f"replay report {shlex.quote(run.id)} --format html -o report.html"
+    return f"{_continued(run)} --trials {math.ceil(run.trials * min(times, _MOST_TIMES))}"
+
+
+_MOST_TIMES = 4.0
+"""So many times as many trials, at most, as a run had are proposed for the next one."""
+_STRICTER = 1.3
+"""How many times as many items it takes at the level of a run that continues another one: (2.24/1.96)²."""
+_LIKELY = 3.0
+"""Standard errors between no change and the tolerance with which SHIP is likely: 2.2 at the level of a run
+that continues another one, and 0.84 for a chance of 80 %."""
+
+
+def _times_needed(evidence: Evidence, metric: MetricDelta) -> float:
+    """Return how many times as many items make an answer likely: at least half as many again."""
     if metric.changed_ci is not None:
-        ends, allowed = metric.changed_ci, evidence.gate.max_changed
-    half = (ends[1] - ends[0]) / 2
-    # An interval's width falls with the square root of the items; where none changed, a little faster than
-    # with their number.
-    alike = not (metric.changed if metric.changed_ci is not None else metric.se)
-    needed = evidence.counts.compared * (half / max(allowed, 1e-3)) ** (1 if alike else 2)
-    size = min(math.ceil(needed / 10 + alike) * 10, sample.population)
-    if size <= sample.size:
-        return more_trials(evidence)
-    month = f" {sample.month}" if sample.month else ""
-    by = "".join(f" --by {shlex.quote(field)}" for field in sample.by)
-    where = f" --where {shlex.quote(sample.where)}" if sample.where else ""
-    name = shlex.quote(f"{sample.name}-{size}")
-    drawn = f"--month{month}{where}{by} --seed {sample.seed} --size {size} --name {name}"
-    if not {Lane.OLD, Lane.NEW} <= run.lanes.keys() or (plan_of(run) is None and not recorded):
-        return f"replay sample {drawn}"
-    old, new = (shlex.quote(run.lanes[lane].name) for lane in (Lane.OLD, Lane.NEW))
-    return f"replay compare {drawn} --old {old} --new {new}{_repeats(run, recorded)}{_continued(run)}"
+        half, limit, varies = metric.changed_ci[1], evidence.gate.max_changed, bool(metric.changed)
+    elif metric.ci is None or metric.delta is None:
+        return 2.0
+    else:
+        half, limit, varies = metric.delta - metric.ci[0], evidence.gate.tolerance, bool(metric.se)
+    ratio = half / max(limit, 1e-3)
+    # An interval's width falls with the square root of the items; where nothing varies, with their number.
+    times = ratio**2 * _STRICTER if varies else ratio * _STRICTER
+    if varies and metric.se is not None and metric.changed_ci is None:
+        times = (_LIKELY * metric.se / max(limit, 1e-3)) ** 2
+    return min(10.0, max(1.5, times))
 
 
-def _repeats(run: RunRecord, recorded: bool) -> str:
-    """How a run repeats its versions, or pairs recordings, which it cannot repeat."""
-    if not recorded:
-        return f" --trials {run.trials} {'--aa' if Lane.OLD2 in run.lanes else '--no-aa'}"
-    field = run.settings.get("pair_by")
-    return f" --pair-by {shlex.quote(field)}" if isinstance(field, str) else ""
+def _is_recorded(run: RunRecord) -> bool:
+    return all(version.kind is VersionKind.OBSERVED for version in run.lanes.values())
+
+
+def _continued(run: RunRecord) -> str:
+    """The run again with more, its trials kept and its error shared."""
+    plan = plan_of(run)
+    early = " --until-known" if plan is not None and (len(plan.looks) > 1 or not plan.earlier) else ""
+    return f"replay compare --continue {shlex.quote(run.id)}{early}"

@@ -10,10 +10,12 @@ confidence interval (Jennison & Turnbull, *Group Sequential Methods*, 2000, ch. 
 Items that regressed beyond the noise are found at a level that grows with the share of the items that were
 seen, so that no early look finds an item that the last one would not.
 
-The plan is stored with the run, in `settings["until_known"]`. A run spends at most nine tenths of the error;
-one that continues it after CAN'T TELL nine tenths of the rest, and so on. Their shares add up to less than
-one, so all of them together err no more often than one comparison may, however their items overlap
-(Bonferroni).
+The plan is stored with the run, in `settings["until_known"]`. A run spends at most nine tenths of the error.
+One that continues it after CAN'T TELL keeps the items that were paid for and adds others: its looks follow
+those of the earlier run, over the same growing sample, and it spends at most nine tenths of what is left. A
+run without a plan spends the whole error at its only look; all runs that continue it share a fifth of the
+error more (`CONTINUED`), so SHIP and HOLD err in at most 3 % of them all together where one alone may in
+2.5 %.
 
 A single lane (`replay check`) needs no levels: it stops as soon as the cases that are left cannot change the
 answer any more.
@@ -22,9 +24,9 @@ answer any more.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
 
 from replaydiff.diff.result import Answer, DiffResult, Kind, MetricDelta
 from replaydiff.diff.statistics.distributions import normal_cdf, normal_quantile
@@ -39,8 +41,8 @@ FIRST_LOOK = 20
 MOST_LOOKS = 10
 RUN_SHARE = 0.9
 """Of the error that is left, what a run may spend; the rest is for a run that continues it."""
-LEAST_LEVEL = 0.001
-"""A look whose level for SHIP is below it does not test: the interval's resamples do not resolve it."""
+CONTINUED = 0.2
+"""Share of the error that all runs together may spend which continue one without a plan."""
 ANSWER, FUTILITY = "answer", "futility"
 """Why a run stops at a look."""
 EARLIEST_FUTILITY = 0.5
@@ -50,28 +52,51 @@ FUTILE = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierLook:
+    """A look of a run that another one continues, and what was spent of the error by then."""
+
+    items: float
+    """The items it saw, in items of the run that continues it: fewer where that tries each more often."""
+    ship: float
+    """Share of the error of SHIP; 1 is all of it."""
+    hold: float
+
+
+Side: TypeAlias = Literal["ship", "hold"]
+_SPENDING: Mapping[Side, Spending] = {"ship": obrien_fleming, "hold": pocock}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoppingPlan:
     """When a run looks at its results, and how much of the error it spends by then."""
 
     items: int
     looks: tuple[int, ...]
     """Items at each planned look; the last are all."""
-    share: float
-    """The share of the error that this run may spend."""
-    before: float = 0.0
-    """What the runs that it continues may have spent."""
+    limit: float = RUN_SHARE
+    """The share of the error that may be spent by the last look, that of `earlier` included."""
+    earlier: tuple[EarlierLook, ...] = ()
+    """Looks of the runs that it continues."""
 
-    def spent(self, items: int, alpha: float, spending: Spending) -> float:
+    def spent(self, items: int, alpha: float, side: Side) -> float:
         """Return how much of α may be spent after so many items."""
-        return spending(items / self.items, alpha * self.share)
+        first = self.earlier[-1] if self.earlier else EarlierLook(items=0, ship=0, hold=0)
+        before = first.ship if side == "ship" else first.hold
+        new = (items - first.items) / (self.items - first.items)
+        return alpha * before + _SPENDING[side](new, alpha * (self.limit - before))
+
+    @property
+    def share(self) -> float:
+        """The share of the error that the looks of this run alone may spend."""
+        return self.limit - max((max(look.ship, look.hold) for look in self.earlier), default=0.0)
 
     def to_json(self) -> JsonObject:
         """Return the plan as it is stored with a run."""
         return {
             "items": self.items,
             "looks": list(self.looks),
-            "share": self.share,
-            "before": self.before,
+            "limit": self.limit,
+            "earlier": [[look.items, look.ship, look.hold] for look in self.earlier],
             "ship": "obrien-fleming",
             "hold": "pocock",
             "futility": FUTILE,
@@ -87,7 +112,7 @@ class LookLevels:
     items: int
     planned: int
     ship: float
-    """One-sided level of the interval's lower end; 0 where this look cannot end with SHIP."""
+    """One-sided level of the interval's lower end."""
     hold: float
     """One-sided level of its upper end."""
     last_ship: float
@@ -102,30 +127,67 @@ class LookLevels:
         return self.items / self.planned
 
 
-def new_plan(items: int, earlier: RunRecord | None = None) -> StoppingPlan:
+def new_plan(
+    items: int, earlier: Sequence[EarlierLook] = (), *, total: float = 1.0, early: bool = True
+) -> StoppingPlan:
     """Return the plan of a run of so many items.
 
     Args:
-        items: of the run.
-        earlier: the run that this one continues; None for none.
+        items: of the run, those of the runs that it continues included.
+        earlier: looks of the runs that it continues (`earlier_looks`).
+        total: what all of them together may spend, as a share of the error.
+        early: whether it looks before its last item.
     """
-    known = None if earlier is None else plan_of(earlier)
-    before = 0.0 if known is None else known.before + known.share
     step = max(math.ceil(items / MOST_LOOKS), FIRST_LOOK // 2)
-    early = (look for look in range(step, items - step // 2, step) if look >= FIRST_LOOK)
-    return StoppingPlan(items=items, looks=(*early, items), share=RUN_SHARE * (1 - before), before=before)
+    first = max(FIRST_LOOK, earlier[-1].items + FIRST_LOOK // 2 if earlier else 0)
+    looks = (look for look in range(step, items - step // 2, step) if look >= first) if early else ()
+    before = max(earlier[-1].ship, earlier[-1].hold) if earlier else 0.0
+    limit = before + RUN_SHARE * (total - before)
+    return StoppingPlan(items=items, looks=(*looks, items), limit=limit, earlier=tuple(earlier))
 
 
 def plan_of(run: RunRecord) -> StoppingPlan | None:
-    """Return the plan that a run was begun with; None where it replays all its items."""
-    kept: Any = run.settings.get(SETTING)
-    if not isinstance(kept, dict):
+    """Return the plan that a run was begun with; None where it replays all its items and continues none."""
+    stored: Any = run.settings.get(SETTING)
+    if not isinstance(stored, dict):
         return None
     return StoppingPlan(
-        items=int(kept["items"]),
-        looks=tuple(int(look) for look in kept["looks"]),
-        share=float(kept["share"]),
-        before=float(kept["before"]),
+        items=int(stored["items"]),
+        looks=tuple(int(look) for look in stored["looks"]),
+        limit=float(stored["limit"]),
+        earlier=tuple(EarlierLook(items=look[0], ship=look[1], hold=look[2]) for look in stored["earlier"]),
+    )
+
+
+def total_error(run: RunRecord) -> float:
+    """Return what a run and all that continue it may spend, as a share of the error of one comparison."""
+    plan = plan_of(run)
+    spent_at_once = plan is None or (plan.earlier and plan.earlier[0].ship >= 1)
+    return 1 + CONTINUED if spent_at_once else 1.0
+
+
+def earlier_looks(run: RunRecord, items: int, trials: int, confidence: float) -> tuple[EarlierLook, ...]:
+    """Return the looks of a run, for one that continues it.
+
+    Args:
+        run: the run, finished.
+        items: of the run.
+        trials: of each item and lane in the run that continues it.
+        confidence: two-sided, of the interval over all looks.
+    """
+    fewer, alpha, plan = min(1.0, run.trials / trials), (1 - confidence) / 2, plan_of(run)
+    if plan is None:
+        return (EarlierLook(items=items * fewer, ship=1.0, hold=1.0),)
+    return (
+        *(replace(look, items=look.items * fewer) for look in plan.earlier),
+        *(
+            EarlierLook(
+                items=look.items * fewer,
+                ship=plan.spent(look.items, alpha, "ship") / alpha,
+                hold=plan.spent(look.items, alpha, "hold") / alpha,
+            )
+            for look in run.looks
+        ),
     )
 
 
@@ -141,21 +203,24 @@ def look_levels(plan: StoppingPlan, taken: Iterable[int], now: int, confidence: 
     before = sorted({look for look in taken if look < now})
     ahead = [look for look in plan.looks if look > now]
     alpha = (1 - confidence) / 2
+    last = ahead[-1] if ahead else now
 
-    def levels(spending: Spending, least: float) -> tuple[float, float]:
+    def levels(side: Side) -> tuple[float, float]:
         looks = [*before, now, *ahead]
-        found = boundary_levels(
-            [look / looks[-1] for look in looks],
-            [plan.spent(look, alpha, spending) for look in looks],
-            least=least,
+        boundaries = boundary_levels(
+            [*(look.items / last for look in plan.earlier), *(look / last for look in looks)],
+            [
+                *(alpha * (look.ship if side == "ship" else look.hold) for look in plan.earlier),
+                *(plan.spent(look, alpha, side) for look in looks),
+            ],
         )
-        return found[len(before)], found[-1]
+        return boundaries[len(plan.earlier) + len(before)], boundaries[-1]
 
-    ship, last_ship = levels(obrien_fleming, LEAST_LEVEL)
-    hold, last_hold = levels(pocock, 0.0)
+    ship, last_ship = levels("ship")
+    hold, last_hold = levels("hold")
     return LookLevels(
-        number=len(before) + 1,
-        of=len(before) + 1 + len(ahead),
+        number=len(plan.earlier) + len(before) + 1,
+        of=len(plan.earlier) + len(before) + 1 + len(ahead),
         items=now,
         planned=plan.items,
         ship=ship,

@@ -33,13 +33,15 @@ from replaydiff.diff.judge.calibration import LabelledResponse, compared, judge_
 from replaydiff.diff.judge.labels import points_of
 from replaydiff.diff.reading import StoredGrades
 from replaydiff.diff.result import Answer, DiffResult
-from replaydiff.diff.stopping import SETTING, new_plan
+from replaydiff.diff.stopping import earlier_looks, new_plan, total_error
 from replaydiff.replay.model import (
     Grade,
     GradeState,
     Item,
     Lane,
+    Look,
     Rule,
+    RunRecord,
     SampleRecord,
     ServedCall,
     Status,
@@ -246,15 +248,36 @@ def copied_trials(rng: np.random.Generator, loss: float) -> Outcome:
 def optional_stopping(rng: np.random.Generator, loss: float) -> Outcome:
     """`--until-known` over 50 items of a month, and after CAN'T TELL the next command: 100 of it, and 200."""
     truth, scores, seed = _falling_sample(rng, loss)
-    earlier = None
+    run: RunRecord | None = None
+    before = 0
     for size in (50, 100, 200):
         part, seen = _first(size, truth, scores)
-        plan = new_plan(size, earlier)
-        result, _ = looked_at(part, seen, seed=seed, plan=plan)
+        plan = new_plan(size, () if run is None else earlier_looks(run, before, _TRIALS, 0.95))
+        result, end = looked_at(part, seen, seed=seed, plan=plan)
         if result.answer is not Answer.CANNOT_TELL:
             break
-        earlier = replace(run_of(part, seen, seed), settings={SETTING: plan.to_json()})
+        run, before = _with_look(result, end), size
     return _outcome(result, -loss)
+
+
+def continued(rng: np.random.Generator, loss: float) -> Outcome:
+    """50 items of a month, and after CAN'T TELL the next command, which keeps them: 100 of it, and 200."""
+    truth, scores, seed = _falling_sample(rng, loss)
+    result = diffed(*_first(50, truth, scores), seed=seed)
+    run = result.run
+    for before, size in ((50, 100), (100, 200)):
+        if result.answer is not Answer.CANNOT_TELL:
+            break
+        earlier = earlier_looks(run, before, _TRIALS, 0.95)
+        plan = new_plan(size, earlier, total=total_error(run), early=False)
+        result, end = looked_at(*_first(size, truth, scores), seed=seed, plan=plan)
+        run = _with_look(result, end)
+    return _outcome(result, -loss)
+
+
+def _with_look(result: DiffResult, items: int) -> RunRecord:
+    """The run with the look that this result is of."""
+    return replace(result.run, looks=(*result.run.looks, Look(items=items, answer=result.answer.value)))
 
 
 def looks_without_plan(rng: np.random.Generator, loss: float) -> Outcome:

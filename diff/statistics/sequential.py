@@ -43,34 +43,27 @@ def obrien_fleming(fraction: float, alpha: float) -> float:
     return 2 * normal_cdf(normal_quantile(alpha / 2) / math.sqrt(min(fraction, 1.0)))
 
 
-def boundary_levels(fractions: Sequence[float], spent: Sequence[float], *, least: float = 0.0) -> list[float]:
+def boundary_levels(fractions: Sequence[float], spent: Sequence[float]) -> list[float]:
     """Return the one-sided nominal level 1 − Φ(z_j) of every look.
 
     Args:
         fractions: information fractions of the looks, rising, the last at most 1.
         spent: what may have been spent by each look, never falling.
-        least: a look whose level would be below it does not test (its level is 0), and what it would have
-            spent is left to the next one. Levels far below what resampling can resolve are no evidence.
     """
-    return list(_levels(tuple(fractions), tuple(spent), least))
+    return list(_levels(tuple(fractions), tuple(spent)))
 
 
 @lru_cache(maxsize=512)
-def _levels(fractions: tuple[float, ...], spent: tuple[float, ...], least: float) -> tuple[float, ...]:
+def _levels(fractions: tuple[float, ...], spent: tuple[float, ...]) -> tuple[float, ...]:
     levels: list[float] = []
     used = 0.0
     grid: np.ndarray | None = None
     density = np.empty(0)
     for (before, now), due in zip(pairwise((0.0, *fractions)), spent, strict=True):
-        wanted = due - used
-        bound = _bound(grid, density, before, now, wanted) if wanted > 0 else math.inf
-        if normal_cdf(-bound) < least:
-            bound = math.inf
-        else:
-            used = due
+        bound = _bound(grid, density, before, now, due - used) if due > used else math.inf
+        used = due
         levels.append(normal_cdf(-bound))
-        upper = min(bound, _HIGHEST)
-        points = np.linspace(_LOWEST, upper, _POINTS)
+        points = np.linspace(_LOWEST, min(bound, _HIGHEST), _POINTS)
         density = _density(points, grid, density, before, now)
         grid = points
     return tuple(levels)

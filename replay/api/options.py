@@ -27,7 +27,7 @@ class RunOptions(TypedDict, total=False):
     until_known: bool | None
     """Look at the answer while the run goes on, and stop once it is known."""
     continues: str | None
-    """A run that ended without an answer: this one spends what is left of its error."""
+    """A run that ended without an answer: this one keeps its trials, and both share one error."""
     mode: str | None
     """`rollout` (the whole agent) or `step` (each recorded decision of the model)."""
     pair_by: str | None

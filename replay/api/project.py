@@ -16,6 +16,7 @@ from replaydiff.replay.api.options import (
 )
 from replaydiff.replay.api.results import Check, Run, Sample, TriageQueue
 from replaydiff.replay.api.sampling import SampleOptions
+from replaydiff.replay.api.stopping import as_continued
 from replaydiff.replay.api.store_file import StoreFile, readable
 from replaydiff.replay.api.threads import in_thread
 from replaydiff.replay.errors import InputError, SettingsError
@@ -358,7 +359,8 @@ class Project:
             draw: what to draw where neither is given; default the latest complete month.
             metrics: as for `diff`.
             gate: as for `diff`.
-            options: versions, trials, limits, … (`RunOptions`).
+            options: versions, trials, limits, … (`RunOptions`). With `continues` those that are not named are
+                as in that run, and `draw` needs a larger `size` alone.
 
         Raises:
             InputError: `draw` beside a sample or golden set.
@@ -369,6 +371,8 @@ class Project:
 
         trust_by_use(self.settings)
         check_form(gate)
+        if (continued := options.get("continues")) is not None and sample is None and not cases:
+            options, draw, sample, cases = as_continued(self.store, continued, options, draw or {})
         settings = settings_with(self.settings, options)
         judge = running.judge_of(options, settings)
         lanes = running.lanes_of(options, settings)

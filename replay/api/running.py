@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from replaydiff.replay.api.channel import Channel
 from replaydiff.replay.api.options import RunOptions, mode_of, new_versions
-from replaydiff.replay.api.stopping import check_until_known, continued_run, look_with
+from replaydiff.replay.api.stopping import check_until_known, continued_run, look_with, plan_for
 from replaydiff.replay.clock import utc_now
 from replaydiff.replay.errors import (
     ExitCode,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from replaydiff.replay.engine.items import SampleSource, Source
     from replaydiff.replay.engine.progress import RunReport
     from replaydiff.replay.engine.run import Hooks
-    from replaydiff.replay.model import JsonObject, Lane, Mode, Version
+    from replaydiff.replay.model import JsonObject, Lane, Mode, RunRecord, Version
     from replaydiff.replay.sampling import Draw
 
 
@@ -245,21 +245,22 @@ def start(
     """
     from replaydiff.replay.engine.run import prepare
 
-    calls = options.get("calls")
+    calls, continues = options.get("calls"), options.get("continues")
+    if calls is not None and continues is not None:
+        raise SettingsError(
+            "--calls plans a new run, and --continue adds to one; name its --size or --trials"
+        )
     spent = None if calls is None else spend_calls(calls, settings, options, source, lanes)
     if spent is not None:
         settings, source = spent.settings, spent.source
-    continues, earlier = options.get("continues"), None
     if settings.run.until_known:
         check_until_known(settings, lanes)
-        earlier = None if continues is None else continued_run(store, continues, lanes)
-    elif continues is not None:
-        raise SettingsError("--continue spends the error rate that a run left; add --until-known")
+    earlier = None if continues is None else continued_run(store, continues, lanes)
+    trials = settings.run.trials or DEFAULT_TRIALS
+    items_before = 0 if earlier is None else _count_items(store, earlier)
 
     def looks(items: int) -> JsonObject:
-        from replaydiff.diff.stopping import new_plan
-
-        return new_plan(items, earlier).to_json()
+        return plan_for(settings, items, trials, earlier, items_before)
 
     execute = prepare(
         store,
@@ -268,7 +269,8 @@ def start(
         settings,
         mode=mode_of(options),
         pair_by=options.get("pair_by"),
-        looks=looks if settings.run.until_known else None,
+        looks=looks if settings.run.until_known or earlier is not None else None,
+        earlier=earlier,
     )
 
     def begin(hooks: Hooks) -> RunReport:
@@ -285,6 +287,14 @@ def start(
         return execute(replace(hooks, announce=announce))
 
     return begin
+
+
+def _count_items(store: Path, run: RunRecord) -> int:
+    from replaydiff.replay.store.connection import open_store
+    from replaydiff.replay.store.runs import count_items
+
+    with open_store(store, read_only=True) as con:
+        return count_items(con, run.id)[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from replaydiff.diff.judge.judge import Judge
-    from replaydiff.replay.model import Lane, Look, RunRecord, Version
+    from replaydiff.replay.api.options import RunOptions
+    from replaydiff.replay.api.sampling import SampleOptions
+    from replaydiff.replay.model import JsonObject, Lane, Look, RunRecord, Version
 
 
 def check_until_known(settings: Settings, lanes: dict[Lane, Version]) -> None:
@@ -41,9 +43,8 @@ def continued_run(store: Path, run_id: str, lanes: dict[Lane, Version]) -> RunRe
     """Return the run that a new one continues.
 
     Raises:
-        InputError: it was no such run, or compared other versions.
+        InputError: it has not finished, or compared other versions.
     """
-    from replaydiff.diff.stopping import plan_of
     from replaydiff.replay.engine.versions import changes
     from replaydiff.replay.model import Lane
     from replaydiff.replay.store.connection import open_store
@@ -51,18 +52,100 @@ def continued_run(store: Path, run_id: str, lanes: dict[Lane, Version]) -> RunRe
 
     with open_store(store, read_only=True) as con:
         run = get_run(con, run_id)
-    if plan_of(run) is None:
-        raise InputError(
-            f"run {run.id} was not started with --until-known, so it has no error rate left to spend",
-            hint="leave --continue out",
-        )
-    compared, now = ({k: v for k, v in found.items() if k != Lane.OLD2} for found in (run.lanes, lanes))
+    if run.finished_at is None:
+        raise InputError(f"run {run.id} has not finished; `replay run --resume {run.id}` goes on with it")
+    compared, now = (
+        {lane: version for lane, version in versions.items() if lane != Lane.OLD2}
+        for versions in (run.lanes, lanes)
+    )
     if compared.keys() != now.keys() or any(changes(compared[lane], now[lane]) for lane in now):
         raise InputError(
             f"run {run.id} compared other versions; a new comparison has an error rate of its own; leave "
             "--continue out"
         )
     return run
+
+
+def plan_for(
+    settings: Settings, items: int, trials: int, earlier: RunRecord | None, items_before: int
+) -> JsonObject:
+    """Return the plan of a run that stops early, or that continues another one.
+
+    Args:
+        settings: of the run.
+        items: of the run.
+        trials: of each item and lane.
+        earlier: the run that it continues; None for none.
+        items_before: of that run.
+    """
+    from replaydiff.diff.stopping import earlier_looks, new_plan, total_error
+
+    early = settings.run.until_known
+    if earlier is None:
+        return new_plan(items, early=early).to_json()
+    before = earlier_looks(earlier, items_before, trials, settings.gate.confidence)
+    if before and before[-1].items >= items:
+        raise InputError(
+            f"run {earlier.id} has all these items and trials already; continue it with a larger --size, or "
+            "with more --trials"
+        )
+    return new_plan(items, before, total=total_error(earlier), early=early).to_json()
+
+
+def as_continued(
+    store: Path, run_id: str, options: RunOptions, draw: SampleOptions
+) -> tuple[RunOptions, SampleOptions, str | None, str | None]:
+    """Return the options of a run that continues another one: what is not named is as it was.
+
+    Args:
+        store: path of the store.
+        run_id: the run that is continued.
+        options: of the new run.
+        draw: of its sample: `size` names a larger one.
+
+    Returns:
+        The options, how the sample is drawn, or the name of the sample, or the path of the golden set.
+    """
+    from replaydiff.replay.engine.run import AA_ITEMS
+    from replaydiff.replay.model import Lane
+    from replaydiff.replay.store.connection import open_store
+    from replaydiff.replay.store.runs import get_run
+    from replaydiff.replay.store.samples import get_sample
+
+    with open_store(store, read_only=True) as con:
+        run = get_run(con, run_id)
+        sample = get_sample(con, run.sample) if run.sample else None
+    pair_by: Any = run.settings.get("pair_by")
+    old = run.lanes.get(Lane.OLD2 if run.has_control else Lane.OLD)
+    kept: RunOptions = {
+        "old": None if old is None else old.name,
+        "new": [version.name for lane, version in run.lanes.items() if lane.is_new],
+        "trials": run.trials,
+        "aa": None if AA_ITEMS in run.settings else Lane.OLD2 in run.lanes,
+        "mode": str(run.mode),
+        "pair_by": pair_by,
+        "seed": run.seed,
+    }
+    named = {name: value for name, value in options.items() if value not in (None, ())}
+    filled: Any = {**{name: value for name, value in kept.items() if value not in (None, [])}, **named}
+    if sample is None:
+        return filled, {}, None, run.golden_path
+    size = draw.get("size")
+    if size is None:
+        return filled, {}, sample.name, None
+    if size <= sample.size:
+        raise InputError(
+            f"run {run.id} has a sample of {sample.size}; --size must be larger to continue it, not {size}"
+        )
+    larger: SampleOptions = {
+        "month": sample.month,
+        "where": sample.where,
+        "by": sample.by,
+        "seed": sample.seed,
+        "size": size,
+        "name": draw.get("name") or f"{sample.name}-{size}",
+    }
+    return filled, larger, None, None
 
 
 def look_with(

@@ -61,7 +61,7 @@ _OPTIONS = (
         "--continue",
         "continues",
         metavar="RUN",
-        help="With --until-known: spend the error that this earlier run left when it ended with CAN'T TELL.",
+        help="Go on from this run, which ended with CAN'T TELL: its trials are kept, one error is shared.",
     ),
     click.option("--concurrency", type=int, metavar="N", help="Trials in flight at once; default 4."),
     click.option("--budget", type=float, metavar="USD", help="No new item starts once this much is spent."),

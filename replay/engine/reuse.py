@@ -1,4 +1,5 @@
-"""Trials of the old version that an earlier run of the same store replayed: `--reuse-old`.
+"""Trials that an earlier run of the same store replayed: of the old version (`--reuse-old`), or of a run that
+another one continues (`--continue`).
 
 They are taken where nothing that decides a trial has changed: the version (code, interpreter, packages,
 arguments), the rules, the mode, and of each item its input, recording and metadata. What cannot be seen from
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from replaydiff.replay.engine.versions import changes
+from replaydiff.replay.errors import VersionError
 from replaydiff.replay.model import JsonObject, Lane, RunRecord, Status, Version, VersionKind
 from replaydiff.replay.store.connection import transaction
 from replaydiff.replay.store.runs import HAS_REPEAT, list_runs, set_run_settings
@@ -77,22 +79,69 @@ def reuse_old(con: DuckDBPyConnection, run: RunRecord, days: float) -> RunRecord
                 continue
             sources.remove(found)
             earlier, earlier_lane, _ = found
-            con.execute(
-                _COPY,
-                {
-                    "run": run.id,
-                    "lane": str(lane),
-                    "earlier": earlier.id,
-                    "earlier_lane": str(earlier_lane),
-                    "trials": run.trials,
-                },
-            )
-            if taken := _taken(con, run.id, lane, earlier):
+            if taken := _copy_lane(con, run, lane, earlier, earlier_lane):
                 reused[str(lane)] = taken
-        if reused:
-            stored: JsonObject = {lane: asdict(taken) for lane, taken in reused.items()}
-            run = replace(run, settings={**run.settings, "reused": stored})
-            set_run_settings(con, run)
+        run = _with_reused(con, run, reused)
+    return run
+
+
+def keep_trials(con: DuckDBPyConnection, run: RunRecord, earlier: RunRecord) -> RunRecord:
+    """Copy the trials of a run to the one that continues it, in every lane that is replayed.
+
+    Args:
+        con: the store, open for writing; the run and its items are in it, and no trial of these lanes.
+        run: the new run, with the packages that its agents reported.
+        earlier: the run that it continues.
+
+    Returns:
+        The run, as `reuse_old` returns it.
+    """
+    reused: dict[str, ReusedLane] = {}
+    with transaction(con):
+        for lane, version in run.lanes.items():
+            if lane not in earlier.lanes or version.kind is VersionKind.OBSERVED:
+                continue
+            if taken := _copy_lane(con, run, lane, earlier, lane):
+                reused[str(lane)] = taken
+        return _with_reused(con, run, reused)
+
+
+def check_same_packages(run: RunRecord, earlier: RunRecord) -> None:
+    """Check that a run's agents have the packages that those of the run it continues had.
+
+    Raises:
+        VersionError: they have others.
+    """
+    for lane, version in run.lanes.items():
+        if lane in earlier.lanes and version.packages != earlier.lanes[lane].packages:
+            raise VersionError(
+                f"version {version.name!r} has other packages than in run {earlier.id}, so its trials cannot "
+                "be kept; put them back, or start a new comparison without --continue"
+            )
+
+
+def _copy_lane(
+    con: DuckDBPyConnection, run: RunRecord, lane: Lane, earlier: RunRecord, earlier_lane: Lane
+) -> ReusedLane | None:
+    con.execute(
+        _COPY,
+        {
+            "run": run.id,
+            "lane": str(lane),
+            "earlier": earlier.id,
+            "earlier_lane": str(earlier_lane),
+            "trials": run.trials,
+        },
+    )
+    return _taken(con, run.id, lane, earlier)
+
+
+def _with_reused(con: DuckDBPyConnection, run: RunRecord, reused: Mapping[str, ReusedLane]) -> RunRecord:
+    if not reused:
+        return run
+    stored: JsonObject = {lane: asdict(taken) for lane, taken in reused.items()}
+    run = replace(run, settings={**run.settings, "reused": stored})
+    set_run_settings(con, run)
     return run
 
 
@@ -145,6 +194,6 @@ def reuse_sentence(run: RunRecord) -> str | None:
         f"{' and '.join(trials)} from run {earlier} of {day}" for (earlier, day), trials in of.items()
     )
     return (
-        f"trials of the old version are reused and were not paid again: {sources}; a model that changed "
-        "since then looks like a change of the agent"
+        f"trials are reused and were not paid again: {sources}; a model that changed since then looks like a "
+        "change of the agent"
     )

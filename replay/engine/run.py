@@ -39,7 +39,7 @@ from replaydiff.replay.engine.observed import Pairing, recorded_run
 from replaydiff.replay.engine.probe import UncontainedError, list_names
 from replaydiff.replay.engine.progress import ProgressFile, RunProgress, RunReport
 from replaydiff.replay.engine.redaction import run_redactor
-from replaydiff.replay.engine.reuse import reuse_old, reuse_sentence
+from replaydiff.replay.engine.reuse import check_same_packages, keep_trials, reuse_old, reuse_sentence
 from replaydiff.replay.engine.runner import Runner
 from replaydiff.replay.engine.schedule import order, repeated_items
 from replaydiff.replay.engine.versions import resolve, resumed
@@ -72,6 +72,7 @@ from replaydiff.replay.store.runs import (
     get_run,
     iter_items,
     latest_run,
+    repeated_of_items,
     set_run_settings,
     write_lanes,
 )
@@ -125,6 +126,7 @@ def prepare(
     mode: Mode = Mode.ROLLOUT,
     pair_by: str | None = None,
     looks: Callable[[int], JsonObject] | None = None,
+    earlier: RunRecord | None = None,
 ) -> Callable[[Hooks], RunReport]:
     """Read what a new run of a source's items needs of the store, and return what executes it.
 
@@ -141,9 +143,11 @@ def prepare(
         pair_by: the field that pairs the traces of observed lanes with items.
         looks: returns what to keep with the run for its number of items: when it looks at the answer
             (`looks`, in items), and all else that `Hooks.look` needs. None where it replays every item.
+        earlier: a run that this one continues: its items come first, and its trials are kept.
 
     Raises:
-        InputError: there is nothing to replay, or an observed lane has no trace.
+        InputError: there is nothing to replay, an observed lane has no trace, or items of `earlier` are
+            missing.
         StoreError: the store cannot be used.
     """
     drawn = len(source.ids())
@@ -152,7 +156,8 @@ def prepare(
     check_mode(mode, rules)
     if settings.run.replay_model is not None:
         rules = replace(rules, replay_model=recorded_run(store, settings.run.replay_model))
-    repeated = _repeated(source, lanes, settings)
+    before = {} if earlier is None else _items_before(store, earlier, source)
+    repeated = _repeated(source, lanes, settings, before)
     run = RunRecord(
         id=f"{utc_now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}",
         created_at=utc_now(),
@@ -181,19 +186,45 @@ def prepare(
         run = replace(run, trials=max(pairing.most for pairing in pairings.values()))
 
     def write_down(con: DuckDBPyConnection, run: RunRecord) -> RunRecord:
+        if earlier is not None:
+            check_same_packages(run, earlier)
         source.keep(con)
-        create_run(con, run, _items(con, run, source, pairings, rules.renames, repeated))
+        create_run(con, run, _items(con, run, source, pairings, rules.renames, repeated, before))
+        if earlier is not None:
+            return keep_trials(con, run, earlier)
         return reuse_old(con, run, settings.run.reuse_days) if settings.run.reuse_old else run
 
     return lambda hooks: _go(_Execution(store, run, settings, rules, hooks), write_down)
 
 
-def _repeated(source: Source, lanes: Mapping[Lane, Version], settings: Settings) -> frozenset[str] | None:
-    """Draw the items that the A/A lane replays; None where it replays all of them, or there is none."""
+def _items_before(store: Path, earlier: RunRecord, source: Source) -> dict[str, bool]:
+    """Return the items of a run that is continued, in their order, each with whether it was repeated.
+
+    Raises:
+        InputError: the source lacks some of them.
+    """
+    with open_store(store, read_only=True) as con:
+        before = repeated_of_items(con, earlier.id)
+    if missing := len(before.keys() - set(source.ids())):
+        raise InputError(
+            f"{missing} of the {len(before)} items of run {earlier.id} are not among these, and their trials "
+            "would be lost; continue it with a larger sample of the same seed, or with the same golden set"
+        )
+    return before
+
+
+def _repeated(
+    source: Source, lanes: Mapping[Lane, Version], settings: Settings, before: Mapping[str, bool]
+) -> frozenset[str] | None:
+    """Draw the items that the A/A lane replays; None where it replays all of them, or there is none.
+
+    Of items that an earlier run replayed (`before`) it replays those that it replayed then.
+    """
     again = lanes.get(Lane.OLD2)
     if again is None or again.kind is VersionKind.OBSERVED or settings.run.aa:
         return None
-    return repeated_items(source.strata(), settings.run.aa_share, settings.run.seed)
+    drawn = repeated_items(source.strata(), settings.run.aa_share, settings.run.seed)
+    return frozenset(name for name, again in before.items() if again) | (drawn - before.keys())
 
 
 def _held_against(settings: Settings) -> JsonObject:
@@ -488,13 +519,16 @@ def _items(
     pairings: Mapping[Lane, Pairing],
     renames: Renames,
     repeated: frozenset[str] | None,
+    before: Mapping[str, bool],
 ) -> Iterator[Item]:
     """A run's items in the order of their blocks; the A/A lane replays those in `repeated`, or all.
+
+    Those of a run that it continues (`before`) come first, in their order.
 
     The trials of observed lanes are written while the items are read. A run can be seen in the store only
     once all its items are there, so whoever sees it finds its observed lanes whole.
     """
-    ids = order(source.ids(), run.seed)
+    ids = [*before, *order((name for name in source.ids() if name not in before), run.seed)]
     step = _BATCH if pairings else _SETTLE_AFTER
     for start in range(0, len(ids), step):
         batch = ids[start : start + step]

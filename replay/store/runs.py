@@ -236,6 +236,16 @@ def count_items(con: DuckDBPyConnection, run_id: str) -> tuple[int, int]:
     return items, repeated
 
 
+def repeated_of_items(con: DuckDBPyConnection, run_id: str) -> dict[str, bool]:
+    """Return the ids of a run's items by position, each with whether its A/A lane replays it."""
+    rows = all_rows(
+        con,
+        f"SELECT item_id, {HAS_REPEAT.format(item='item')} FROM run_items WHERE run_id = ? ORDER BY position",
+        [run_id],
+    )
+    return dict(rows)
+
+
 def first_items(
     con: DuckDBPyConnection, run_id: str, number: int, *, recorded_calls_first: bool
 ) -> list[Item]:

@@ -11,7 +11,6 @@ import replaydiff as rd
 from replaydiff.replay.api.channel import Channel
 from replaydiff.replay.errors import ExitCode, InputError, Interrupted, SettingsError
 from tests.api.project import SETTINGS, V1
-from tests.stand_ins.full import full
 
 WORSE = V1.replace(
     "status = look_up(order_id=order)", 'status = "lost" if int(order) % 3 == 0 else look_up(order_id=order)'
@@ -100,20 +99,51 @@ def test_recordings_alone_need_no_stopping(folder: Path) -> None:
         )
 
 
-@full
-def test_a_run_that_continues_another_spends_what_that_left(folder: Path) -> None:
-    project, cases = rd.open(folder), folder / "golden.jsonl"
-    options: rd.RunOptions = {"old": "v1", "trials": 1, "until_known": True}
-    first = project.run(cases=cases, new="same", **options)
-    second = project.run(cases=cases, new="same", continues=first.id, **options)
-    plan = second.ended.report.run.settings["until_known"]
+def test_a_run_that_continues_another_keeps_its_trials_and_shares_one_error(folder: Path) -> None:
+    project = rd.open(folder)
+    (folder / "few.jsonl").write_text("".join(f"{json.dumps(_case(n))}\n" for n in range(12)))
+    first, diff = project.compare(cases=folder / "few.jsonl", old="v1", new="same", trials=1, aa=False)
+    assert diff.answer == "CAN'T TELL"
+    assert diff.next == f"replay compare --continue {first.id} --trials 4"
+    with pytest.raises(InputError, match="has all these items and trials already"):
+        project.compare(continues=first.id)
+    second, diff = project.compare(continues=first.id, trials=4)
+    run = second.ended.report.run
+    assert run.trials == 4
+    assert {lane: taken["trials"] for lane, taken in run.settings["reused"].items()} == {"old": 12, "new": 12}  # type: ignore[union-attr,index,call-overload]
+    assert {str(lane): sum(counts.values()) for lane, counts in second.statuses.items()} == {
+        "old": 48,
+        "new": 48,
+    }
+    plan = run.settings["until_known"]
     assert isinstance(plan, dict)
-    assert plan["before"] == pytest.approx(0.9)
-    assert plan["share"] == pytest.approx(0.09)
+    assert plan["earlier"] == [[3.0, 1.0, 1.0]]
+    assert plan["limit"] == pytest.approx(1.18)
+    assert (diff.answer, [look["items"] for look in diff.to_dict()["run"]["looks"]]) == ("CAN'T TELL", [12])
+    assert "95% interval, adjusted for looks," in diff.reason
     with pytest.raises(InputError, match="compared other versions"):
-        project.run(cases=cases, new="v2", continues=first.id, **options)
-    with pytest.raises(SettingsError, match="add --until-known"):
-        project.run(cases=cases, old="v1", new="same", continues=first.id)
+        project.compare(continues=first.id, new="v2", trials=4)
+
+
+def test_a_larger_sample_holds_the_items_of_the_run_that_it_continues(folder: Path) -> None:
+    project = rd.open(folder)
+    lines = [
+        {"trace_id": f"t{n}", "started_at": f"2026-10-{1 + n % 28:02}T10:00:00Z", "input": f"where is order {n}",
+         "tool_calls": [{"name": "look_up", "args": {"order_id": str(n)}, "result": "shipped"}],
+         "final_response": f"order {n}: shipped"}
+        for n in range(60)
+    ]  # fmt: skip
+    (folder / "traces.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    project.import_(folder / "traces.jsonl")
+    draw: rd.SampleOptions = {"month": "2026-10", "size": 20}
+    first, diff = project.compare(draw=draw, old="v1", new="same", trials=1, aa=False)
+    assert diff.next == f"replay compare --continue {first.id} --size 50"
+    second, diff = project.compare(continues=first.id, draw={"size": 50})
+    assert diff.to_dict()["run"]["sample"] == "2026-10-50"
+    assert second.ended.report.run.settings["reused"]["old"]["trials"] == 20  # type: ignore[index,call-overload]
+    assert diff.answer == "SHIP"
+    with pytest.raises(InputError, match="--size must be larger to continue it, not 20"):
+        project.compare(continues=first.id, draw={"size": 20})
 
 
 def test_the_next_command_after_no_answer_continues_the_plan(folder: Path) -> None:
@@ -121,4 +151,4 @@ def test_the_next_command_after_no_answer_continues_the_plan(folder: Path) -> No
     (folder / "few.jsonl").write_text("".join(f"{json.dumps(_case(n))}\n" for n in range(12)))
     run, diff = project.compare(cases=folder / "few.jsonl", old="v1", new="same", trials=1, until_known=True)
     assert diff.answer == "CAN'T TELL"
-    assert diff.next.endswith(f"--until-known --continue {run.id}")
+    assert diff.next == f"replay compare --continue {run.id} --until-known --trials 4"
