@@ -75,6 +75,7 @@ ROWS = [
     Row(name="lane shock", world=worlds.lane_shock, covers=False, wrong_ship=own_ship(LOSS, SHOCK)),
     Row(name="copied trials", world=worlds.copied_trials),
     Row(name="optional stopping", world=worlds.optional_stopping, covers=False),
+    Row(name="continued", world=worlds.continued, covers=False),
     Row(name="looks without plan", world=worlds.looks_without_plan, covers=False, wrong_ship=PLAIN_LOOKS),
     Row(name="constant judge", world=worlds.judged_by(worlds.CONSTANT)),
     Row(name="lenient judge", world=worlds.judged_by(worlds.LENIENT)),
