@@ -170,10 +170,10 @@ def more_items(evidence: Evidence, metric: MetricDelta) -> str:
 
 _MOST_TIMES = 4.0
 """So many times as many trials, at most, as a run had are proposed for the next one."""
-_STRICTER = 1.3
-"""How many times as many items it takes at the level of a run that continues another one: (2.24/1.96)²."""
-_LIKELY = 3.0
-"""Standard errors between no change and the tolerance with which SHIP is likely: 2.2 at the level of a run
+_STRICTER = 1.5
+"""How many times as many items it takes at the level of a run that continues another one: (2.4/1.96)²."""
+_LIKELY = 3.2
+"""Standard errors between no change and the tolerance with which SHIP is likely: 2.4 at the level of a run
 that continues another one, and 0.84 for a chance of 80 %."""
 
 

@@ -137,9 +137,9 @@ def test_a_larger_sample_holds_the_items_of_the_run_that_it_continues(folder: Pa
     project.import_(folder / "traces.jsonl")
     draw: rd.SampleOptions = {"month": "2026-10", "size": 20}
     first, diff = project.compare(draw=draw, old="v1", new="same", trials=1, aa=False)
-    assert diff.next == f"replay compare --continue {first.id} --size 50"
-    second, diff = project.compare(continues=first.id, draw={"size": 50})
-    assert diff.to_dict()["run"]["sample"] == "2026-10-50"
+    assert diff.next == f"replay compare --continue {first.id} --size 60"
+    second, diff = project.compare(continues=first.id, draw={"size": 60})
+    assert diff.to_dict()["run"]["sample"] == "2026-10-60"
     assert second.ended.report.run.settings["reused"]["old"]["trials"] == 20  # type: ignore[index,call-overload]
     assert diff.answer == "SHIP"
     with pytest.raises(InputError, match="--size must be larger to continue it, not 20"):
