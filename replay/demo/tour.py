@@ -65,8 +65,8 @@ def demo_commands(run_options: Sequence[str] = (), size: int = 50) -> list[DemoC
         ),
         DemoCommand(
             "Run both versions on the sample, three times each, and the old version once more on some items "
-            "to see whether it differs from itself. Tools answer from the recordings, so nothing is cancelled."
-            " The judge grades every answer.",
+            "to see whether it differs from itself. Tools answer from the recordings, so nothing is "
+            "cancelled. The judge grades every answer.",
             ("run", "--sample", SAMPLE, *versions, *run_options),
         ),
         DemoCommand(
