@@ -165,11 +165,11 @@ def test_of_single_trials_the_interval_decides(tmp_path: Path) -> None:
         "tool_calls 0.85 → 0.85 on 40 items (95% interval -0.18 to +0.18): "
         "a loss of more than 0.05 cannot be excluded"
     )
-    assert result.next == "replay run --cases cases/golden.jsonl --old prod --new candidate --trials 3 --aa"
+    assert result.next == f"replay compare --continue {RUN_ID} --trials 4"
     assert "single trial: noise unknown" in result.items[0].metrics["tool_calls"].reason
 
 
-def test_recordings_cannot_be_repeated_so_the_next_command_names_versions_to_fill_in(tmp_path: Path) -> None:
+def test_recordings_of_all_there_is_cannot_be_repeated_so_the_report_is_next(tmp_path: Path) -> None:
     lanes = {
         lane: version(f"observed:{lane}", VersionKind.OBSERVED, condition=f"release = '{lane}'")
         for lane in (Lane.OLD, Lane.NEW)
@@ -177,7 +177,7 @@ def test_recordings_cannot_be_repeated_so_the_next_command_names_versions_to_fil
     items = [case("c0"), case("c1")]
     done = [*trials("c0", old="1", new="0"), *trials("c1", old="1", new="1")]
     result = diffed(tmp_path, items, done, lanes=lanes)
-    assert result.next == "replay run --cases cases/golden.jsonl --old OLD --new NEW --trials 3 --aa"
+    assert result.next == f"replay report {RUN_ID} --format html -o report.html"
     assert result.lanes[Lane.OLD].fidelity is None
 
 
@@ -480,10 +480,7 @@ def test_too_wide_an_interval_asks_for_a_larger_sample(tmp_path: Path) -> None:
     done = [t for one in items for t in trials(one, old="111", new="111")]
     result = diffed(tmp_path, items, done, sample="oct", golden_path=None)
     assert result.answer is Answer.CANNOT_TELL
-    assert result.next == (
-        "replay sample --month 2026-10 --where 'model = '\"'\"'m'\"'\"'' --by tool_path --seed 7"
-        " --size 80 --name oct-80"
-    )
+    assert result.next == f"replay compare --continue {RUN_ID} --size 110"
 
 
 def test_slices_have_enough_items_and_never_all(tmp_path: Path) -> None:
