@@ -121,9 +121,7 @@ SHOW_ITEM = NextCommand(forms=("replay show ITEM --run RUN",), of=lambda evidenc
 SHOW_CAUSE = NextCommand(
     forms=("replay show ITEM --run RUN",), of=lambda evidence, match: show_cause(evidence, match.cause)
 )
-CONTROL = NextCommand(
-    forms=("replay run --mode step … --aa",), of=lambda evidence, _: with_control(evidence)
-)
+CONTROL = NextCommand(forms=("replay run --mode step … --aa",), of=lambda evidence, _: with_control(evidence))
 MORE_TRIALS = NextCommand(
     forms=("replay compare --continue RUN --trials K",), of=lambda evidence, _: more_trials(evidence)
 )
