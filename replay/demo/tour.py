@@ -64,10 +64,10 @@ def demo_commands(run_options: Sequence[str] = (), size: int = 50) -> list[DemoC
             ("sample", "--month", MONTH, "--size", str(size), "--name", SAMPLE),
         ),
         DemoCommand(
-            "Run both versions on the sample, three times each, and the old version once more on some items "
-            "to see whether it differs from itself. Tools answer from the recordings, so nothing is "
-            "cancelled. The judge grades every answer.",
-            ("run", "--sample", SAMPLE, *versions, *run_options),
+            "Run both versions on the sample, three times each, and the old version once more to measure "
+            "the noise. Tools answer from the recordings, so nothing is cancelled. The judge grades every "
+            "answer.",
+            ("run", "--sample", SAMPLE, *versions, "--trials", "3", "--aa", *run_options),
         ),
         DemoCommand(
             "Write the report as a web page.",
