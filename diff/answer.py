@@ -78,7 +78,17 @@ def figures(name: str, metric: MetricDelta, evidence: Evidence) -> str:
     low, high = metric.ci
     several = "simultaneous " if evidence.comparison.candidates > 1 else ""
     looks = "" if evidence.comparison.look is None else ", adjusted for looks,"
-    return f"{text} ({several}{evidence.gate.confidence:.0%} interval{looks} {low:+.2f} to {high:+.2f})"
+    interval = f"{several}{evidence.gate.confidence:.0%} interval{looks} {low:+.2f} to {high:+.2f}"
+    return f"{text} ({interval}{on_scale(metric)})"
+
+
+def on_scale(metric: MetricDelta) -> str:
+    """Return the scale of a metric's scores where it is not 0 to 1, as the end of a clause."""
+    mirror = ", lower is better, shown as its mirror image" if metric.mirrored else ""
+    if metric.scale_source == "unit":
+        return mirror
+    low, high = metric.scale
+    return f"; scale {low:g} to {high:g}, {metric.scale_source}{mirror}"
 
 
 def beyond_repeat(metric: MetricDelta, evidence: Evidence) -> str:

@@ -33,7 +33,14 @@ from replaydiff.diff.judge.calibration import (
     unlike_labels,
 )
 from replaydiff.diff.judge.judge import self_preference_warning, versions_of
-from replaydiff.diff.metrics import MetricResult, compute_metric, count_varying, metric_names
+from replaydiff.diff.metrics import (
+    MetricResult,
+    compute_metric,
+    count_varying,
+    is_by_judge,
+    metric_names,
+    score_ranges,
+)
 from replaydiff.diff.observed_noise import noise_of_recordings, without_own_noise
 from replaydiff.diff.ranking import ranked
 from replaydiff.diff.reading import RunData, StoredGrades, read_blocks, with_candidate_as_new
@@ -111,6 +118,7 @@ def compute(
         vouching=graded.vouching,
         texts=graded.texts,
         look=graded.look,
+        ranges=score_ranges(con, read),
         decided=read_decisions(decisions_path(settings)),
     )
     new = [found for found in run.lanes if found.is_new]
@@ -205,6 +213,8 @@ class _Inputs:
     """Arguments that one version words anew in every trial."""
     look: int | None
     """Of a run that may stop early, the items of the look that is taken."""
+    ranges: Mapping[str, tuple[float, float]]
+    """By score of the traces, its lowest and highest value; without those that lie between 0 and 1."""
     decided: Mapping[str, CauseState]
     """What people decided about causes."""
 
@@ -249,6 +259,7 @@ def _compared(inputs: _Inputs, comparison: Comparison) -> DiffResult:
             name in deciding,
             metrics=varying,
             accepted=searched.explained(name),
+            ranges=inputs.ranges,
         )
         for name in names
     }
@@ -279,7 +290,7 @@ def _compared(inputs: _Inputs, comparison: Comparison) -> DiffResult:
         items,
         inputs.decided,
         level=level,
-        tolerance=settings.gate.tolerance,
+        tolerances={name: settings.gate.tolerance * delta.reach for name, delta in corrected.items()},
     )
     causes = tuple(
         sorted(
@@ -390,7 +401,7 @@ def _fit_neither(deltas: Mapping[str, MetricDelta]) -> list[str]:
         and delta.old is not None
         and delta.new is not None
         and delta.ci is not None
-        and max(delta.old, delta.new) < _LEAST_MEAN
+        and (max(delta.old, delta.new) - delta.scale[0]) / delta.reach < _LEAST_MEAN
         and delta.ci[0] <= 0 <= delta.ci[1]
     ]
 
@@ -404,6 +415,8 @@ def _refusals(
         if name == PAIRWISE:
             # Hand labels say nothing about comparisons, so nothing bears out that they may decide.
             refusals[name] = f"{name} compares answers side by side, and no hand label is of a comparison"
+        elif is_by_judge(name, inputs.settings):
+            refusals[name] = f"{name} comes from a model that evaluates, and no hand labels bear it out"
         elif name in inputs.stored.judges:
             refusal = inputs.judge.refusal or unlike_labels(inputs.judge, run, causes)
             if refusal is not None or not inputs.judge.may_gate:
@@ -572,7 +585,8 @@ def _warnings(
     for name, delta in deltas.items():
         if delta.bounds is None or delta.delta is None:
             continue
-        if max(delta.delta - delta.bounds[0], delta.bounds[1] - delta.delta) > settings.gate.tolerance:
+        hidden = max(delta.delta - delta.bounds[0], delta.bounds[1] - delta.delta)
+        if hidden > settings.gate.tolerance * delta.reach:
             yield (
                 f"{name}: with every unscored trial counted against the new version the change is "
                 f"{delta.bounds[0]:+.2f}, in its favour {delta.bounds[1]:+.2f} (headline {delta.delta:+.2f})"

@@ -386,12 +386,12 @@ def _contradiction(evidence: Evidence) -> RuleMatch | None:
 
 
 def _loss(evidence: Evidence) -> RuleMatch | None:
-    beyond, tolerance = _beyond_chance(evidence), evidence.gate.tolerance
+    beyond = _beyond_chance(evidence)
     for name, metric in evidence.gated.items():
-        if name in beyond and _is_worse(metric, tolerance):
+        if name in beyond and _is_worse(metric, evidence.tolerance(name)):
             words = {
                 "figures": sentences.figures(name, metric, evidence),
-                "tolerance": f"{tolerance:g}",
+                "tolerance": f"{evidence.tolerance(name):g}",
                 "why": _explained(name, evidence),
             }
             return RuleMatch(words=words, metric=metric)
@@ -462,16 +462,16 @@ def _gains(evidence: Evidence) -> list[str]:
 
 def _gain_without_loss(evidence: Evidence) -> RuleMatch | None:
     """Whether one metric is better and no other one shows any sign of a loss."""
-    gains, tolerance = _gains(evidence), evidence.gate.tolerance
+    gains = _gains(evidence)
     unclear = {
         name: metric
         for name, metric in evidence.gated.items()
-        if metric.ci is not None and metric.ci[0] < -tolerance
+        if metric.ci is not None and metric.ci[0] < -evidence.tolerance(name)
     }
     if not gains or not unclear or not evidence.gated.keys() - evidence.judges:
         return None
-    for metric in unclear.values():
-        hidden = metric.bounds is not None and metric.bounds[0] < -tolerance
+    for name, metric in unclear.items():
+        hidden = metric.bounds is not None and metric.bounds[0] < -evidence.tolerance(name)
         differs = metric.aa is not None and metric.aa.differs
         if metric.delta is None or metric.delta < 0 or hidden or differs:
             return None
@@ -487,7 +487,7 @@ def _gain_without_loss(evidence: Evidence) -> RuleMatch | None:
 def _not_excluded(evidence: Evidence) -> tuple[str, MetricDelta] | None:
     """Return the first metric whose loss may exceed the tolerance; none where a gain makes up for it."""
     for name, metric in evidence.gated.items():
-        if metric.ci is not None and metric.ci[0] < -evidence.gate.tolerance:
+        if metric.ci is not None and metric.ci[0] < -evidence.tolerance(name):
             return None if _gain_without_loss(evidence) else (name, metric)
     return None
 
@@ -498,18 +498,19 @@ def _unscored_trials(evidence: Evidence) -> RuleMatch | None:
         return None
     name, metric = open_
     low, high = open_[1].bounds
-    if open_[1].delta - low <= evidence.gate.tolerance or low >= -evidence.gate.tolerance:
+    if open_[1].delta - low <= evidence.tolerance(name) or low >= -evidence.tolerance(name):
         return None
     words = {"metric": name, "low": f"{low:+.2f}", "high": f"{high:+.2f}", "headline": f"{metric.delta:+.2f}"}
     return RuleMatch(words=words, metric=metric)
 
 
 def _differs_from_itself(evidence: Evidence) -> RuleMatch | None:
-    open_, tolerance = _not_excluded(evidence), evidence.gate.tolerance
+    open_ = _not_excluded(evidence)
     repeat = open_[1].aa if open_ else None
     if open_ is None or repeat is None or not repeat.differs:
         return None
     name, metric = open_
+    tolerance = evidence.tolerance(name)
     words = {
         "metric": name,
         "repeat": f"{repeat.delta:+.2f}",
@@ -522,10 +523,10 @@ def _differs_from_itself(evidence: Evidence) -> RuleMatch | None:
 
 
 def _hidden_by_unscored(evidence: Evidence) -> RuleMatch | None:
-    open_, tolerance = _not_excluded(evidence), evidence.gate.tolerance
+    open_ = _not_excluded(evidence)
     if open_ is None or open_[1].ci is None or open_[1].delta is None or open_[1].bounds is None:
         return None
-    hidden = open_[1].delta - open_[1].bounds[0]
+    hidden, tolerance = open_[1].delta - open_[1].bounds[0], evidence.tolerance(open_[0])
     return _open_loss(evidence) if hidden and open_[1].ci[0] + hidden >= -tolerance else None
 
 
@@ -535,7 +536,7 @@ def _open_loss(evidence: Evidence) -> RuleMatch | None:
         return None
     words = {
         "figures": sentences.figures(*open_, evidence),
-        "tolerance": f"{evidence.gate.tolerance:g}",
+        "tolerance": f"{evidence.tolerance(open_[0]):g}",
     }
     return RuleMatch(words=words, metric=open_[1])
 
@@ -575,7 +576,7 @@ def _worse_than_all(evidence: Evidence) -> list[Slice]:
         part
         for part in evidence.harmed
         if (part.delta or 0.0)
-        < min(0.0, evidence.metrics[part.metric].delta or 0.0) - evidence.gate.tolerance
+        < min(0.0, evidence.metrics[part.metric].delta or 0.0) - evidence.tolerance(part.metric)
     ]
 
 

@@ -55,6 +55,10 @@ class Evidence:
         """The metrics that decide, by name."""
         return {name: metric for name, metric in self.metrics.items() if metric.gated}
 
+    def tolerance(self, name: str) -> float:
+        """Return the largest acceptable loss of a metric, in its own unit."""
+        return self.gate.tolerance * self.metrics[name].reach
+
     @property
     def open_causes(self) -> list[Cause]:
         """The causes on which nobody decided yet."""
@@ -184,7 +188,8 @@ def _times_needed(evidence: Evidence, metric: MetricDelta) -> float:
     elif metric.ci is None or metric.delta is None:
         return 2.0
     else:
-        half, limit, varies = metric.delta - metric.ci[0], evidence.gate.tolerance, bool(metric.se)
+        limit = evidence.gate.tolerance * metric.reach
+        half, varies = metric.delta - metric.ci[0], bool(metric.se)
     ratio = half / max(limit, 1e-3)
     # An interval's width falls with the square root of the items; where nothing varies, with their number.
     times = ratio**2 * _STRICTER if varies else ratio * _STRICTER

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from replaydiff.diff import behaviour
 from replaydiff.diff.actions import normalise_reason
@@ -12,6 +13,7 @@ from replaydiff.diff.behaviour import Vouching
 from replaydiff.diff.comparison import Comparison, Estimate, against_itself, estimate
 from replaydiff.diff.graders.base import SCORE_PREFIX
 from replaydiff.diff.graders.registry import graders
+from replaydiff.diff.reading import RunData
 from replaydiff.diff.result import Block, ItemMetric, Kind, MetricDelta, Repeat, Verdict, scores_of
 from replaydiff.diff.statistics import noise, paired
 from replaydiff.diff.statistics.distributions import t_quantile
@@ -27,6 +29,9 @@ from replaydiff.diff.verdicts import (
 from replaydiff.replay.errors import UnknownNameError
 from replaydiff.replay.model import Item, Lane, RunRecord, Status, VersionKind
 from replaydiff.replay.settings import Settings
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 _SIDES = (Lane.OLD, Lane.NEW)
 _ACCEPTED = "changed only in ways that were accepted (`replay accept`): counts as unchanged"
@@ -114,6 +119,7 @@ def compute_metric(
     *,
     metrics: int = 1,
     accepted: frozenset[int] = frozenset(),
+    ranges: Mapping[str, tuple[float, float]] | None = None,
 ) -> MetricResult:
     """One metric over the items it applies to. It is one of `metrics` on which anything varies.
 
@@ -132,14 +138,15 @@ def compute_metric(
     items = [comparison.read.blocks[place].item for place in places]
     of_pattern = _samples(name, held, accepted, copied=comparison.copied)
     samples = [of_pattern[number] for number in numbers]
-    scale = Scale.of(score for sample in of_pattern.values() for score in (*sample.before, *sample.new))
+    values = [score for sample in of_pattern.values() for score in (*sample.before, *sample.new)]
+    scale, scale_source = scale_of(name, values, settings, ranges or {})
     null = None if comparison.recorded_once else null_model(samples, scale)
     if comparison.has_both_lanes:
         verdicts_of_items = item_verdicts(
             samples,
             scale,
             null,
-            min_delta=gate.min_delta,
+            min_delta=gate.min_delta * scale.reach,
             confidence=1 - (1 - gate.confidence) * error_share,
             metrics=metrics,
         )
@@ -208,9 +215,78 @@ def compute_metric(
         changed=sum(map(verdicts.count, moved)) if changes else 0,
         changed_share=share[0] if share else None,
         changed_ci=share[1] if share else None,
+        scale=(scale.low, scale.high),
+        scale_source=scale_source,
+        mirrored=is_mirrored(name, settings),
     )
     by_pattern = [found_of.get(number) for number in range(len(patterns.blocks))]
     return MetricResult(delta=delta, by_pattern=by_pattern, null=null)
+
+
+USUAL_SCALES = ((0, 1), (1, 3), (1, 4), (0, 3), (1, 5), (0, 5), (1, 10), (0, 10), (0, 100))
+"""Scales of scores by platforms and people, the smallest first."""
+
+
+def scale_of(
+    name: str, values: Sequence[float], settings: Settings, ranges: Mapping[str, tuple[float, float]]
+) -> tuple[Scale, str]:
+    """Return the scale of a metric's scores, and where it is from (`MetricDelta.scale_source`).
+
+    Args:
+        name: the metric.
+        values: its scores in the run.
+        settings: where scales are declared.
+        ranges: by score, the lowest and the highest value of all traces.
+    """
+    declared = settings.scores.get(name.removeprefix(SCORE_PREFIX)) if name.startswith(SCORE_PREFIX) else None
+    if declared is not None and declared.scale:
+        return Scale(low=declared.scale[0], high=declared.scale[1]), "declared"
+    known = [*values, *ranges.get(name.removeprefix(SCORE_PREFIX), ())]
+    lowest, highest = min(known, default=0.0), max(known, default=1.0)
+    if lowest >= 0 and highest <= 1:
+        return Scale(), "unit"
+    for low, high in USUAL_SCALES if name.startswith(SCORE_PREFIX) else ():
+        if low <= lowest and highest <= high:
+            return Scale(low=low, high=high), "inferred"
+    return Scale.of(known), "seen"
+
+
+def is_mirrored(name: str, settings: Settings) -> bool:
+    """Return whether lower values of a score are better, so that its mirror image is compared."""
+    declared = settings.scores.get(name.removeprefix(SCORE_PREFIX)) if name.startswith(SCORE_PREFIX) else None
+    return declared is not None and declared.better == "lower"
+
+
+def is_by_judge(name: str, settings: Settings) -> bool:
+    """Return whether a score is declared to be by a model that evaluates answers."""
+    declared = settings.scores.get(name.removeprefix(SCORE_PREFIX)) if name.startswith(SCORE_PREFIX) else None
+    return declared is not None and declared.by == "judge"
+
+
+def score_ranges(con: DuckDBPyConnection | None, read: RunData) -> dict[str, tuple[float, float]]:
+    """Return by score of a run's trials the lowest and highest value of all traces, where it leaves 0 to 1.
+
+    Args:
+        con: the store; None for a run that is not in one.
+        read: the items and trials of the run.
+    """
+    names = {
+        name
+        for block in read.patterns.blocks
+        for graded in block.lanes.values()
+        for trial in graded
+        for name, value in trial.trial.scores.items()
+        if not isinstance(value, str) and not 0 <= float(value) <= 1
+    }
+    if con is None or not names:
+        return {}
+    rows = con.execute(
+        "SELECT name, min(value), max(value) FROM (SELECT unnest(json_keys(scores)) AS name,"
+        " try_cast(json_extract_string(scores, '$.' || json_quote(name)) AS DOUBLE) AS value FROM traces)"
+        " WHERE name IN (SELECT unnest(?)) AND value IS NOT NULL GROUP BY name",
+        [sorted(names)],
+    ).fetchall()
+    return {name: (low, high) for name, low, high in rows}
 
 
 def _samples(

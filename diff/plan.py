@@ -100,10 +100,15 @@ def estimate_noise(result: DiffResult, metric: str) -> NoiseEstimate:
         raise UnknownNameError("metric", metric, result.metrics, where=f"run {result.run.id}")
     if not {Lane.OLD, Lane.NEW} <= result.run.lanes.keys():
         raise InputError(f"run {result.run.id} has one lane, so there is no change to plan from")
+    low, high = result.metrics[metric].scale
     scores = [
         (
             item,
-            {lane: scores_of(item.lanes.get(lane, ()), metric) for lane in (Lane.OLD, Lane.NEW, Lane.OLD2)},
+            {
+                # As shares of the metric's scale.
+                lane: [(score - low) / (high - low) for score in scores_of(item.lanes.get(lane, ()), metric)]
+                for lane in (Lane.OLD, Lane.NEW, Lane.OLD2)
+            },
         )
         for item in result.items
     ]

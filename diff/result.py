@@ -343,8 +343,20 @@ class MetricDelta:
     """Of the judge: agreement, kappa, labels; None where it has none, and always for other metrics."""
     labels: LabelEvidence | None = None
     """Of the judge: what hand labels make of its change; None without labelled pairs."""
+    scale: tuple[float, float] = (0.0, 1.0)
+    """The lowest and the highest score: limits are shares of their distance."""
+    scale_source: str = "unit"
+    """Where the scale is from: `unit` (0 to 1), `declared` in the settings, `inferred` from the scores of the
+    traces, or `seen` in the run, where no usual scale holds them."""
+    mirrored: bool = False
+    """Whether lower values are better, so that all figures are lowest + highest − value."""
     split: VarianceSplit | None = None
     """Of the judge: where the change's uncertainty comes from; None of one lane, and for other metrics."""
+
+    @property
+    def reach(self) -> float:
+        """The largest change that an item can show."""
+        return self.scale[1] - self.scale[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -287,7 +287,7 @@ def harmed(
     decided: Mapping[str, CauseState],
     *,
     level: float,
-    tolerance: float,
+    tolerances: Mapping[str, float],
 ) -> list[Cause]:
     """Return a cause for each slice that is significantly worse beyond the tolerance, the surest first.
 
@@ -298,12 +298,15 @@ def harmed(
         items: the items of the comparison.
         decided: what people decided about causes.
         level: the largest p.
-        tolerance: the loss that is allowed.
+        tolerances: by metric, the loss that is allowed.
     """
     worse = [
         part
         for part in parts
-        if part.p is not None and part.p <= level and part.delta is not None and part.delta < -tolerance
+        if part.p is not None
+        and part.p <= level
+        and part.delta is not None
+        and part.delta < -tolerances[part.metric]
     ]
     causes: list[Cause] = []
     for part in sorted(worse, key=lambda part: (part.p or 0.0, part.delta or 0.0)):

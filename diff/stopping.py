@@ -266,8 +266,9 @@ def _chances(metric: MetricDelta, look: LookLevels, gate: GateSection) -> tuple[
         return None
     low, high = metric.bounds or (metric.delta, metric.delta)
     se, last = metric.se, metric.se_planned
-    ship = _below(low + gate.tolerance + normal_quantile(look.last_ship) * last, se, last)
-    worst = max(-normal_quantile(look.last_hold) * last, gate.tolerance)
+    tolerance = gate.tolerance * metric.reach
+    ship = _below(low + tolerance + normal_quantile(look.last_ship) * last, se, last)
+    worst = max(-normal_quantile(look.last_hold) * last, tolerance)
     return ship, _below(-worst - high, se, last)
 
 

@@ -168,8 +168,10 @@ def metric_notes(name: str, metric: MetricDelta, *, brief: bool = False) -> list
         about = f" {fmt.interval(metric.changed_ci)}" if metric.changed_ci else ""
         notes.append(f"behaviour changed in {fmt.score(max(0.0, metric.changed_share))}{about} of the items")
     if metric.mde is not None:
-        # Scores are between 0 and 1, so no change is larger.
-        least = fmt.score(metric.mde) if metric.mde <= 1 else "more than 1, so none"
+        # No change is larger than the scale.
+        least = (
+            fmt.score(metric.mde) if metric.mde <= metric.reach else f"more than {metric.reach:g}, so none"
+        )
         notes.append(f"smallest detectable change with {fmt.plural(metric.n, 'item')}: {least}")
     if metric.noise is not None:
         notes.append(f"run-to-run noise: {fmt.score(metric.noise)}")

@@ -91,17 +91,33 @@ def free_grades(item: Item, trial: Trial, settings: Settings) -> dict[str, Grade
         if grade is not None:
             grades[grader.name] = grade
     if trial.status is Status.OK:
-        grades.update(_observed_scores(trial))
+        grades.update(_observed_scores(trial, settings))
     return grades
 
 
-def _observed_scores(trial: Trial) -> dict[str, Grade]:
-    """Scores that came with the trial's trace: a bool counts 0 or 1, a number as it is, text not at all."""
-    return {
-        SCORE_PREFIX + name: scored(trial, SCORE_PREFIX + name, "1", float(value))
-        for name, value in trial.scores.items()
-        if not isinstance(value, str)
-    }
+def _observed_scores(trial: Trial, settings: Settings) -> dict[str, Grade]:
+    """Return the scores that came with the trial's trace: a bool counts 0 or 1, text does not count.
+
+    Raises:
+        SettingsError: a score lies outside the scale that the settings declare.
+    """
+    grades = {}
+    for name, value in trial.scores.items():
+        if isinstance(value, str):
+            continue
+        score, declared, top = float(value), settings.scores.get(name), 1.0
+        if declared is not None and declared.scale:
+            low, top = declared.scale
+            if not low <= score <= top:
+                raise SettingsError(
+                    f"the score {name!r} of {trial.item_id} is {score:g}, outside the scale "
+                    f"[{low:g}, {top:g}] of [scores.{name}]",
+                    hint="correct the scale in replay.toml, or the score",
+                )
+            score = low + top - score if declared.better == "lower" else score
+        grade = scored(trial, SCORE_PREFIX + name, "1", score, passed=score >= top)
+        grades[grade.grader] = grade
+    return grades
 
 
 @functools.cache

@@ -439,11 +439,11 @@ class GateSection:
     metrics: tuple[str, ...] = ()
     """Metrics that decide; empty: every metric that may (an uncalibrated judge may not)."""
     tolerance: float = 0.05
-    """The largest acceptable loss of a metric's mean."""
+    """The largest acceptable loss of a metric's mean, as a share of its scale."""
     max_regressed: int | str = 0
     """How many items may regress beyond the noise: a number, or a share of the items compared (`"5%"`)."""
     min_delta: float = 0.1
-    """The smallest change of an item's mean that counts as a change."""
+    """The smallest change of an item's mean that counts as a change, as a share of the metric's scale."""
     max_changed: float = 0.1
     """If only recordings that are not trusted can be compared with: the share of items whose behaviour may
     change."""
@@ -493,6 +493,31 @@ class Price:
 
     def __post_init__(self) -> None:
         _at_least(self, 0, "input", "output", "cache_write", "cache_read")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreSection:
+    """`[scores.NAME]`: a score that traces bring with them, such as an annotation."""
+
+    scale: tuple[float, ...] = ()
+    """The lowest and the highest value, as in `[1, 5]`: `tolerance` and `min_delta` are shares of it. Without
+    it the scale is the smallest usual one that holds every value of the traces."""
+    better: Literal["higher", "lower"] = "higher"
+    """Which values are better. Where lower ones are, reports show the mirror image, lowest + highest − value;
+    this requires `scale`."""
+    by: Literal["person", "code", "judge"] | None = None
+    """Who gave the score. A score by a judge, a model that evaluates answers, does not decide: no hand labels
+    bear it out."""
+
+    def __post_init__(self) -> None:
+        if self.scale and (len(self.scale) != 2 or not self.scale[0] < self.scale[1]):
+            raise ValueError(
+                f"scale must be the lowest and the highest value, as in [1, 5], not {[*self.scale]}"
+            )
+        if self.better == "lower" and not self.scale:
+            raise ValueError(
+                'better = "lower" requires scale: the lowest and the highest value, as in [1, 5]'
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

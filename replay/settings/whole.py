@@ -22,6 +22,7 @@ from replaydiff.replay.settings.sections import (
     RedactSection,
     RunSection,
     SampleSection,
+    ScoreSection,
     SimulateSection,
     StoreSection,
     ToolSection,
@@ -49,6 +50,7 @@ class Settings:
     simulate: SimulateSection = field(default_factory=SimulateSection)
     user: UserSection = field(default_factory=UserSection)
     match: MatchSection = field(default_factory=MatchSection)
+    scores: dict[str, ScoreSection] = field(default_factory=dict)
     judge: JudgeSection = field(default_factory=JudgeSection)
     grading: GradingSection = field(default_factory=GradingSection)
     assert_: tuple[Assertion, ...] = ()
@@ -84,7 +86,12 @@ class Settings:
 _NOT_SECTIONS = {"root", "file", "given", "assert_"}
 SUBTABLES: dict[str, dict[str, type]] = {"import": {"redact": RedactSection}}
 """Section → the tables within it."""
-NAMED_TABLES: dict[str, type] = {"tools": ToolSection, "versions": VersionEntry, "prices": Price}
+NAMED_TABLES: dict[str, type] = {
+    "tools": ToolSection,
+    "versions": VersionEntry,
+    "scores": ScoreSection,
+    "prices": Price,
+}
 """Table → what each of its entries holds."""
 
 

@@ -1,0 +1,91 @@
+"""Scores on scales of their own: limits are shares of the scale, and lower values may be better."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from replaydiff.diff.compute import compute
+from replaydiff.diff.metrics import scale_of
+from replaydiff.diff.result import Answer, DiffResult
+from replaydiff.diff.verdicts import Scale
+from replaydiff.replay.errors import SettingsError
+from replaydiff.replay.settings import GateSection, ScoreSection, Settings
+from tests.diff.build import RUN_ID, case, filled, settings, trial
+
+GATE = GateSection(metrics=("score:help",), max_regressed="100%")
+
+
+def answered(folder: Path, old: list[float], new: list[float], **declared: object) -> DiffResult:
+    """Eighty cases whose three trials have these scores in turn."""
+    items = [case(f"c{n:02}") for n in range(80)]
+    done = [
+        trial(one, lane, index, scores={"help": values[(n + index) % len(values)]})
+        for n, one in enumerate(items)
+        for lane, values in (("old", old), ("new", new))
+        for index in range(3)
+    ]
+    sections = {"gate": GATE, "scores": {"help": ScoreSection(**declared)} if declared else {}}  # type: ignore[arg-type]
+    with filled(folder, items, done) as con:
+        return compute(con, RUN_ID, settings(folder, **sections))
+
+
+def test_limits_are_shares_of_the_scale(tmp_path: Path) -> None:
+    """A loss of 0.1 is 2.5 % of the scale from 1 to 5, which is within the tolerance."""
+    result = answered(tmp_path, [5.0] + [4.0] * 9, [5.0] + [4.0] * 7 + [3.0, 4.0])
+    metric = result.metrics["score:help"]
+    assert metric.delta == pytest.approx(-0.1, abs=0.01)
+    assert (metric.scale, metric.scale_source) == ((1, 5), "inferred")
+    assert result.answer is Answer.SHIP
+    assert "; scale 1 to 5, inferred)" in result.reason
+
+
+def test_a_loss_beyond_the_share_is_held(tmp_path: Path) -> None:
+    result = answered(tmp_path, [5.0], [4.5], scale=(1.0, 5.0))
+    assert result.answer is Answer.HOLD
+    assert "scale 1 to 5, declared): worse by more than 0.2" in result.reason
+
+
+def test_where_lower_is_better_the_mirror_image_is_compared(tmp_path: Path) -> None:
+    result = answered(tmp_path, [1.0], [3.0], scale=(1.0, 5.0), better="lower")
+    metric = result.metrics["score:help"]
+    assert (metric.old, metric.new, metric.mirrored) == (5.0, 3.0, True)
+    assert result.answer is Answer.HOLD
+    assert "lower is better" in result.reason
+
+
+def test_a_score_by_a_judge_does_not_decide(tmp_path: Path) -> None:
+    result = answered(tmp_path, [1.0], [1.0], by="judge")
+    assert result.answer is Answer.CANNOT_TELL
+    assert "score:help comes from a model that evaluates, and no hand labels bear it out" in result.reason
+
+
+def test_a_score_outside_its_scale_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        SettingsError, match=r"'help' of c00 is 7, outside the scale \[1, 5\] of \[scores.help\]"
+    ):
+        answered(tmp_path, [7.0], [4.0], scale=(1.0, 5.0))
+
+
+@pytest.mark.parametrize("declared", [{"scale": (5.0, 1.0)}, {"scale": (1.0,)}, {"better": "lower"}])
+def test_a_scale_that_is_none_is_refused(declared: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="the lowest and the highest value"):
+        ScoreSection(**declared)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("values", "ranges", "scale"),
+    [
+        ([0.2, 0.9], {}, ((0, 1), "unit")),
+        ([2.0, 3.0], {}, ((1, 3), "inferred")),
+        ([2.0, 3.0], {"x": (1.0, 5.0)}, ((1, 5), "inferred")),
+        ([0.0, 80.0], {}, ((0, 100), "inferred")),
+        ([-3.0, 400.0], {}, ((-3, 400), "seen")),
+    ],
+)
+def test_a_scale_is_inferred_from_all_traces(
+    values: list[float], ranges: dict[str, tuple[float, float]], scale: tuple[tuple[float, float], str]
+) -> None:
+    (low, high), source = scale
+    assert scale_of("score:x", values, Settings(), ranges) == (Scale(low=low, high=high), source)
