@@ -151,6 +151,9 @@ def _lane(lane: LaneSummary) -> dict[str, Any]:
         "agreement": lane.agreement,
         "diverged": lane.diverged,
         "misses": list(lane.misses),
+        "blocked": [
+            {"what": event.what, "at": event.at, "trials": count} for event, count in lane.blocked.items()
+        ],
     }
 
 
@@ -196,6 +199,7 @@ def _trial(graded: GradedTrial) -> dict[str, Any]:
         "tool_calls": [{"name": served.call.name, "args": served.call.args} for served in trial.served],
         "grades": {name: _grade(grade) for name, grade in graded.grades.items()},
         "served": {"tape": 0, "miss": 0} | _served(trial),
+        "blocked": [{"what": event.what, "at": event.at} for event in trial.blocked],
         **_simulated(trial),
         "latency_ms": trial.latency_ms,
         "cost_usd": trial.cost_usd,

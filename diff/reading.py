@@ -21,6 +21,7 @@ from replaydiff.diff.graders.base import JUDGE, PAIRWISE
 from replaydiff.diff.graders.registry import free_grades
 from replaydiff.diff.result import Block, GradedTrial, LaneSummary
 from replaydiff.replay.model import (
+    Blocked,
     Grade,
     Item,
     Lane,
@@ -89,6 +90,7 @@ class LaneTotals:
     trials: int = 0
     errors: int = 0
     statuses: Counter[str] = field(default_factory=Counter)
+    blocked: Counter[Blocked] = field(default_factory=Counter)
     cost_usd: float | None = None
     latencies: list[float] = field(default_factory=list)
     input_tokens: int | None = None
@@ -98,6 +100,7 @@ class LaneTotals:
         """Count one trial."""
         self.trials += 1
         self.statuses[trial.status.value] += 1
+        self.blocked.update(set(trial.blocked))
         if trial.status.is_error and trial.status is not Status.CANCELLED:
             self.errors += 1
         if trial.cost_usd is not None:
@@ -130,6 +133,7 @@ class LaneTotals:
             agreement=witness.agreement if replayed else None,
             diverged=witness.diverged_share if replayed else None,
             misses=witness.missed,
+            blocked=dict(sorted(self.blocked.items(), key=lambda entry: (-entry[1], str(entry[0])))),
         )
 
 

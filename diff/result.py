@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from replaydiff.diff.statistics.alike import AlikeNoise
 from replaydiff.diff.statistics.split import VarianceSplit
-from replaydiff.replay.model import Grade, GradeState, Item, JsonObject, Lane, RunRecord, Trial
+from replaydiff.replay.model import Blocked, Grade, GradeState, Item, JsonObject, Lane, RunRecord, Trial
 from replaydiff.replay.model.light import light_dataclass
 from replaydiff.replay.terminal.text import one_line
 
@@ -421,6 +421,8 @@ class LaneSummary:
     """Share of its trials, those that errored aside, that were stopped at a call that was never recorded."""
     misses: tuple[Miss, ...] = ()
     """What was never recorded, the most frequent kind first."""
+    blocked: Mapping[Blocked, int] = field(default_factory=dict)
+    """What the boundary kept from happening, with the number of its trials, the most frequent first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from replaydiff.replay.gateway.recording import read_usage
 from replaydiff.replay.llm.base import ModelFailure
 from replaydiff.replay.messages import canonical_args
 from replaydiff.replay.model import (
+    Blocked,
     Item,
     Json,
     JsonObject,
@@ -186,6 +187,8 @@ class Attempt:
             if self._tape.answer(served.call.name, served.call.args).recorded is None:
                 self._tape.write(served.call.name, served.call.args)
         self._served: list[ServedCall] = []
+        self.blocked: Sequence[Blocked] = ()
+        """What the boundary kept from happening meanwhile."""
         self._clock = clock
         self._started_s = time.time()
 
@@ -411,7 +414,7 @@ class Attempt:
         return Outcome(
             status=status,
             started_at=utc_at(self._started_s),
-            **{"served": tuple(self._served), **fields},
+            **{"served": tuple(self._served), "blocked": tuple(self.blocked), **fields},
         )
 
     def _now(self) -> float:

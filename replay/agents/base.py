@@ -28,6 +28,7 @@ import msgspec
 
 from replaydiff.replay.facts import RecordedFacts
 from replaydiff.replay.model import (
+    Blocked,
     Item,
     Json,
     JsonObject,
@@ -304,8 +305,8 @@ class Outcome:
     """What the model gateway recorded of it."""
     unpatched: tuple[tuple[str, str], ...] = ()
     """Recorded tools that seem to have run past the patch points, each with the function that shows it."""
-    outside: tuple[tuple[str, str], ...] = ()
-    """Connections and processes of an observed trial besides its tools, each with its place in the code."""
+    blocked: tuple[Blocked, ...] = ()
+    """What its boundary kept from happening."""
 
     def trial(
         self, run_id: str, item_id: str, lane: Lane, index: int, *, cost_usd: float | None, attempts: int = 1
@@ -327,6 +328,7 @@ class Outcome:
             attempts=attempts,
             stderr=self.stderr,
             turns=self.turns,
+            blocked=self.blocked,
         )
 
 

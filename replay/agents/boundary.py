@@ -19,22 +19,25 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import json
 import os
 import shutil
 import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from replaydiff.replay.agents.base import Rules
 from replaydiff.replay.destination import Destination, parse_destination
 from replaydiff.replay.errors import VersionError
 from replaydiff.replay.gateway.forwarder import Forwarder, Route
 from replaydiff.replay.gateway.providers import model_destinations
+from replaydiff.replay.model import JsonObject
 from replaydiff.replay.serving import HOST, Server
 
 Accept = Callable[[socket.socket], Awaitable[asyncio.Server]]
@@ -60,6 +63,8 @@ CACHES = (".cache", ".local", ".config")
 PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
 WORKER_PORT = "REPLAY_WORKER_PORT"
 """Variable with a port that the process may both listen at and connect to."""
+DESCRIPTION = "REPLAY_BOUNDARY"
+"""Variable with a description of the boundary, for what observes the agent inside."""
 NO_PROXY_HOSTS = "localhost,127.0.0.1,::1"
 HOW_TO_ALLOW = (
     "allow users to make namespaces (such as `sysctl kernel.apparmor_restrict_unprivileged_userns=0`), or "
@@ -175,6 +180,15 @@ class Overlay:
     """An empty folder of the same file system as `upper`."""
 
 
+class Refusal(NamedTuple):
+    """A destination that a process asked the proxy for in vain."""
+
+    at: float
+    """The time, of the monotonic clock."""
+    destination: str
+    """`host:port`."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Listener:
     """A socket inside, and what serves it outside."""
@@ -191,8 +205,8 @@ class Confinement:
     def __init__(self, boundary: Boundary, folder: str, overlays: Sequence[Overlay] = ()) -> None:
         """Prepare nothing yet but addresses; the arguments are those of `Boundary.confine`."""
         self.boundary, self.folder, self.overlays = boundary, folder, overlays
-        self.refused: list[str] = []
-        """Destinations that the process asked the proxy for in vain, in that order, as `host:port`."""
+        self.refused: list[Refusal] = []
+        """What the process asked the proxy for in vain, in that order."""
         self._accepting: list[asyncio.Server] = []
         self._temporary: str | None = None
         """The process's folder for temporary files, where `/tmp` cannot be made private."""
@@ -203,7 +217,7 @@ class Confinement:
         self._worker_socket = socket.socket()
         self._worker_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         self._worker_socket.bind((HOST, 0))
-        self._forwarder = Forwarder(boundary.destinations, boundary.route, self.refused.append)
+        self._forwarder = Forwarder(boundary.destinations, boundary.route, self._refuse)
         self._listeners = [] if boundary.kind == "landlock" else list(self._inside())
 
     @property
@@ -217,10 +231,25 @@ class Confinement:
         proxy = f"http://{HOST}:{self._proxy_socket.getsockname()[1]}"
         variables = dict.fromkeys(PROXY_VARIABLES, proxy)
         variables |= {"NO_PROXY": NO_PROXY_HOSTS, "no_proxy": NO_PROXY_HOSTS, "NODE_USE_ENV_PROXY": "1"}
+        variables[DESCRIPTION] = json.dumps(self._description())
         variables[WORKER_PORT] = str(self._worker_socket.getsockname()[1])
         if self._temporary is not None:
             variables |= dict.fromkeys(("TMPDIR", "TEMP", "TMP"), self._temporary)
         return variables
+
+    def _refuse(self, where: str) -> None:
+        self.refused.append(Refusal(time.monotonic(), where))
+
+    def _description(self) -> JsonObject:
+        """Return what the boundary leaves open, for what observes the agent inside."""
+        ours = [f"{HOST}:{port}" for port in self._our_ports()]
+        private = [] if self.boundary.kind == "landlock" else self._private()
+        writable = [os.path.realpath(path) for path in (self.folder, *self.boundary.writable)]
+        return {
+            "kind": self.boundary.kind,
+            "writable": [*writable, *private, *([self._temporary] if self._temporary else [])],
+            "reachable": [*map(str, self.boundary.destinations), *ours],
+        }
 
     async def prepare(self) -> None:
         """Get ready what the process needs when it starts."""
@@ -240,7 +269,7 @@ class Confinement:
             keys += [f"connect={port}" for port in self._ports()]
             keys.append(f"serve={self._worker_socket.getsockname()[1]}")
         else:
-            keys += [f"private={path}" for path in private_folders(self.boundary.environment, writable)]
+            keys += [f"private={path}" for path in self._private()]
             keys += [f"overlay={one.lower}\t{one.upper}\t{one.work}" for one in self.overlays]
             keys += [f"listen={listener.address} {listener.port}" for listener in self._listeners]
             keys += [f"host={address} {name}" for name, address in self._names().items()]
@@ -277,9 +306,20 @@ class Confinement:
 
     def _ports(self) -> list[int]:
         """Return the TCP ports that Landlock lets the process connect to."""
-        ports = {server.port for server in self.boundary.servers} | {self._proxy_socket.getsockname()[1]}
         direct = (one for one in self.boundary.destinations if one.is_loopback or one.is_address)
+        ports = {*self._our_ports(), self._proxy_socket.getsockname()[1]}
         return sorted(ports | {destination.port for destination in direct})
+
+    def _our_ports(self) -> list[int]:
+        """Return the ports of our servers, without the proxy's."""
+        worker_port: int = self._worker_socket.getsockname()[1]
+        return [*(server.port for server in self.boundary.servers), worker_port]
+
+    def _private(self) -> list[str]:
+        """Return the folders that are copy-on-write."""
+        covered = {overlay.lower for overlay in self.overlays}
+        writable = [path for path in (self.folder, *self.boundary.writable) if path not in covered]
+        return private_folders(self.boundary.environment, writable)
 
     def _inside(self) -> Iterator[_Listener]:
         """Yield what listens inside, each address and port once."""

@@ -145,9 +145,11 @@ class CommandAgent:
             message = _last_answer(output, program.ending or "", ms)
             failed = "failed" in message
             printed = _joined(output, await program.printed()) if failed else None
+            attempt.blocked = program.take_blocked()
             return attempt.ended(message, printed)
         except TimeoutError:
             await program.kill()
+            attempt.blocked = program.take_blocked()
             return attempt.failed(Status.TIMEOUT, self._too_late(), await program.printed())
         except ValueError:
             return attempt.failed(Status.AGENT_ERROR, exchange.TOO_LONG, await program.printed())
@@ -172,6 +174,7 @@ class CommandAgent:
                 return cancelled()
             return attempt.failed(Status.CRASHED, str(ended), await server.program.printed())
         message = exchange.answered(answer, (time.perf_counter() - began) * 1000)
+        attempt.blocked = server.program.take_blocked()
         return attempt.ended(message, await server.program.printed() if "failed" in message else None)
 
     async def _new_server(self) -> _Server:

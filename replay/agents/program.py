@@ -13,6 +13,7 @@ from pathlib import Path
 
 from replaydiff.replay.agents.boundary import Boundary
 from replaydiff.replay.agents.subprocess import TAIL_BYTES, Child, Tail, started
+from replaydiff.replay.model import Blocked
 from replaydiff.replay.serving import LARGEST
 
 GUARD = Path(__file__).resolve().parent.parent / "worker" / "guard.py"
@@ -152,6 +153,13 @@ class Program:
     def killed(self) -> bool:
         """It was ended from here."""
         return self._child.killed
+
+    def take_blocked(self) -> tuple[Blocked, ...]:
+        """Return what its boundary refused since this was last asked."""
+        refused = self._child.refused
+        events = dict.fromkeys(Blocked(what=refusal.destination) for refusal in refused)
+        refused.clear()
+        return tuple(events)
 
     @property
     def code(self) -> int | None:

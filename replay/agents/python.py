@@ -14,7 +14,6 @@ import asyncio
 import contextlib
 import itertools
 import logging
-import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -31,10 +30,8 @@ from replaydiff.replay.agents.reply import GroupReply, Replies, TrialReply
 from replaydiff.replay.agents.subprocess import Launch
 from replaydiff.replay.agents.worker import WorkerClient, WorkerDied
 from replaydiff.replay.clock import utc_now
-from replaydiff.replay.destination import parse_destination
 from replaydiff.replay.errors import VersionError
-from replaydiff.replay.gateway.providers import model_destinations
-from replaydiff.replay.model import Item, Json, JsonObject, Rule, Status, Version
+from replaydiff.replay.model import Blocked, Item, Json, JsonObject, Rule, Status, Version
 
 if TYPE_CHECKING:
     from replaydiff.replay.gateway.recording import Line
@@ -75,7 +72,6 @@ class PythonAgent:
                 "settled": [name for name, tool in rules.tools.items() if tool.result],
                 "adapter": _adapter(version),
                 "args": version.args,
-                "expected": _expected_hosts(version, rules),
             },
             memory_mb=rules.memory_mb,
             boundary=boundary_of(rules, version.env),
@@ -335,10 +331,9 @@ class PythonAgent:
 
     def _answered(self, attempt: Attempt, message: JsonObject, printed: str | None) -> Outcome:
         """Return what a trial came to by the worker's reply."""
+        events: Any = message.get("blocked", ())
+        attempt.blocked = [Blocked(what=what, at=at, in_tool=in_tool) for what, at, in_tool in events]
         outcome = attempt.ended(message, printed)
-        outside: Any = message.get("outside")
-        if outside:
-            outcome = replace(outcome, outside=tuple(outside.items()))
         if self._watches:
             self._reached.update(
                 served.call.name for served in outcome.served if served.rule is not Rule.LIVE
@@ -412,13 +407,6 @@ def _adapter(version: Version) -> JsonObject | None:
     if version.adapter is None:
         return None
     return {"path": version.adapter, "digest": version.adapter_digest}
-
-
-def _expected_hosts(version: Version, rules: Rules) -> list[Json]:
-    """Return the hosts that an agent reaches by itself: those of its models, and of `[world] network`."""
-    models = model_destinations({**os.environ, **version.env})
-    named = map(parse_destination, rules.network)
-    return [*sorted({destination.host for destination in (*models, *named)})]
 
 
 def _absolute(python: str) -> str:

@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from replaydiff.replay.agents.boundary import Boundary, Confinement
+from replaydiff.replay.agents.boundary import Boundary, Confinement, Refusal
 from replaydiff.replay.agents.call_log import CallLog
 from replaydiff.replay.agents.descendants import ADOPTION, COLLECT_S, collect, held_mb
 from replaydiff.replay.errors import VersionError
@@ -134,6 +134,11 @@ class Child:
     def pid(self) -> int:
         """Return the process id, which is also the id of its process group."""
         return self._popen.pid
+
+    @property
+    def refused(self) -> list[Refusal]:
+        """What it asked its boundary's proxy for in vain, and nobody has taken out of this list."""
+        return [] if self._confinement is None else self._confinement.refused
 
     async def gone(self) -> None:
         """Wait until it has ended."""
@@ -366,6 +371,11 @@ class Process:
     def killed(self) -> bool:
         """It was ended from here."""
         return self._child.killed
+
+    @property
+    def refused(self) -> list[Refusal]:
+        """What it asked its boundary's proxy for in vain, and nobody has taken out of this list."""
+        return self._child.refused
 
     @classmethod
     async def spawn(

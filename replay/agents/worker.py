@@ -244,6 +244,8 @@ class WorkerClient:
 
     def _end(self, number: int, running: _Running, message: JsonObject) -> None:
         """Hand over a trial's reply, and before it the calls that the worker answered."""
+        if self._process.refused:
+            self._add_refused(message)
         given: Any = message.get("given")
         if given is None:
             self._take_logged(number, running)
@@ -264,6 +266,21 @@ class WorkerClient:
         # Last, since whoever waits for it goes on at once.
         if not running.reply.done():
             running.reply.set_result(message)
+
+    def _add_refused(self, message: JsonObject) -> None:
+        """Add to a trial's blocked events what the proxy refused while it ran.
+
+        The worker tells when the trial connected to the proxy, and from which line. Of several trials at
+        once, a request is that of the one whose connection came last before it.
+        """
+        proxied: Any = message.pop("proxied", [])
+        events: Any = message.setdefault("blocked", [])
+        waiting = self._process.refused
+        for refusal in list(waiting):
+            earlier = [line for at, line in proxied if at <= refusal.at]
+            if earlier or len(self._running) == 1:
+                waiting.remove(refusal)
+                events.append([refusal.destination, earlier[-1] if earlier else None, False])
 
     def _take_given(self, running: _Running, calls: list[JsonObject]) -> None:
         """Take in calls that the worker has answered."""

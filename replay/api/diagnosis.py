@@ -268,6 +268,7 @@ def start_and_replay(settings: Settings, store: Path, name: str) -> list[Finding
 async def _probe(agents: LaneAgents, run: RunRecord, version: Version, recorded: _Recorded) -> list[Finding]:
     from replaydiff.replay.agents.python import PythonAgent
     from replaydiff.replay.engine.agents import patched_names, probe_of, start_agents
+    from replaydiff.replay.engine.blocked import BlockedError, described
     from replaydiff.replay.engine.conversation import converse
     from replaydiff.replay.engine.probe import UncontainedError, list_names
     from replaydiff.replay.model import Lane
@@ -304,11 +305,16 @@ async def _probe(agents: LaneAgents, run: RunRecord, version: Version, recorded:
             except UncontainedError as error:
                 text = f"{list_names(error.tools)} may have run for real: {error.evidence}; {error.fix}"
                 return [*findings, Finding("trace", State.WRONG, text)]
+            except BlockedError as error:
+                text = f"the boundary blocked {described(error.event)}; {error.fix}"
+                return [*findings, Finding("boundary", State.WRONG, text)]
+            findings += [
+                Finding("boundary", State.NOTE, str(event)) for event in dict.fromkeys(outcome.blocked)
+            ]
             findings.append(_replayed(item, outcome))
             shown.add(item, outcome)
             if outcome.status.is_error or not version.tools or not shown.missing:
                 break
-        findings += [Finding("outside", State.NOTE, text) for text in probe.notes]
         return [*findings, *(shown.findings(recorded.calls) if version.tools else ())]
     finally:
         await agents.close()

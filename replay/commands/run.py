@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,6 +22,7 @@ from replaydiff.replay.errors import ExitCode, SettingsError
 
 if TYPE_CHECKING:
     from replaydiff.replay.api.results import Run
+    from replaydiff.replay.model import Blocked, Lane
 
 GOLDEN = ""
 """`--cases` without a path: the golden set of the settings."""
@@ -171,6 +172,8 @@ def golden_of(cases: str | None) -> str | bool | None:
     return True if cases == GOLDEN else cases
 
 
+_SHOWN_BLOCKED = 5
+"""Blocked events of a lane that are named."""
 _SHOWN_DIVERGENCES = 10
 """Traces whose lanes diverge that are listed."""
 
@@ -191,6 +194,7 @@ def summary(ended: Run) -> str:
         lines.append(
             f"  {lane!s:<4}  {one_line(version.name, 40):<{width}}  {', '.join(counts) or 'no trial'}"
         )
+    lines += _blocked_lines(report.blocked)
     for one in diverged[:_SHOWN_DIVERGENCES]:
         actions = "; ".join(f"{lane} {one_line(action, 60)}" for lane, action in sorted(one.actions.items()))
         lines.append(f"  diverges at decision {one.decision} of {one_line(one.trace_id, 40)}: {actions}")
@@ -215,6 +219,17 @@ def summary(ended: Run) -> str:
     if report.recorded is not None:
         lines.append(f"  recorded: {sum(report.recorded.values()):,} requests to models")
     return "\n".join(lines)
+
+
+def _blocked_lines(blocked: Mapping[Lane, Mapping[Blocked, int]]) -> Iterator[str]:
+    """Yield a line for each thing that a boundary kept from happening, the most frequent first."""
+    from replaydiff.replay.terminal.text import one_line
+
+    for lane, events in blocked.items():
+        for event, count in [*events.items()][:_SHOWN_BLOCKED]:
+            yield f"  {one_line(str(event), 120)} ({count} trial{'s' * (count != 1)} of {lane})"
+        if len(events) > _SHOWN_BLOCKED:
+            yield f"  blocked: {len(events) - _SHOWN_BLOCKED} more in lane {lane}; `replay show ID` lists all"
 
 
 @command("run")

@@ -10,6 +10,10 @@ way again and again. `Probe` is given every outcome and raises:
     items recorded with tool calls ended well and none of them entered a patch point. One such trial
     proves nothing, since an agent may answer an item without its tools.
 
+`BlockedError` (exit code 2)
+    the boundary blocked something outside of a tool in one of the first `TRIALS` trials; see
+    `replay.engine.blocked`.
+
 `RepeatedFailureError` (exit code 75)
     the first `TRIALS` trials failed in the same way, on as many items as there are up to that number.
 
@@ -27,6 +31,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from replaydiff.replay.agents import Outcome
+from replaydiff.replay.engine.blocked import check_blocked
 from replaydiff.replay.engine.schedule import Slot
 from replaydiff.replay.errors import ExitCode, ReplayError
 from replaydiff.replay.model import Item, JsonObject, Lane, Rule, Status, Version, VersionKind
@@ -36,9 +41,6 @@ TRIALS = 5
 """Trials of a lane after which it is decided, unless they differ."""
 OUTAGE = 12
 """Trials in a row of a lane that ended `infra_error`, after all their retries, which stop the run."""
-_REAL = "this is real in every trial, unless its function is listed in `tools`"
-NOTES = 3
-"""Connections and processes besides the tools that are named."""
 _PRINTED = 300
 """Most characters of what a process printed in an error."""
 _VARYING = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-fA-F]{8,}(?:-[0-9a-fA-F]{4,})*\b|\d+")
@@ -187,8 +189,8 @@ class Probe:
         )
         self._contained: list[Version] = []
         """Versions, but for their model, that entered a patch point."""
-        self._outside: dict[str, None] = {}
-        """What the agents did besides their tools, in the order in which it was seen."""
+        self._trials = dict.fromkeys(lanes, 0)
+        """How many trials of each lane ended."""
         self._silent: dict[Lane, list[Item]] = {lane: [] for lane in lanes}
         """Items with recorded calls that were answered without one."""
 
@@ -261,14 +263,16 @@ class Probe:
             is_last: no other trial of the lane is missing, so that a stop would save nothing.
 
         Raises:
+            BlockedError: the agent needs something that its boundary blocks.
             UncontainedError: tools may run for real.
             RepeatedFailureError: this failure would come again and again.
         """
         if outcome.status is Status.CANCELLED:
             return
         self._has_recordings = self._has_recordings or bool(item.tape)
-        for what, place in outcome.outside:
-            self._outside[f"version {self._lanes[lane].name!r} {what} at {place}"] = None
+        self._trials[lane] += 1
+        if self._trials[lane] <= TRIALS:
+            check_blocked(lane, self._lanes[lane], outcome)
         if self._lanes[lane].tools:
             self._check_containment(lane, item, outcome)
         if not self.is_varied(lane):
@@ -276,13 +280,6 @@ class Probe:
         self._outages[lane] = self._outages[lane] + 1 if outcome.status is Status.INFRA_ERROR else 0
         if self._outages[lane] >= OUTAGE and self.is_varied(lane) and not is_last:
             raise OutageError(self._run_id, lane, outcome.reason or "no reason given")
-
-    @property
-    def notes(self) -> list[str]:
-        """What a person should know of the trials so far: what is real in them, a sentence each."""
-        seen = [f"{text}, outside its tools; {_REAL}" for text in self._outside]
-        more = len(seen) - NOTES
-        return seen if more <= 0 else [*seen[:NOTES], f"the versions do {more} more such things"]
 
     def check_earlier(self, lane: Lane, ran: Sequence[tuple[str, str]]) -> None:
         """Look at the calls that ran for real before the run was resumed: item id and tool name of each.

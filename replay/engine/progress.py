@@ -18,7 +18,7 @@ import msgspec
 
 from replaydiff.replay.engine.forecast import Forecast
 from replaydiff.replay.files import acquire, is_locked
-from replaydiff.replay.model import Lane, RunRecord, Status
+from replaydiff.replay.model import Blocked, Lane, RunRecord, Status
 
 REPAIRABLE = (Status.INFRA_ERROR, Status.CRASHED, Status.TIMEOUT)
 """Statuses that may say more of the moment than of the agent."""
@@ -62,6 +62,8 @@ class RunReport:
     recorded: dict[Lane, int] | None = None
     """Requests to models that the gateway recorded; None where it did not stand between."""
 
+    blocked: dict[Lane, dict[Blocked, int]] = field(default_factory=dict)
+    """What boundaries kept from happening, by lane, with the number of trials."""
     unasked: dict[Lane, dict[str, int]] = field(default_factory=dict)
     """Tools with `effect = "write"` that no trial of a lane called, with how often they were recorded."""
 

@@ -49,6 +49,10 @@ class RunRedactor:
                     for turn in outcome.turns
                 ),
                 model_calls=tuple(map(redactor.model_call, outcome.model_calls)),
+                blocked=tuple(
+                    replace(event, what=redactor.text(event.what), at=redactor.or_none(event.at))
+                    for event in outcome.blocked
+                ),
             )
         except RedactionError as error:
             return replace(
@@ -60,6 +64,7 @@ class RunRedactor:
                 stderr=None,
                 turns=(),
                 model_calls=(),
+                blocked=(),
             )
         self._save()
         return redacted

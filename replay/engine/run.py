@@ -31,6 +31,7 @@ from replaydiff.replay.engine.agents import (
     start_agents,
     with_recordings,
 )
+from replaydiff.replay.engine.blocked import BlockedError
 from replaydiff.replay.engine.executors import TrialTask, agent_builder, load_executor
 from replaydiff.replay.engine.forecast import Forecast, forecast
 from replaydiff.replay.engine.items import Source
@@ -77,6 +78,7 @@ from replaydiff.replay.store.runs import (
     write_lanes,
 )
 from replaydiff.replay.store.trials import (
+    count_blocked,
     count_statuses,
     set_aside,
     unasked_tools,
@@ -376,15 +378,13 @@ class _Execution:
                     probe.check_earlier(lane, unpatched_calls(con, self.run.id, lane))
             try:
                 await self._replay_first(runner, items)
-            except UncontainedError:
+            except (UncontainedError, BlockedError):
                 if is_new:
                     journal.drain()
                     delete_run(con, self.run.id)
                     self._agents.drop_answers()
                 raise
             runner.keep_held()
-            for note in probe.notes:
-                self._hooks.announce(f"note: {note}")
             is_known = await self._replay_rest(con, runner, journal)
         if runner.done == runner.total or is_known:
             at = utc_now()
@@ -500,6 +500,7 @@ class _Execution:
             uncounted=runner.uncounted,
             forecast=self._forecast,
             unasked=self._unasked(con, runner),
+            blocked=count_blocked(con, self.run.id),
             recorded=count_model_calls(con, self.run.id) if self._agents.rules.record else None,
         )
 

@@ -39,6 +39,7 @@ from replaydiff.replay.model.trace import (
     total_usage,
 )
 from replaydiff.replay.model.trial import (
+    Blocked,
     Grade,
     GradeState,
     JudgeId,
@@ -58,6 +59,7 @@ __all__ = [
     "NO_TOOLS",
     "Action",
     "Assertion",
+    "Blocked",
     "Case",
     "Decision",
     "Expectation",

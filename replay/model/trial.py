@@ -93,6 +93,21 @@ class Turn:
 
 
 @light_dataclass(frozen=True, slots=True, kw_only=True)
+class Blocked:
+    """Something that a trial tried and its boundary kept from happening."""
+
+    what: str
+    """`api.stripe.com:443`, the path of a file, or `a Unix socket`."""
+    at: str | None = None
+    """The line of the agent's code that led to it: `app/pay.py:31`; None where that is not known."""
+    in_tool: bool = False
+    """A tool that may run (`live`) tried it."""
+
+    def __str__(self) -> str:
+        return f"blocked: {self.what}" + (f", {self.at}" if self.at else "")
+
+
+@light_dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
     """Identified by run, item, lane and index."""
 
@@ -119,6 +134,8 @@ class Trial:
     """The tail of what the agent printed during a trial that failed."""
     turns: tuple[Turn, ...] = ()
     """Where several turns of the user were replayed, what was done at each; else empty."""
+    blocked: tuple[Blocked, ...] = ()
+    """What its boundary kept from happening."""
 
     @property
     def simulated_turns(self) -> tuple[int, ...]:

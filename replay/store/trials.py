@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from replaydiff.replay.interruption import interruptible
-from replaydiff.replay.model import Lane, Rule, Score, ServedCall, Status, Trial, Turn, Usage
+from replaydiff.replay.model import Blocked, Lane, Rule, Score, ServedCall, Status, Trial, Turn, Usage
 from replaydiff.replay.store import sql
 from replaydiff.replay.store.connection import in_transaction
 from replaydiff.replay.store.memory import all_rows, by_position
@@ -34,6 +34,7 @@ _TRIAL = {
     "scores": "VARCHAR",
     "stderr": "VARCHAR",
     "turns": "VARCHAR",
+    "blocked": "VARCHAR",
 }
 _KEY = ("run_id", "item_id", "lane", "index")
 _CONFLICT = (
@@ -47,6 +48,7 @@ _READ_BATCH = 5000
 read_served = sql.reader(tuple[ServedCall, ...])
 read_usage = sql.reader(Usage)
 read_turns = sql.reader(tuple[Turn, ...])
+read_blocked = sql.reader(tuple[Blocked, ...])
 read_scores = sql.reader(dict[str, Score])
 
 
@@ -145,6 +147,20 @@ def count_statuses(con: DuckDBPyConnection, run_id: str) -> dict[Lane, dict[Stat
     }
 
 
+def count_blocked(con: DuckDBPyConnection, run_id: str) -> dict[Lane, dict[Blocked, int]]:
+    """Return what boundaries kept from happening in a run and in how many trials, the most frequent first."""
+    counts: dict[Lane, dict[Blocked, int]] = {}
+    events: dict[tuple[str, Blocked], int] = {}
+    for lane, text in con.execute(
+        "SELECT lane, blocked FROM trials WHERE run_id = ? AND blocked IS NOT NULL", [run_id]
+    ).fetchall():
+        for event in set(read_blocked(text)):
+            events[lane, event] = events.get((lane, event), 0) + 1
+    for (lane, event), count in sorted(events.items(), key=lambda entry: (-entry[1], str(entry[0][1]))):
+        counts.setdefault(Lane.parse(lane), {})[event] = count
+    return counts
+
+
 def spent_usd(con: DuckDBPyConnection, run_id: str, lanes: Collection[Lane]) -> float | None:
     """Return the known total cost of these lanes' trials; None if none has a cost."""
     found = con.execute(
@@ -206,6 +222,7 @@ def _row(trial: Trial) -> tuple[Any, ...]:
         encode(trial.scores),
         _text(trial.stderr),
         encode(trial.turns) if trial.turns else None,
+        encode(trial.blocked) if trial.blocked else None,
     )
 
 
@@ -226,4 +243,5 @@ def _trial(row: Sequence[Any], known: dict[str, tuple[ServedCall, ...]] | None =
     fields["usage"] = None if fields["usage"] is None else read_usage(fields["usage"])
     fields["scores"] = read_scores(fields["scores"])
     fields["turns"] = () if fields["turns"] is None else read_turns(fields["turns"])
+    fields["blocked"] = () if fields["blocked"] is None else read_blocked(fields["blocked"])
     return Trial(**fields)

@@ -106,6 +106,8 @@ class Transcript:
                 yield from self._model_call(call)
         for line in grades.get((str(trial.lane), trial.index), []):
             yield from self._text("grade", line)
+        for event in trial.blocked:
+            yield from self._text("blocked", str(event).removeprefix("blocked: "))
         if trial.stderr:
             yield from self._text("printed", trial.stderr)
 

@@ -4,7 +4,7 @@ Started as `PYTHON main.py CONTROL TOOLS LIFE LOG`, four file descriptors; stand
 the agent. Two of them are sockets:
 
 control   in   {"entrypoint", "factory", "tools", "live", "settled", "ignore",
-                "args", "expected": hosts,
+                "args",
                 "adapter": {"path", "digest"} or null,
                 "packages": bool}   first
           out  {"ready": {"mode": "sync" | "async", "takes": "text" | "messages", "signature": "…",
@@ -15,7 +15,7 @@ control   in   {"entrypoint", "factory", "tools", "live", "settled", "ignore",
                answer]], calls with these very arguments are answered here and reported as "given"
           out  {"trial": 7, "ms": 12.5, "answer": {"text", "tool_calls", "usage", "cost_usd"}}
                or {"trial": 7, "ms": 12.5, "failed": {"status", "reason", "retry_after_s"}}; both with
-               "unpatched": {tool: function} and "outside": {"connects to …": place}, what was found by the
+               "unpatched": {tool: function} and "blocked": [[what, line, in a tool]], what was found by the
                watch, and "given": [{"name", "args"}], the calls that were answered here and not reported
                yet. After "failed" a sync worker answers {"trial": 8, "skipped": true} to what waits, until it
                gets {"go": true}: the process may be spoilt, and then it is ended
@@ -55,11 +55,11 @@ if TYPE_CHECKING:
     import asyncio
 
     from replaydiff.replay.worker import (
+        blocked,
         broker,
         calls,
         failures,
         imports,
-        outside,
         patch,
         processes,
         remote,
@@ -104,7 +104,7 @@ else:
     patch = _neighbour("patch")
     broker = _neighbour("broker")
     watch = _neighbour("watch")
-    outside = _neighbour("outside")
+    blocked = _neighbour("blocked")
 
 PACKAGES = (
     "anthropic", "openai", "google-genai", "mistralai", "cohere", "groq", "litellm", "boto3",
@@ -221,7 +221,7 @@ class Worker:
         Raises:
             shapes.Unusable: with one sentence that says why this version can never run.
         """
-        self._outside = outside.Outside(order["expected"])
+        self._observer = blocked.Observer()
         self.patches = patch.Patches(
             order["tools"],
             self.tools.ask,
@@ -414,11 +414,10 @@ class Worker:
         self._finish(trial, took, outcome)
 
     def _begin_watch(self, order: dict[str, Any]) -> None:
+        self._observer.begin(order["trial"])
         self.patches.places.begin(order["trial"])
         if order.get("watch") or self.patches.places.needs_profile:
             self._watch.begin(order["trial"], order.get("watch", {}))
-        if order.get("watch"):
-            self._outside.begin(order["trial"])
 
     def _finish(self, trial: int, took: float, outcome: dict[str, Any]) -> None:
         self.patches.places.end(trial)
@@ -442,7 +441,7 @@ class Worker:
             "trial": trial,
             "ms": took * 1000,
             "unpatched": unpatched,
-            "outside": self._outside.end(trial),
+            **self._observer.end(trial),
             **outcome,
         }
         try:

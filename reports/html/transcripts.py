@@ -8,7 +8,8 @@ reference's own is left out. Markup is made nowhere here; the script sets texts,
     metrics               rows of texts: name, old, new, delta, verdict, reason
     ref                   the recording or expectation: title, calls, response, expects
     lanes                 name, `show` (the trial to show first), trials
-    trial                 status, bad, why, calls, response, grades, facts, stderr, `user` (simulated turns)
+    trial                 status, bad, why, calls, response, grades, facts, stderr, blocked, `user` (simulated
+                          turns)
     call                  n name, a arguments as [key, value, 1 differs | 2 ignored] (none: the reference's),
                           x missing arguments, r result, s "same result as the reference", u rule, o note,
                           m place in the reference (or null)
@@ -212,6 +213,8 @@ def _trial(
         document["why"] = _cut(trial.reason, limit)
     if trial.simulated_turns:
         document["user"] = _simulated(trial, limit)
+    if trial.blocked:
+        document["blocked"] = [_cut(str(event), limit) for event in trial.blocked]
     if trial.stderr:
         document["stderr"] = _cut(trial.stderr, limit)
     return document

@@ -88,6 +88,8 @@ def run(
         finally:
             process.kill()
             confinement.close()
-        return Ended(process.returncode, out, err, tuple(confinement.refused))
+        return Ended(
+            process.returncode, out, err, tuple(refusal.destination for refusal in confinement.refused)
+        )
 
     return asyncio.run(confined())

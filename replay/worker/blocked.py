@@ -1,0 +1,266 @@
+"""Note what an agent tries that its boundary blocks, each with the line of the agent's code that led to it.
+
+The kernel refuses; this module only looks at what Python is about to do (audit events), compares it with what
+the boundary leaves open, and keeps the difference per trial. What native code and other programs try is not
+seen here; where they use the proxy, the engine sees the host.
+
+`REPLAY_BOUNDARY` describes the boundary (see `replay.agents.boundary`): `kind`, `writable` (files and
+                  folders),
+`reachable` (`host:port`, `*` in a host is any text without a dot).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import os
+import re
+import socket
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import Any
+
+    from replaydiff.replay.worker import calls, tool
+else:
+    calls = sys.modules["_replaydiff_worker_calls"]
+    tool = sys.modules["_replaydiff_worker_tool"]
+
+VARIABLE = "REPLAY_BOUNDARY"
+CHANGES = {
+    # event: the argument with the path that changes, and that with a folder's descriptor
+    "os.remove": ((0, 1),), "os.rmdir": ((0, 1),), "os.mkdir": ((0, 2),), "os.rename": ((0, 2), (1, 3)),
+    "os.link": ((1, 3),), "os.symlink": ((1, 2),), "os.truncate": ((0, None),), "os.chmod": ((0, 2),),
+    "os.chown": ((0, 3),), "os.utime": ((0, 3),), "os.setxattr": ((0, None),), "os.removexattr": ((0, None),),
+}  # fmt: skip
+"""Audit events of a change to the file system."""
+NEW = {"os.mkdir", "os.link", "os.symlink"}
+"""Those that fail by themselves where the path exists."""
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+LOOK_UPS = {"socket.gethostbyname", "socket.gethostbyaddr"}
+SERVICES = {"http": 80, "https": 443}
+QUIET_FOLDERS = ("/dev/", "/proc/", "/sys/")
+"""What is written there changes nothing that lasts, or never works for a user."""
+QUIET_MODULES = ("logging.handlers", "multiprocessing.")
+"""Modules that try Unix sockets by themselves and do without."""
+MOST_EVENTS = 50
+"""Events of one trial that are kept."""
+LISTENING = "0A"
+"""The state of a socket in /proc/net/tcp."""
+
+
+class Observer:
+    """What the trials that run now, and the imports before them, tried in vain."""
+
+    def __init__(self) -> None:
+        """Observe from now on, if the environment describes a boundary."""
+        described = json.loads(os.environ.pop(VARIABLE, "null"))
+        self._trials: dict[int, dict[str, tuple[str | None, bool]]] = {}
+        self._proxied: dict[int, list[tuple[float, str | None]]] = {}
+        self._before: dict[str, tuple[str | None, bool]] = {}
+        """What was tried before the first trial."""
+        self._has_begun = False
+        if described is None:
+            return
+        self._is_private_network = described["kind"] == "namespaces"
+        self._writable = [os.path.join(path, "") for path in described["writable"]]
+        self._reachable = [_pattern(one) for one in described["reachable"]]
+        self._proxy = _port(os.environ.get("HTTPS_PROXY", ""))
+        self._folder = os.path.join(os.getcwd(), "")
+        self._home = os.path.join(os.path.expanduser("~"), ".")
+        self._names = {"", "localhost", socket.gethostname().lower()}
+        sys.addaudithook(self._notice)
+
+    def begin(self, trial: int) -> None:
+        """Observe a trial; the first one also has what was tried before it."""
+        self._trials[trial] = {} if self._has_begun else self._before
+        self._proxied[trial] = []
+        self._has_begun = True
+
+    def end(self, trial: int) -> dict[str, Any]:
+        """Observe a trial no longer; return what it tried in vain, and when it asked the proxy."""
+        events = [[what, *event] for what, event in self._trials.pop(trial, {}).items()]
+        proxied = self._proxied.pop(trial, [])
+        return {**({"blocked": events} if events else {}), **({"proxied": proxied} if proxied else {})}
+
+    def _notice(self, event: str, args: tuple[Any, ...]) -> None:
+        if event == "open":
+            path, _, flags = args
+            if flags and flags & WRITING and not isinstance(path, int):
+                self._check_write(path, may_be_new=True)
+        elif event in CHANGES:
+            for path, descriptor in CHANGES[event]:
+                number = -1 if descriptor is None else args[descriptor]
+                if not isinstance(args[path], int):
+                    self._check_write(args[path], number, may_be_new=event in NEW, must_be_new=event in NEW)
+        elif event == "socket.getaddrinfo":
+            self._check_name(args[0], args[1])
+        elif event in LOOK_UPS:
+            self._check_name(args[0], None)
+        elif event == "socket.connect":
+            if args[0].type == socket.SOCK_STREAM:
+                self._check_address(args[1])
+        elif event in ("socket.sendto", "socket.sendmsg"):
+            if args[0].type == socket.SOCK_DGRAM:
+                self._check_address(args[1])
+        elif event == "socket.__new__" and args[1] == socket.AF_UNIX:
+            self._keep("a Unix socket")
+
+    def _check_name(self, host: Any, port: Any) -> None:
+        name = (host.decode("ascii", "replace") if isinstance(host, bytes) else str(host or "")).lower()
+        number = SERVICES.get(port, port) if isinstance(port, str) else port
+        number = int(number) if str(number).isdigit() and int(number) else None
+        if name in self._names or _is_address(name) or self._is_reachable(name.rstrip("."), number):
+            return
+        self._keep(name if number is None else f"{name}:{number}")
+
+    def _check_address(self, address: Any) -> None:
+        if not isinstance(address, tuple):
+            return
+        host, port = str(address[0]).partition("%")[0], int(address[1])
+        if not _is_address(host) or self._is_reachable(host, port):
+            return
+        is_loopback = host and ipaddress.ip_address(host).is_loopback
+        if is_loopback and port == self._proxy:
+            trial = self._trial()
+            if trial is not None and len(self._proxied[trial]) < MOST_EVENTS:
+                self._proxied[trial].append((time.monotonic(), self._line(sys._getframe(2))))
+        elif not (is_loopback and self._is_private_network and _listens(port)):
+            self._keep(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+
+    def _is_reachable(self, host: str, port: int | None) -> bool:
+        return any(
+            port in (None, open_port) and pattern.fullmatch(host) for pattern, open_port in self._reachable
+        )
+
+    def _check_write(
+        self, path: Any, folder: Any = -1, *, may_be_new: bool, must_be_new: bool = False
+    ) -> None:
+        text = os.fsdecode(path)
+        if isinstance(folder, int) and folder >= 0 and not text.startswith("/"):
+            text = os.path.join(os.readlink(f"/proc/self/fd/{folder}"), text)
+        parent, name = os.path.split(os.path.abspath(text))
+        real = os.path.join(os.path.realpath(parent), name)
+        if self._is_open(real) or (os.path.islink(real) and self._is_open(os.path.realpath(real))):
+            return
+        exists = os.path.lexists(real)
+        if must_be_new if exists else not (may_be_new and os.path.isdir(os.path.dirname(real))):
+            return  # it fails, or does nothing, without a boundary as well
+        if _may_write(real if exists else os.path.dirname(real)):
+            self._keep(real)
+
+    def _is_open(self, path: str) -> bool:
+        if any(path.startswith(root) or path + "/" == root for root in self._writable):
+            return True
+        is_quiet = path.startswith((*QUIET_FOLDERS, self._home))
+        return is_quiet or "/__pycache__" in path or path.endswith((".pyc", ".pyc.lock"))
+
+    def _trial(self) -> int | None:
+        """Return the trial that the running code belongs to; of code that belongs to none, the oldest."""
+        trial = calls.TRIAL.get()
+        if trial in self._trials:
+            return trial
+        return next(iter(self._trials), None)
+
+    def _keep(self, what: str) -> None:
+        trial = self._trial()
+        if trial is None and self._has_begun:
+            return
+        events = self._before if trial is None else self._trials[trial]
+        if what not in events and len(events) < MOST_EVENTS:
+            frame: FrameType | None = sys._getframe(3)
+            if what == "a Unix socket" and _is_quiet(frame):
+                return
+            events[what] = (self._line(frame), tool.is_live())
+
+    def _line(self, frame: FrameType | None) -> str | None:
+        """Return the line of the agent that led here; None where none did."""
+        while frame is not None:
+            file = frame.f_code.co_filename
+            if self._is_of_agent(file):
+                return f"{file[len(self._folder) :]}:{frame.f_lineno}"
+            frame = frame.f_back
+        return self._waiting_line()
+
+    def _is_of_agent(self, file: str) -> bool:
+        return file.startswith(self._folder) and "site-packages" not in file
+
+    def _waiting_line(self) -> str | None:
+        """Return the line at which coroutines of the agent wait, where all wait at the same one.
+
+        A task that a library starts for the agent has none of the agent's frames.
+        """
+        asyncio: Any = sys.modules.get("asyncio")
+        lines = set()
+        try:
+            tasks = asyncio.all_tasks() if asyncio else ()
+        except RuntimeError:  # no loop runs in this thread
+            return None
+        for task in tasks:
+            coroutine, line = task.get_coro(), None
+            while coroutine is not None:
+                frame = getattr(coroutine, "cr_frame", None)
+                if frame is not None and self._is_of_agent(frame.f_code.co_filename):
+                    line = f"{frame.f_code.co_filename[len(self._folder) :]}:{frame.f_lineno}"
+                coroutine = getattr(coroutine, "cr_await", None)
+            if line is not None:
+                lines.add(line)
+        return lines.pop() if len(lines) == 1 else None
+
+
+def _is_quiet(frame: FrameType | None) -> bool:
+    """Return whether a Unix socket is half of a pair, or one that a library tries and does without."""
+    while frame is not None:
+        module = str(frame.f_globals.get("__name__"))
+        is_pair = module == "socket" and frame.f_code.co_name != "__init__"
+        if is_pair or module.startswith(QUIET_MODULES):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _pattern(destination: str) -> tuple[re.Pattern[str], int]:
+    host, _, port = destination.rpartition(":")
+    return re.compile(re.escape(host.strip("[]")).replace(r"\*", "[^.]*")), int(port)
+
+
+def _port(url: str) -> int:
+    number = url.rpartition(":")[2].strip("/")
+    return int(number) if number.isdigit() else 0
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    return True
+
+
+def _listens(port: int) -> bool:
+    """Return whether anybody listens at a TCP port of this network."""
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            with open(table, encoding="ascii") as file:
+                rows = [line.split() for line in file]
+        except OSError:
+            continue
+        if any(row[3] == LISTENING and int(row[1].rpartition(":")[2], 16) == port for row in rows[1:]):
+            return True
+    return False
+
+
+def _may_write(path: str) -> bool:
+    """Return whether this user could write without a boundary, by the path's mode."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return True
+    user = os.geteuid()
+    if user in (0, status.st_uid):
+        return user == 0 or bool(status.st_mode & 0o200)
+    is_member = status.st_gid in (os.getegid(), *os.getgroups())
+    return bool(status.st_mode & (0o020 if is_member else 0o002))
