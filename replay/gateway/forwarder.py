@@ -13,12 +13,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import re
 import ssl
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
-from replaydiff.replay.destination import Destination, are_covered
+from replaydiff.replay.destination import Destination, are_covered, parse_destination
 from replaydiff.replay.errors import SettingsError
 
 CONNECT_S = 30.0
@@ -26,8 +27,11 @@ CONNECT_S = 30.0
 HEAD_BYTES = 64 * 1024
 """The longest head of a request, and the bytes passed on at a time."""
 PORTS = {"http": 80, "https": 443}
-OWN_HEADERS = ("proxy-authorization", "proxy-connection", "connection", "keep-alive")
-"""Headers of the connection to the proxy."""
+OWN_HEADERS = ("host", "proxy-authorization", "proxy-connection", "connection", "keep-alive")
+"""Headers that are written anew, or are those of the connection to the proxy."""
+_REQUEST = re.compile(r"([A-Z]+) (?:(http)://)?([^/?# ]+)([/?][^ ]*)? HTTP/1\.[01]")
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_DIGITS = re.compile(r"[0-9]{1,15}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,47 +210,95 @@ class Forwarder:
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         first, *fields = head[:-4].split("\r\n")
-        method, target, version = first.split(" ")
-        tunnel = method == "CONNECT"
-        parts = urlsplit(f"//{target}" if tunnel else target)
-        host, port = parts.hostname or "", parts.port or PORTS.get(parts.scheme, 0)
-        if not host or (not tunnel and parts.scheme != "http"):
-            await _fail(writer, 400, "replay's boundary answers CONNECT and http:// requests")
+        parsed = _parsed(first)
+        if parsed is None or any(_CONTROL.search(field) for field in fields):
+            await _fail(writer, 400, "replay's boundary answers CONNECT host:port and http://host requests")
             return
-        if not are_covered(self._allowed, host, port):
-            where = str(Destination(host, port))
+        method, destination, path = parsed
+        if not are_covered(self._allowed, destination.host, destination.port):
+            where = str(destination)
             self._on_refusal(where)
             await _fail(writer, 403, f"replay's boundary refuses {where}; see [world] network in replay.toml")
             return
         try:
-            if tunnel:
-                upstream = await self._route.connect(host, port)
+            if path is None:
+                upstream = await self._route.connect(destination.host, destination.port)
                 writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+                await _join(reader, writer, *upstream)
             else:
-                path = parts.path or "/"
-                path += f"?{parts.query}" if parts.query else ""
-                upstream = await self._request(host, port, f"{method} {{}} {version}", path, target, fields)
+                await self._request(reader, writer, (method, destination, path), fields)
         except UnreachableError as error:
             await _fail(writer, 502, f"replay: {error}")
-            return
-        await _join(reader, writer, *upstream)
 
     async def _request(
-        self, host: str, port: int, first: str, path: str, target: str, fields: list[str]
-    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Send the head of a plain request on; the connection is for this one request."""
-        passed = [field for field in fields if field.partition(":")[0].strip().lower() not in OWN_HEADERS]
-        proxy = self._route.proxy("http", host)
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        request: tuple[str, Destination, str],
+        fields: list[str],
+    ) -> None:
+        """Pass on a plain request, and to another proxy no byte that comes after it.
+
+        Its target and `Host` are written anew, so that whoever reads them next reads the same destination.
+        """
+        method, destination, path = request
+        authority = str(destination).removesuffix(":80")
+        passed = [field for field in fields if _name(field) not in OWN_HEADERS]
+        proxy, length = self._route.proxy("http", destination.host), None
         if proxy is None:
-            reader, writer = await _open(host, port)
-            line = first.format(path)
+            upstream = await _open(destination.host, destination.port)
         else:
-            reader, writer = await self._route.connect_to(proxy)
-            line = first.format(target)
+            length = _length(fields)
+            if length is None:
+                sentence = "replay's boundary passes plain requests on to a proxy with a Content-Length only"
+                await _fail(writer, 411, sentence)
+                return
+            upstream = await self._route.connect_to(proxy)
+            path = f"http://{authority}{path}"
             if proxy.authorization:
                 passed.append(f"Proxy-Authorization: {proxy.authorization}")
-        writer.write("\r\n".join([line, *passed, "Connection: close", "", ""]).encode("latin-1"))
-        return reader, writer
+        lines = [f"{method} {path} HTTP/1.1", f"Host: {authority}", *passed, "Connection: close", "", ""]
+        upstream[1].write("\r\n".join(lines).encode("latin-1"))
+        await _join(reader, writer, *upstream, length)
+
+
+def _parsed(line: str) -> tuple[str, Destination, str | None] | None:
+    """Return method, destination and path of a request's first line; a path of None is a tunnel.
+
+    None where it is anything but that: a destination that two readers could read differently is none.
+    """
+    match = _REQUEST.fullmatch(line)
+    if match is None:
+        return None
+    method, scheme, authority, path = match.groups()
+    if (method == "CONNECT") != (scheme is None):
+        return None
+    has_port = authority.rpartition(":")[2].isdigit()
+    try:
+        destination = parse_destination(authority if has_port or scheme is None else f"{authority}:80")
+    except ValueError:
+        return None
+    if destination.is_pattern:
+        return None
+    if scheme is None:
+        return None if path else (method, destination, None)
+    return method, destination, path if path.startswith("/") else f"/{path}"
+
+
+def _name(field: str) -> str:
+    return field.partition(":")[0].strip().lower()
+
+
+def _length(fields: list[str]) -> int | None:
+    """Return the bytes of a request's body; None where its head does not say them beyond doubt."""
+    lengths = {field.partition(":")[2].strip() for field in fields if _name(field) == "content-length"}
+    is_plain = all(field and not field[0].isspace() and ":" in field for field in fields)
+    if not is_plain or any(_name(field) in ("transfer-encoding", "upgrade") for field in fields):
+        return None
+    if not lengths:
+        return 0
+    text = lengths.pop()
+    return int(text) if not lengths and _DIGITS.fullmatch(text) else None
 
 
 async def _fail(writer: asyncio.StreamWriter, status: int, sentence: str) -> None:
@@ -265,11 +317,12 @@ async def _join(
     inner_writer: asyncio.StreamWriter,
     outer_reader: asyncio.StreamReader,
     outer_writer: asyncio.StreamWriter,
+    most: int | None = None,
 ) -> None:
-    """Pass bytes both ways until both sides have ended."""
+    """Pass bytes both ways until both sides have ended; outwards only the first `most`."""
     try:
         async with asyncio.TaskGroup() as both:
-            both.create_task(_pump(inner_reader, outer_writer))
+            both.create_task(_pump(inner_reader, outer_writer, most))
             both.create_task(_pump(outer_reader, inner_writer))
     except* OSError:
         pass
@@ -277,8 +330,11 @@ async def _join(
         outer_writer.close()
 
 
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, most: int | None = None) -> None:
     while data := await reader.read(HEAD_BYTES):
+        if most is not None:
+            data = data[:most]
+            most -= len(data)
         writer.write(data)
         await writer.drain()
     if writer.can_write_eof():

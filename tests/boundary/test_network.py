@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import shutil
 import socket
@@ -18,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replaydiff.replay.destination import Destination, parse_destination
+from replaydiff.replay.gateway.forwarder import Forwarder, Route
 from replaydiff.replay.gateway.providers import model_destinations
 from tests.boundary.running import AVAILABLE, Ended, run
 
@@ -204,6 +206,78 @@ def test_a_plain_request_is_passed_on(kind: str, tmp_path: Path) -> None:
         )  # fmt: skip
         assert ended.out == "b'plain'\n", ended.err
         assert proxy.asked == ["GET http://models.internal:8080/v1/x?y=1 HTTP/1.1"]
+
+
+def through_a_company_proxy(request: bytes) -> tuple[bytes, bytes]:
+    """Return what the proxy of a company gets of a client's bytes, and what the client gets."""
+
+    async def answered() -> tuple[bytes, bytes]:
+        got = bytearray()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            while data := await reader.read(4096):
+                got.extend(data)
+                if b"\r\n\r\n" in got and b"END" in got:
+                    with suppress(TimeoutError):  # what may follow
+                        got.extend(await asyncio.wait_for(reader.read(4096), 0.05))
+                    writer.write(b"HTTP/1.1 200 OK\r\n\r\nfine")
+                    writer.close()
+
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as parent:
+            url = f"http://127.0.0.1:{parent.sockets[0].getsockname()[1]}"
+            route = Route({"HTTP_PROXY": url, "HTTPS_PROXY": url})
+            forwarder = Forwarder([parse_destination("api.shop.example:80")], route, lambda where: None)
+            async with await asyncio.start_server(forwarder.serve, "127.0.0.1", 0) as proxy:
+                reader, writer = await asyncio.open_connection(*proxy.sockets[0].getsockname())
+                writer.write(request)
+                answer = await reader.read()
+                writer.close()
+        return bytes(got), answer
+
+    return asyncio.run(answered())
+
+
+POST = b"POST http://api.shop.example/END HTTP/1.1\r\nHost: other.example\r\nContent-Length: 2\r\n\r\n{}"
+SECOND = b"GET http://other.example/ HTTP/1.1\r\nHost: other.example\r\n\r\n"
+
+
+def test_no_second_request_is_passed_on_and_the_host_is_written_anew() -> None:
+    got, answer = through_a_company_proxy(POST + SECOND)
+    assert got.endswith(b"Connection: close\r\n\r\n{}")
+    assert b"other.example" not in got
+    assert b"Host: api.shop.example\r\n" in got
+    assert answer.endswith(b"fine")
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        b"http://other.example\\@api.shop.example/END", b"http://me@api.shop.example/END",
+        b"http://other.example#@api.shop.example/END", b"http://api.shop.example:80@other.example/END",
+        b"http://api.shop.example\tother.example/END", b"http://*.shop.example/END", b"http://other.example/END",
+        b"https://api.shop.example/END", b"//api.shop.example/END", b"http://api.shop.example:/END",
+        b"http://api.shop.example%2eother.example/END", b"http:/\\api.shop.example/END",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("method", [b"GET", b"CONNECT"])
+def test_a_target_that_could_be_read_differently_is_refused(method: bytes, target: bytes) -> None:
+    if method == b"CONNECT":
+        target = target.partition(b"//")[2].removesuffix(b"/END") + b":80"
+    if method + target != b"CONNECTapi.shop.example:80":
+        got, answer = through_a_company_proxy(method + b" " + target + b" HTTP/1.1\r\nHost: END\r\n\r\n")
+        assert (got, answer[:10]) == (b"", b"HTTP/1.1 4"), answer
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        b"Transfer-Encoding: chunked", b"Content-Length: 3", b"Content-Length: +2", b" folded: 1",
+        b"A: 1\nContent-Length: 0", b"A: 1\rB: 2", b"Transfer-Encoding : chunked", b"no colon",
+    ],
+)  # fmt: skip
+def test_a_body_whose_length_is_in_doubt_is_refused(field: bytes) -> None:
+    got, answer = through_a_company_proxy(POST.replace(b"Content", field + b"\r\nContent", 1) + SECOND)
+    assert (got, answer[:10]) == (b"", b"HTTP/1.1 4"), answer
 
 
 @pytest.mark.parametrize("kind", AVAILABLE)
