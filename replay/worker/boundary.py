@@ -107,7 +107,7 @@ MSG_FASTOPEN = 0x20000000
 """A flag of sendto(2) and others that connects, past Landlock's look at connect(2)."""
 TIOCSTI, TIOCLINUX = 0x5412, 0x541C
 """Requests of ioctl(2) that type into a terminal."""
-EPERM, ENOSYS, EACCES = 1, 38, 13
+EPERM, ENOSYS, EACCES, ENOTTY = 1, 38, 13, 25
 
 AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 SYSTEM_CALLS: Mapping[str, tuple[int | None, int | None]] = {
@@ -131,7 +131,7 @@ SYSTEM_CALLS: Mapping[str, tuple[int | None, int | None]] = {
     "clock_settime": (227, 112), "sethostname": (170, 161), "setdomainname": (171, 162),
     "iopl": (172, None), "ioperm": (173, None), "ioctl": (16, 29), "prlimit64": (302, 261),
     "setpriority": (141, 140), "ioprio_set": (251, 30), "sched_setscheduler": (144, 119),
-    "sched_setparam": (142, 118), "sched_setattr": (314, 274),
+    "sched_setparam": (142, 118), "sched_setattr": (314, 274), "sched_setaffinity": (203, 122),
     "migrate_pages": (256, 238), "move_pages": (279, 239),
     "shmget": (29, 194), "shmat": (30, 196), "shmctl": (31, 195), "msgget": (68, 186),
     "msgsnd": (69, 189), "msgrcv": (70, 188), "msgctl": (71, 187), "semget": (64, 190),
@@ -169,9 +169,19 @@ METADATA = (
 protect them, they return success and change nothing: many programs set them on files of their own."""
 ABOUT_ITSELF = {
     "prlimit64": 0, "setpriority": 1, "ioprio_set": 1, "sched_setscheduler": 0, "sched_setparam": 0,
-    "sched_setattr": 0, "migrate_pages": 0, "move_pages": 0,
+    "sched_setattr": 0, "sched_setaffinity": 0, "migrate_pages": 0, "move_pages": 0,
 }  # fmt: skip
 """System calls that may be about another process → the argument that must be 0, the caller."""
+OF_ONE_PROCESS = {"setpriority": 0, "ioprio_set": 1}
+"""System calls that may be about all processes of a user → the first argument that means one process."""
+KINDS_OF_FILE_REQUESTS = (0x66, 0x76, 0x58, 0x72, 0x94, 0xF5)
+"""The second byte of those requests of ioctl(2) that are about files and file systems (`f`, `v`, `X`, FAT's,
+Btrfs's, F2FS's). Some change a file that is open for reading alone."""
+HARMLESS_FILE_REQUESTS = (
+    0x80086601, 0x801C581F, 0x80087601, 0xC020660B, 0x40049409, 0x4020940D, 0xC0189436,
+)  # fmt: skip
+"""GETFLAGS, FSGETXATTR, GETVERSION and FIEMAP read; FICLONE, FICLONERANGE and FIDEDUPERANGE write to
+a file that is open for writing."""
 FLAGS_OF_SENDING = {"sendto": 3, "sendmsg": 2, "sendmmsg": 3}
 """System calls that can connect by a flag → the argument with the flags."""
 
@@ -526,13 +536,17 @@ def _instructions(system: _System, *, shared_with_all: bool) -> Iterator[bytes]:
     if shared_with_all:
         yield from _refuse(system, SHARED_WITH_ALL, EPERM)
         yield from _refuse(system, METADATA, 0)
+        yield from _for_call(system, "ioctl", _file_request_rules())
     yield from _where_any_bit(system, "clone", 0, ALL_NAMESPACES, EPERM)
     yield from _where_any_bit(system, "unshare", 0, ALL_NAMESPACES | CLONE_NEWTIME, EPERM)
     for name, argument in FLAGS_OF_SENDING.items():
         yield from _where_any_bit(system, name, argument, MSG_FASTOPEN, EPERM)
     for name, argument in ABOUT_ITSELF.items():
         yield from _where_any_bit(system, name, argument, 0xFFFFFFFF, EPERM)
-    yield from _for_call(system, "ioctl", _refuse_equal(1, (TIOCSTI, TIOCLINUX)))
+    for name, value in OF_ONE_PROCESS.items():
+        test = [_instruction(LOAD, ARGUMENTS), _instruction(JUMP_EQUAL, value, skip_if_true=1)]
+        yield from _for_call(system, name, [*test, _instruction(RETURN, ERROR | EPERM)])
+    yield from _for_call(system, "ioctl", _refuse_equal(1, (TIOCSTI, TIOCLINUX), EPERM))
     yield from _for_call(system, "socket", _socket_rules(shared_with_all=shared_with_all))
     yield from _for_call(system, "socketpair", _pair_rules())
     yield _instruction(RETURN, ALLOW)
@@ -553,12 +567,24 @@ def _where_any_bit(system: _System, name: str, argument: int, bits: int, error: 
     return _for_call(system, name, test)
 
 
-def _refuse_equal(argument: int, values: Iterable[int]) -> list[bytes]:
-    """Return instructions that refuse a call whose argument has one of these values."""
+def _refuse_equal(argument: int, values: Iterable[int], error: int, *, mask: int = 0) -> list[bytes]:
+    """Return instructions that refuse a call by the value of an argument, or of its masked bits."""
     test = [_instruction(LOAD, ARGUMENTS + 8 * argument)]
+    test += [_instruction(AND, mask)] if mask else []
     for value in values:
-        test += [_instruction(JUMP_EQUAL, value, skip_if_false=1), _instruction(RETURN, ERROR | EPERM)]
+        test += [_instruction(JUMP_EQUAL, value, skip_if_false=1), _instruction(RETURN, ERROR | error)]
     return test
+
+
+def _file_request_rules() -> list[bytes]:
+    """Return instructions that refuse requests which could change a file that is not open for writing."""
+    kinds = [kind << 8 for kind in KINDS_OF_FILE_REQUESTS]
+    refusals = _refuse_equal(1, kinds, ENOTTY, mask=0xFF00)
+    test = [_instruction(LOAD, ARGUMENTS + 8)]
+    for number, request in enumerate(HARMLESS_FILE_REQUESTS):
+        following = len(HARMLESS_FILE_REQUESTS) - number - 1
+        test.append(_instruction(JUMP_EQUAL, request, skip_if_true=following + len(refusals)))
+    return [*test, *refusals]
 
 
 def _socket_rules(*, shared_with_all: bool) -> list[bytes]:

@@ -159,6 +159,32 @@ def change_the_times():
 
 
 @attempt
+def change_flags_of_a_file_that_is_open_for_reading():
+    descriptor = os.open(FILE, os.O_RDONLY)
+    flags = fcntl.ioctl(descriptor, 0x80086601, b"        ")
+    changed = struct.pack("=Q", struct.unpack("=Q", flags)[0] | 0x40)  # no backup by dump(8)
+    fcntl.ioctl(descriptor, 0x40086602, changed)
+    make_marker("flags of a file were changed")
+
+
+@attempt
+def change_attributes_of_a_file_that_is_open_for_reading():
+    descriptor = os.open(FILE, os.O_RDONLY)
+    attributes = bytearray(fcntl.ioctl(descriptor, 0x801C581F, b" " * 28))
+    attributes[0] |= 0x80  # no backup
+    fcntl.ioctl(descriptor, 0x401C5820, bytes(attributes))
+    make_marker("attributes of a file were changed")
+
+
+@attempt
+def link_a_descriptor_and_write():
+    descriptor = os.open(FILE, os.O_RDONLY)
+    syscall(265, 37, descriptor, b"", -100, b"linked by descriptor", 0x1000)
+    with open("linked by descriptor", "w") as file:
+        file.write("changed")
+
+
+@attempt
 def change_an_attribute():
     os.setxattr(FILE, "user.changed", b"1")
 
@@ -474,6 +500,17 @@ def open_a_descriptor_of_a_process():
 @attempt
 def change_the_priority_of_a_process():
     os.setpriority(os.PRIO_PROCESS, PID, 15)
+
+
+@attempt
+def change_the_priority_of_all_processes_of_the_user():
+    os.setpriority(os.PRIO_USER, 0, 15)
+
+
+@attempt
+def change_the_processors_of_a_process():
+    os.sched_setaffinity(PID, {min(os.sched_getaffinity(0))})
+    make_marker("the processors of a process were changed")
 
 
 @attempt

@@ -31,6 +31,7 @@ ROWS = (
         (
             "write_a_file", "append_to_a_file", "make_a_file", "make_a_folder", "truncate_a_file",
             "remove_a_file", "rename_a_file", "replace_a_file", "move_a_file_in", "link_a_file_and_write",
+            "link_a_descriptor_and_write",
             "write_through_a_symbolic_link", "write_through_proc",
             "write_through_the_root_of_another_process", "reopen_a_descriptor_for_writing",
             "write_through_shared_memory", "link_an_unnamed_file", "open_a_file_by_its_handle",
@@ -38,10 +39,12 @@ ROWS = (
         ),
     ),
     Row(
-        "their mode, owner, times, attributes",
+        "their mode, owner, times, attributes, flags",
         "read-only",
-        "a change reports success and changes nothing, in the trial's folder too",
+        "a change reports success and changes nothing (of flags: fails), in the trial's folder too",
         (
+            "change_flags_of_a_file_that_is_open_for_reading",
+            "change_attributes_of_a_file_that_is_open_for_reading",
             "change_the_mode", "change_the_mode_by_descriptor", "change_the_owner", "change_the_times",
             "change_an_attribute",
         ),
@@ -105,7 +108,8 @@ ROWS = (
             "trace_a_process", "seize_a_process", "write_to_the_memory_of_a_process",
             "read_the_environment_of_a_process", "read_the_memory_of_a_process",
             "take_a_descriptor_of_a_process", "open_a_descriptor_of_a_process",
-            "change_the_priority_of_a_process", "change_the_scheduling_of_a_process", "limit_a_process",
+            "change_the_priority_of_a_process", "change_the_priority_of_all_processes_of_the_user",
+            "change_the_processors_of_a_process", "change_the_scheduling_of_a_process", "limit_a_process",
         ),
     ),
     Row(
