@@ -75,6 +75,9 @@ _OF_GRADES = frozenset({"failed", "low"})
 _OF_CALLS = frozenset(_SENTENCES) - _OF_ANSWERS - _OF_GRADES - {"error"}
 _OF_ARGUMENTS = frozenset({"renamed", "value", "added", "removed", "changed"})
 _COUNTS, _ENDED = "counts", "ended"
+_EFFECTS = _OF_ARGUMENTS | {"extra", "more", "repeated", "omitted", "fewer"}
+_MORE_OR_LESS = _OF_ARGUMENTS | {"extra", "more", "repeated", "fewer", "order", "stopped", "called"}
+"""Of a tool that only reads no change of what the agent does: it is still called, or more often."""
 _NEUTRAL = frozenset({"called", "form", "shorter", "longer"})
 """What is described without a reference, so that neither more nor less of it is better."""
 
@@ -147,6 +150,16 @@ class Behaviour:
             return ()
         return self.parts[: 2 if self.kind in ("skipped", "order") else 1]
 
+    @property
+    def is_difference(self) -> bool:
+        """Whether a call is missing, extra or has other arguments than expected."""
+        return self.kind in _EFFECTS
+
+    @property
+    def is_more_or_less(self) -> bool:
+        """Whether a tool is called more or less often or otherwise, and neither left out nor skipped."""
+        return self.kind in _MORE_OR_LESS
+
     def is_better(self, *, more: bool) -> bool:
         """Whether doing it more (or less) often is nearer to the reference, a failure that became rarer."""
         return not more and self.kind not in _NEUTRAL
@@ -159,10 +172,15 @@ class Behaviour:
 
 
 class MetricSight:
-    """Decides which behaviours a metric can see, by what it grades of an item."""
+    """Decides which behaviours a metric can see, by what it grades of an item.
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    Args:
+        settings: how calls are compared.
+        by_metric: likewise, of metrics that compare them by rules of their own.
+    """
+
+    def __init__(self, settings: Settings, by_metric: Mapping[str, Settings] | None = None) -> None:
+        self._settings, self._by_metric = settings, by_metric or {}
 
     def sees(self, metric: str, behaviour: Behaviour, item: Item) -> bool:
         """Whether a lower score of a metric on an item can be due to a behaviour.
@@ -172,7 +190,7 @@ class MetricSight:
         if behaviour.metric is not None:
             return behaviour.metric == metric and not behaviour.is_whole_metric
         if metric in (tool_calls.NAME, RECORDING):
-            return self._counts_calls(behaviour, item)
+            return self._counts_calls(metric, behaviour, item)
         if metric == tool_calls.TOOLS_NAME:
             return behaviour.kind in ("omitted", "silent", "skipped", "stopped")
         if metric in _ANSWER_METRICS:
@@ -182,11 +200,11 @@ class MetricSight:
         # Latency and cost are figures of their own; a judge, a score or a grader sees all that was done.
         return metric not in _LIMITS
 
-    def _counts_calls(self, behaviour: Behaviour, item: Item) -> bool:
+    def _counts_calls(self, metric: str, behaviour: Behaviour, item: Item) -> bool:
         """Whether the comparison of calls counts it: its tools, their order, their arguments."""
         if behaviour.kind not in _OF_CALLS:
             return False
-        rules = tool_calls.match_rules(item, self._settings)
+        rules = tool_calls.match_rules(item, self._by_metric.get(metric, self._settings))
         if any(not tool_calls.counts_tool(name, rules) for name in behaviour.tools[:1]):
             return False
         if behaviour.kind in ("extra", "more", "repeated", "called", "stopped"):

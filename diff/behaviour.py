@@ -1,32 +1,34 @@
 """Compare an agent's behaviour with a recording that is not trusted.
 
 Somebody vouches for what a case expects, for a recording that `[match] trust` covers, and for one that was
-corrected by hand. Any other recording only shows what production did. A version that acts otherwise may be
-better or worse, so likeness to it (*agreement*) can show that behaviour changed, and never that it got worse.
+corrected by hand. Any other recording only shows what production did. Likeness to it (*agreement*) is over
+the calls that change something (`diff.side_effects`), where tools of the run are known to; else over all.
 
 How much an item's behaviour changed is the share of pairs of an old and a new trial that act differently,
 less the share of pairs of two old trials that do (of `old` against `old2` where there is an A/A lane). Two
-trials act alike when their tool calls match by the rules of `[match]`. A trial that errored is taken to act
-differently where that is the worst case, and is left out of the estimate.
+trials act alike when the calls that count match by the rules of `[match]`. A trial that errored is taken to
+act differently where that is the worst case, and is left out of the estimate.
 
-An argument that is *free text* (a summary, a message) is worded anew in every trial. It is found by that: its
-texts differ between trials of one version on several items. It does not count in agreement.
+An argument that is *free text* (a summary, a message) is worded anew in every trial. It shows by that: its
+texts differ between trials of one version on several items, or it is prose that never repeats over the
+recordings. It does not count in agreement; `diff.likeness` compares such texts with the answers.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import combinations, product
 
-from replaydiff.diff.blocks import Patterns, regraded_lanes
+from replaydiff.diff.blocks import Patterns, regraded_lanes, trials_of
 from replaydiff.diff.comparison import Comparison
 from replaydiff.diff.graders import tool_calls
 from replaydiff.diff.reading import RunData
 from replaydiff.diff.result import Block, Kind, MetricDelta
+from replaydiff.diff.side_effects import Effects, without_failures
 from replaydiff.diff.statistics import paired
-from replaydiff.replay.model import CORRECTION, Grade, Item, Lane, Trial
+from replaydiff.replay.model import CORRECTION, Grade, Item, Lane, Status, ToolCall, Trial
 from replaydiff.replay.settings import Settings, ToolSection
 from replaydiff.replay.settings.toml import toml_text, tool_table
 
@@ -60,9 +62,9 @@ class Vouching:
 def vouched(blocks: Sequence[Block], settings: Settings, trusted: frozenset[str]) -> Vouching:
     """Return the items whose reference is known to be right; `trusted` are the traces that match `[match]
     trust`."""
-    held = [block.item for block in blocks if tool_calls.applies(block.item, settings)]
-    unvouched = frozenset(item.id for item in held if not _is_vouched(item, settings, trusted))
-    return Vouching(unvouched=unvouched, mixed=0 < len(unvouched) < len(held))
+    graded = [block.item for block in blocks if tool_calls.applies(block.item, settings)]
+    unvouched = frozenset(item.id for item in graded if not _is_vouched(item, settings, trusted))
+    return Vouching(unvouched=unvouched, mixed=0 < len(unvouched) < len(graded))
 
 
 def _is_vouched(item: Item, settings: Settings, trusted: frozenset[str]) -> bool:
@@ -71,15 +73,76 @@ def _is_vouched(item: Item, settings: Settings, trusted: frozenset[str]) -> bool
     return item.trace_id in trusted or bool(item.metadata.get(CORRECTION))
 
 
-def regraded(read: RunData, vouching: Vouching, settings: Settings) -> RunData:
-    """The blocks with unvouched items graded by these settings, under the name their metric has."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FreeText:
+    """An argument that is worded anew in every trial, or in every recording."""
+
+    tool: str
+    argument: str
+    items: int
+    """The items that show it."""
+    repeated: bool = True
+    """Whether its wording differs between trials of one version; else it is prose that never repeats."""
+
+    @property
+    def rule(self) -> str:
+        """The setting that takes it out of every comparison, and lets any wording be answered by the tape."""
+        return f"{tool_table(self.tool)} ignore_args = [{toml_text(self.argument)}]"
+
+    @property
+    def evidence(self) -> str:
+        """Why it is free text, in words."""
+        if self.repeated:
+            return f"its wording differs between trials of one version on {self.items} items"
+        return f"it is prose that differs in all of {self.items} items"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordingRules:
+    """How trials are compared with recordings that nobody vouches for, and with each other."""
+
+    settings: Settings
+    """The rules: without free text, and without reads where effects decide."""
+    effects: Effects = field(default_factory=Effects)
+    texts: tuple[FreeText, ...] = ()
+
+    @classmethod
+    def of(cls, settings: Settings, texts: Sequence[FreeText], effects: Effects) -> RecordingRules:
+        """Return the comparison by these settings, without these texts, by these effects."""
+        return cls(settings=effects.rules(without(settings, texts)), effects=effects, texts=tuple(texts))
+
+    def grade(self, item: Item, trial: Trial) -> Grade | None:
+        """Grade a trial by its recording; None where it cannot be graded."""
+        if self.effects.decide:
+            item = replace(item, tape=tuple(without_failures(item.tape)))
+            trial = self._counted(trial)
+        return tool_calls.grade(item, trial, self.settings)
+
+    def is_same(self, item: Item, first: Trial, second: Trial) -> bool:
+        """Whether two trials of an item did the same."""
+        if self.effects.decide:
+            first, second = self._counted(first), self._counted(second)
+        return tool_calls.same_calls(item, first, second, self.settings)
+
+    def path(self, calls: Iterable[ToolCall]) -> Counter[str]:
+        """Return how often each tool that counts is called."""
+        return Counter(call.name for call in calls if self.effects.changes(call.name))
+
+    @staticmethod
+    def _counted(trial: Trial) -> Trial:
+        served = without_failures(trial.served)
+        return trial if served is trial.served else replace(trial, served=tuple(served))
+
+
+def regraded(read: RunData, vouching: Vouching, agreement: RecordingRules) -> RunData:
+    """Return the blocks with unvouched items graded as agreement, under the name that their metric has."""
     if not vouching.unvouched:
         return read
     name = RECORDING if vouching.mixed else tool_calls.NAME
 
     def regrade(item: Item, trial: Trial, before: dict[str, Grade]) -> dict[str, Grade]:
         grades = {key: grade for key, grade in before.items() if key != tool_calls.NAME}
-        grade = tool_calls.grade(item, trial, settings)
+        grade = agreement.grade(item, trial)
         return grades if grade is None else {name: replace(grade, grader=name), **grades}
 
     def changed(block: Block) -> Block:
@@ -90,46 +153,51 @@ def regraded(read: RunData, vouching: Vouching, settings: Settings) -> RunData:
     return read.changed(changed)
 
 
+def tools_of(blocks: Sequence[Block]) -> set[str]:
+    """Return the names of the tools that were recorded or called."""
+    names = {call.name for block in blocks for call in block.item.tape}
+    return names | {
+        served.call.name
+        for block in blocks
+        for lane in block.lanes
+        for trial in trials_of(block, lane)
+        for served in trial.served
+    }
+
+
 _SEVERAL = 3
 """On so many items an argument's texts must differ within a version …"""
 _LONG = 40
 """… and such a text has a space in it or is longer than this."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FreeText:
-    """An argument that one version words differently in every trial."""
-
-    tool: str
-    argument: str
-    items: int
-    """On so many its texts differ between trials of one version."""
-
-    @property
-    def rule(self) -> str:
-        """The setting that takes it out of every comparison, and lets any wording be answered by the tape."""
-        return f"{tool_table(self.tool)} ignore_args = [{toml_text(self.argument)}]"
+_PROSE_WORDS, _PROSE_ITEMS = 6, 5
+"""Prose has so many words on average, and differs in all of at least so many items."""
 
 
 def free_text(patterns: Patterns, settings: Settings) -> tuple[FreeText, ...]:
-    """The arguments that are free text, those that no setting leaves out of comparisons already."""
-    found: Counter[tuple[str, str]] = Counter()
+    """Return the arguments that are free text, those that no setting leaves out of comparisons already."""
+    reworded: Counter[tuple[str, str]] = Counter()
     for block, times in patterns.counted():
-        here: set[tuple[str, str]] = set()
+        of_item: set[tuple[str, str]] = set()
         for lanes in ((Lane.OLD, Lane.OLD2), (Lane.NEW,)):
-            done = [one.trial for lane in lanes for one in block.lanes.get(lane, ())]
-            here |= _reworded(done)
-        for argument in here:
-            found[argument] += times
+            of_item |= _reworded([trial for lane in lanes for trial in trials_of(block, lane)])
+        for argument in of_item:
+            reworded[argument] += times
+    texts = {
+        argument: FreeText(tool=argument[0], argument=argument[1], items=items)
+        for argument, items in sorted(reworded.items())
+        if items >= _SEVERAL
+    }
+    for argument, items in _prose(patterns).items():
+        texts.setdefault(
+            argument, FreeText(tool=argument[0], argument=argument[1], items=items, repeated=False)
+        )
     return tuple(
-        FreeText(tool=tool, argument=argument, items=items)
-        for (tool, argument), items in sorted(found.items())
-        if items >= _SEVERAL and not tool_calls.ignores(tool, argument, settings)
+        text for text in texts.values() if not tool_calls.ignores(text.tool, text.argument, settings)
     )
 
 
 def without(settings: Settings, texts: Sequence[FreeText]) -> Settings:
-    """The settings with these arguments left out of every comparison."""
+    """Return the settings with these arguments left out of every comparison."""
     if not texts:
         return settings
     tools = dict(settings.tools)
@@ -153,8 +221,30 @@ def _reworded(trials: Sequence[Trial]) -> set[tuple[str, str]]:
     return {(name, argument) for (name, _, argument), values in texts.items() if len(values) > 1}
 
 
+def _prose(patterns: Patterns) -> dict[tuple[str, str], int]:
+    """Arguments that are prose of its own in every recording, and the items that have one."""
+    values: dict[tuple[str, str], dict[str, str]] = {}
+    not_prose: set[tuple[str, str]] = set()
+    for block in patterns.blocks:
+        for call in block.item.tape:
+            for argument, value in call.args.items():
+                key = (call.name, argument)
+                if isinstance(value, str):
+                    values.setdefault(key, {})[block.item.id] = value
+                else:
+                    not_prose.add(key)
+    return {
+        key: len(of_items)
+        for key, of_items in sorted(values.items())
+        if key not in not_prose
+        and len(of_items) >= _PROSE_ITEMS
+        and len(set(of_items.values())) == len(of_items)
+        and sum(len(text.split()) for text in of_items.values()) >= _PROSE_WORDS * len(of_items)
+    }
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class BehaviourChange:
     """How much the behaviour of one item changed."""
 
     share: float | None
@@ -169,85 +259,97 @@ class Change:
         return self.share is not None and self.share >= MOSTLY
 
 
-UNCHANGED = Change(share=0.0, worst=0.0)
+UNCHANGED = BehaviourChange(share=0.0, worst=0.0)
 
 
-def change(block: Block, settings: Settings) -> Change:
-    """How much the behaviour of an item changed."""
-    old, new, again = (
-        [one.trial for one in block.lanes.get(lane, ())] for lane in (Lane.OLD, Lane.NEW, Lane.OLD2)
-    )
-    ended = {lane: [trial for trial in done if not trial.status.is_error] for lane, done in
-             ((Lane.OLD, old), (Lane.NEW, new), (Lane.OLD2, again))}  # fmt: skip
+def change(block: Block, agreement: RecordingRules) -> BehaviourChange:
+    """Return how much the behaviour of an item changed.
+
+    Args:
+        block: the item with its trials.
+        agreement: when two trials act alike.
+    """
+    every = {lane: trials_of(block, lane) for lane in (Lane.OLD, Lane.NEW, Lane.OLD2)}
+    ended = {lane: [trial for trial in trials if not trial.status.is_error] for lane, trials in every.items()}
     before = [*ended[Lane.OLD], *ended[Lane.OLD2]]
-    alike = _Alike(block.item, settings)
-    own = (
+    alike = _Alike(block.item, agreement)
+    repeats = (
         list(product(ended[Lane.OLD], ended[Lane.OLD2]))
         if ended[Lane.OLD2]
         else list(combinations(ended[Lane.OLD], 2))
     )
-    noise = alike.differing(own) / len(own) if own else 0.0
+    noise = alike.differing(repeats) / len(repeats) if repeats else 0.0
     pairs = list(product(before, ended[Lane.NEW]))
-    every = (len(old) + len(again)) * len(new)
+    most = (len(every[Lane.OLD]) + len(every[Lane.OLD2])) * len(every[Lane.NEW])
     differing = alike.differing(pairs)
-    return Change(
+    return BehaviourChange(
         share=differing / len(pairs) - noise if pairs else None,
-        worst=(differing + every - len(pairs)) / every - noise if every else 1.0,
+        worst=(differing + most - len(pairs)) / most - noise if most else 1.0,
     )
 
 
 class _Alike:
     """Whether two trials of an item act alike; equal ones are compared once."""
 
-    def __init__(self, item: Item, settings: Settings) -> None:
-        self._item, self._settings = item, settings
-        self._known: dict[tuple[str, str], bool] = {}
+    def __init__(self, item: Item, agreement: RecordingRules) -> None:
+        self._item, self._agreement = item, agreement
+        self._compared: dict[tuple[str, str], bool] = {}
 
     def differing(self, pairs: Sequence[tuple[Trial, Trial]]) -> int:
-        return sum(not self._alike(one, other) for one, other in pairs)
+        return sum(not self._alike(first, second) for first, second in pairs)
 
-    def _alike(self, one: Trial, other: Trial) -> bool:
-        if one.served is other.served:
+    def _alike(self, first: Trial, second: Trial) -> bool:
+        if first.served is second.served:
             return True
-        key = (tool_calls.written_out(one), tool_calls.written_out(other))
+        key = (tool_calls.written_out(first), tool_calls.written_out(second))
         if key[0] == key[1]:
             return True
-        if key not in self._known:
-            self._known[key] = tool_calls.same_calls(self._item, one, other, self._settings)
-        return self._known[key]
+        if key not in self._compared:
+            self._compared[key] = self._agreement.is_same(self._item, first, second)
+        return self._compared[key]
 
 
 def share_changed(
-    comparison: Comparison, items: Sequence[Item], changes: Sequence[Change]
+    comparison: Comparison, items: Sequence[Item], changes: Sequence[BehaviourChange]
 ) -> tuple[float, tuple[float, float] | None] | None:
-    """The share of the population whose behaviour changed, and its interval; None without items.
+    """Return the share of the population whose behaviour changed, and its interval; None without items.
 
     The interval's upper end takes trials that errored at their worst. At a look it has the level of SHIP.
     """
-    pairs = zip(items, changes, strict=True)
-    held = [(item, change) for item, change in pairs if change.share is not None]
-    if not held:
+    compared = [
+        (item, change.share, change.worst)
+        for item, change in zip(items, changes, strict=True)
+        if change.share is not None
+    ]
+    if not compared:
         return None
+    estimate, low_end = share_interval(comparison, [(item, share) for item, share, _ in compared])
+    _, high_end = share_interval(comparison, [(item, worst) for item, _, worst in compared])
+    return estimate, None if low_end is None or high_end is None else (low_end[0], high_end[1])
 
-    def grouped(values: Sequence[float]) -> paired.Clusters:
-        return paired.weighted_clusters(
-            values,
-            [comparison.weight(item) for item, _ in held],
-            [comparison.clusters[item.id] for item, _ in held],
-        )
 
-    estimate = grouped([one.share or 0.0 for _, one in held])
-    worst = grouped([one.worst for _, one in held])
+def share_interval(
+    comparison: Comparison, values: Sequence[tuple[Item, float]], *, unseen: bool = True
+) -> tuple[float, tuple[float, float] | None]:
+    """Return the mean of a value over the population and its interval, both ends at the level of SHIP.
+
+    Args:
+        comparison: what the items stand for.
+        values: of each item, from -1 to 1; not empty.
+        unseen: whether the upper end of a sample allows for items that changed wholly and were not drawn.
+    """
+    grouped = paired.weighted_clusters(
+        [value for _, value in values],
+        [comparison.weight(item) for item, _ in values],
+        [comparison.clusters[item.id] for item, _ in values],
+    )
     ship, _ = comparison.tails
-    ends = [paired.interval(found, tails=(ship, ship)) for found in (estimate, worst)]
-    low, high = ends
-    if low is None or high is None:
-        return estimate.mean, None
-    if comparison.drawn < 1:
-        # A change is what a fall is to a score: here the upper end decides.
-        mirrored = paired.with_unseen((-high[1], -high[0]), worst.negated, tails=(ship, 0.0))
-        high = high[0], -mirrored[0]
-    return estimate.mean, (low[0], high[1])
+    ends = paired.interval(grouped, tails=(ship, ship))
+    if ends is None or comparison.drawn >= 1 or not unseen:
+        return grouped.mean, ends
+    # A change is what a fall is to a score: here the upper end decides.
+    low, _ = paired.with_unseen((-ends[1], -ends[0]), grouped.negated, tails=(ship, 0.0))
+    return grouped.mean, (ends[0], -low)
 
 
 def free_text_warnings(texts: Sequence[FreeText], deltas: Mapping[str, MetricDelta]) -> Iterator[str]:
@@ -259,11 +361,62 @@ def free_text_warnings(texts: Sequence[FreeText], deltas: Mapping[str, MetricDel
     """
     calls = deltas.get(tool_calls.NAME)
     for text in texts:
-        what = (
-            f"the argument {text.argument} of {text.tool} is free text: its wording differs between trials "
-            f"of one version on {text.items} items"
-        )
+        what = f"the argument {text.argument} of {text.tool} is free text: {text.evidence}"
         if calls is not None and calls.kind is Kind.QUALITY:
             yield f"{what}, and {tool_calls.NAME} counts it; if wording does not matter, write {text.rule}"
         else:
             yield f"{what}, so agreement leaves it out (explicitly: {text.rule})"
+
+
+def effects_followed(patterns: Patterns, agreement: RecordingRules) -> float | None:
+    """Return the share of the old version's trials that called the recorded tools of those that write.
+
+    Args:
+        patterns: of the blocks.
+        agreement: how trials are compared with recordings.
+
+    Returns:
+        None where effects do not decide, and without trials over sampled traces.
+    """
+    if not agreement.effects.decide:
+        return None
+    followed = compared = 0
+    for block, times in patterns.counted():
+        if block.item.trace_id is None or block.item.case_id is not None:
+            continue
+        recorded = agreement.path(without_failures(block.item.tape))
+        for trial in trials_of(block, Lane.OLD):
+            if not trial.status.is_error:
+                served = [call.call for call in without_failures(trial.served)]
+                compared += times
+                followed += times * (trial.status is Status.OK and agreement.path(served) == recorded)
+    return followed / compared if compared else None
+
+
+_NAMED = 4
+"""Tools that a warning names."""
+
+
+def effect_warnings(effects: Effects, deltas: Mapping[str, MetricDelta]) -> Iterator[str]:
+    """Yield which tools nothing says the effect of, where that decides what counts as a change.
+
+    Args:
+        effects: of the tools of the run.
+        deltas: the metrics that are shown, by name.
+    """
+    if not any(metric.kind is Kind.AGREEMENT for metric in deltas.values()) or not effects.by_effects:
+        return
+    shown = ", ".join(effects.unknown[:_NAMED]) + (", …" if len(effects.unknown) > _NAMED else "")
+    if not effects.writes and not effects.unknown:
+        if effects.reads:
+            yield "every tool only reads, so all calls are compared with the recording, and reads vary freely"
+    elif not effects.writes:
+        yield (
+            f"no tool is known to change anything, so every call counts as a change; set effect of {shown}: "
+            f'{tool_table(effects.unknown[0])} effect = "read" or "write"'
+        )
+    elif effects.unknown:
+        yield (
+            f"nothing says whether {shown} read or write, so they count as writes; set effect: "
+            f'{tool_table(effects.unknown[0])} effect = "read" or "write"'
+        )

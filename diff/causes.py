@@ -23,10 +23,11 @@ Behaviours that describe nearly the same trials are one cause, named by the one 
 
 from __future__ import annotations
 
+import hashlib
 import math
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from replaydiff.diff.actions import ActionReader, Behaviour, MetricSight, Reading, counts
@@ -38,11 +39,13 @@ from replaydiff.diff.result import (
     CauseExample,
     CauseState,
     ItemVerdict,
+    Likeness,
     MetricDelta,
     Verdict,
 )
+from replaydiff.diff.side_effects import Effects
 from replaydiff.diff.statistics import noise, trials
-from replaydiff.replay.model import Lane, Status
+from replaydiff.replay.model import Lane, RunRecord, Status
 from replaydiff.replay.settings import Settings
 
 SAME_TRIALS = 0.8
@@ -97,13 +100,22 @@ def _contradicts(cause: Cause, metrics: Mapping[str, MetricDelta]) -> bool:
     return metric.delta >= 0 if cause.more else metric.delta <= 0
 
 
-def find_causes(comparison: Comparison, settings: Settings, decided: Mapping[str, CauseState]) -> Causes:
+def find_causes(
+    comparison: Comparison,
+    settings: Settings,
+    decided: Mapping[str, CauseState],
+    *,
+    sight: MetricSight | None = None,
+    effects: Effects | None = None,
+) -> Causes:
     """Find what the new version does otherwise.
 
     Args:
         comparison: the lanes `old`, `new` and, where it ran, `old2`.
         settings: how arguments are compared.
         decided: what people decided before, by the ids of behaviours.
+        sight: which metrics see which behaviours; by default what `settings` say.
+        effects: which calls change something; by default all may.
 
     Returns:
         The causes; none where there are not two versions.
@@ -113,7 +125,7 @@ def find_causes(comparison: Comparison, settings: Settings, decided: Mapping[str
     reader = ActionReader(settings)
     patterns = comparison.read.patterns
     readings = [_first_of_copies(reader.of_block(block), comparison.copied) for block in patterns.blocks]
-    counted = _Counted.of(readings, comparison, MetricSight(settings))
+    counted = _Counted.of(readings, comparison, sight or MetricSight(settings), effects or Effects())
     looks = 1 if comparison.look is None else comparison.look.of
     significant = counted.significant(1 - comparison.confidence, looks)
     causes = [counted.cause(group, decided) for group in counted.merged(significant)]
@@ -166,6 +178,49 @@ def explanation(metric: str, items: Iterable[ItemVerdict], causes: Iterable[Caus
                 key=lambda pair: (-pair[1], -pair[0].difference, pair[0].id),
             )
         ),
+    )
+
+
+UNLIKE_HALF = 0.5
+"""Where quality decides and does not grade answers, they differ when less than this share is left."""
+
+
+def answers_cause(
+    likeness: Likeness | None,
+    run: RunRecord,
+    decided: Mapping[str, CauseState],
+    by_agreement: bool,
+) -> Iterator[Cause]:
+    """Yield the cause that answers differ, where nothing grades them and they do.
+
+    Its id holds for this run alone: who accepts that the answers of one version differ accepts no others.
+
+    Args:
+        likeness: of the answers; None where they are graded.
+        run: the run.
+        decided: what people decided before, by the ids of behaviours.
+        by_agreement: whether likeness to recordings is all that decides; else answers count as different
+            only where most of their likeness is gone.
+    """
+    if likeness is None or likeness.new is None or not likeness.is_shown or not likeness.is_yardstick:
+        return
+    usual = likeness.old
+    if not by_agreement and (usual is None or likeness.new >= UNLIKE_HALF * usual):
+        return
+    name = "c" + hashlib.sha256(f"answers differ {run.id}".encode()).hexdigest()[:8]
+    rates = {lane: number / max(1, total) for lane, (number, total) in likeness.trials.items()}
+    yield Cause(
+        id=name,
+        text=f"answers differ: {likeness.sentence}",
+        items=len(likeness.unlike_items or likeness.examples),
+        trials=dict(likeness.trials),
+        p=likeness.p,
+        state=decided.get(name, CauseState.OPEN),
+        examples=tuple(CauseExample(item=item, old=0, new=0) for item in likeness.examples),
+        covers=(name,),
+        item_ids=frozenset(likeness.unlike_items or likeness.examples),
+        is_answers=True,
+        difference=max(0.0, rates.get(Lane.NEW, 0.0) - rates.get(Lane.OLD, 0.0)),
     )
 
 
@@ -251,6 +306,7 @@ class _Counted:
     """Of each item."""
     comparison: Comparison
     sight: MetricSight
+    effects: Effects
     positions: Mapping[Behaviour, Sequence[int]]
     """Behaviour → the items that show it."""
     patterns: Sequence[tuple[_Counts, int]]
@@ -259,13 +315,20 @@ class _Counted:
     """Trials by what is true of them, over all items."""
 
     @classmethod
-    def of(cls, readings: Sequence[Readings], comparison: Comparison, sight: MetricSight) -> _Counted:
+    def of(
+        cls,
+        readings: Sequence[Readings],
+        comparison: Comparison,
+        sight: MetricSight,
+        effects: Effects,
+    ) -> _Counted:
         """Count over all items.
 
         Args:
             readings: what the trials of each pattern show.
             comparison: the lanes.
             sight: which metrics see which behaviours.
+            effects: which calls change something.
         """
         read = comparison.read
         by_pattern = [_Counts.of(lanes) for lanes in readings]
@@ -281,6 +344,7 @@ class _Counted:
             counts=read.patterns.spread(by_pattern),
             comparison=comparison,
             sight=sight,
+            effects=effects,
             positions=positions,
             patterns=patterns,
             conditions={
@@ -423,6 +487,15 @@ class _Counted:
             is_better=behaviour.is_better(more=more),
             metric=behaviour.metric if behaviour.is_whole_metric else None,
             tools=behaviour.tools,
+            is_effect=any(
+                change.behaviour.is_difference and change.behaviour.tools[0] not in self.effects.reads
+                for change in group
+                if change.more
+            ),
+            is_read=all(
+                change.behaviour.is_more_or_less and not self.effects.changes(change.behaviour.tools[0])
+                for change in group
+            ),
             seen=self._seen(first),
         )
 

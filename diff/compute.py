@@ -7,7 +7,7 @@ result says so.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
@@ -15,17 +15,19 @@ from typing import TYPE_CHECKING, Any
 from replaydiff.diff import answer as answers
 from replaydiff.diff import behaviour, divergence, expectations, stopping
 from replaydiff.diff import gate as gates
-from replaydiff.diff.behaviour import FreeText, Vouching
+from replaydiff.diff.actions import MetricSight
+from replaydiff.diff.behaviour import RECORDING, RecordingRules, Vouching
 from replaydiff.diff.blocks import Patterns
 from replaydiff.diff.cause_decisions import decisions_path, read_decisions
-from replaydiff.diff.causes import find_causes
+from replaydiff.diff.causes import answers_cause, find_causes
 from replaydiff.diff.comparison import Comparison, may_be_copies
 from replaydiff.diff.decide import decide
 from replaydiff.diff.divergence import find_divergence
 from replaydiff.diff.evidence import Evidence
 from replaydiff.diff.expectations import case_groups
-from replaydiff.diff.graders import tool_calls
+from replaydiff.diff.graders import assertions, end_state, limits, tool_calls
 from replaydiff.diff.graders.base import PAIRWISE, failure_sentence
+from replaydiff.diff.item_changes import item_change
 from replaydiff.diff.judge.calibration import (
     JudgeStatus,
     corrected_by_labels,
@@ -33,6 +35,7 @@ from replaydiff.diff.judge.calibration import (
     unlike_labels,
 )
 from replaydiff.diff.judge.judge import self_preference_warning, versions_of
+from replaydiff.diff.likeness import compare_answers
 from replaydiff.diff.metrics import (
     MetricResult,
     compute_metric,
@@ -51,13 +54,17 @@ from replaydiff.diff.result import (
     CauseState,
     Counts,
     DiffResult,
+    ItemChange,
+    ItemChangeKind,
     ItemMetric,
     ItemVerdict,
     Kind,
+    Likeness,
     MetricDelta,
     Noise,
     Verdict,
 )
+from replaydiff.diff.side_effects import Effects
 from replaydiff.diff.slices import broken, harmed, slices
 from replaydiff.diff.statistics import paired
 from replaydiff.diff.statistics.split import split_variance
@@ -65,6 +72,7 @@ from replaydiff.diff.stopping import LookLevels
 from replaydiff.diff.usage import usage
 from replaydiff.diff.verdicts import combine
 from replaydiff.replay.cycles import no_cycle_search
+from replaydiff.replay.effects import learn_effects
 from replaydiff.replay.errors import UnknownNameError
 from replaydiff.replay.model import Lane, RunRecord, SampleRecord, VersionKind
 from replaydiff.replay.model.run import ACCEPTED_CHANGES
@@ -116,7 +124,7 @@ def compute(
         metrics=metrics,
         gate=gate,
         vouching=graded.vouching,
-        texts=graded.texts,
+        agreement=graded.agreement,
         look=graded.look,
         ranges=score_ranges(con, read),
         decided=read_decisions(decisions_path(settings)),
@@ -162,7 +170,7 @@ class _Graded:
     read: RunData
     stored: StoredGrades
     vouching: Vouching
-    texts: tuple[FreeText, ...]
+    agreement: RecordingRules
     look: int | None
     """Of a run that may stop early, the items of the look that is taken."""
 
@@ -191,9 +199,12 @@ class _Graded:
         read = read_blocks(con, run, settings, stored, first=look, trusted=trusted)
         vouching = behaviour.vouched(read.blocks, settings, trusted)
         texts = behaviour.free_text(read.patterns, settings)
-        if texts or vouching.mixed:
-            read = behaviour.regraded(read, vouching, behaviour.without(settings, texts))
-        return cls(run=run, read=read, stored=stored, vouching=vouching, texts=texts, look=look)
+        learnt = learn_effects(con, settings.tools) if vouching.unvouched else {}
+        effects = Effects.of(behaviour.tools_of(read.patterns.blocks), learnt, settings)
+        agreement = RecordingRules.of(settings, texts, effects)
+        if texts or vouching.mixed or effects.decide:
+            read = behaviour.regraded(read, vouching, agreement)
+        return cls(run=run, read=read, stored=stored, vouching=vouching, agreement=agreement, look=look)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,8 +220,8 @@ class _Inputs:
     metrics: Sequence[str]
     gate: Sequence[str] | None
     vouching: Vouching
-    texts: tuple[FreeText, ...]
-    """Arguments that one version words anew in every trial."""
+    agreement: RecordingRules
+    """How trials are compared with recordings that nobody vouches for."""
     look: int | None
     """Of a run that may stop early, the items of the look that is taken."""
     ranges: Mapping[str, tuple[float, float]]
@@ -246,8 +257,18 @@ def _compared(inputs: _Inputs, comparison: Comparison) -> DiffResult:
     run, read, settings = comparison.run, comparison.read, inputs.settings
     names = metric_names(run, read.patterns.blocks, inputs.metrics, settings)
     varying = count_varying(names, read.patterns.blocks)
-    by_kind = {Kind.QUALITY: settings, Kind.AGREEMENT: behaviour.without(settings, inputs.texts)}
-    searched = find_causes(comparison, by_kind[Kind.AGREEMENT], inputs.decided)
+    agreement = inputs.agreement
+    by_kind = {Kind.QUALITY: settings, Kind.AGREEMENT: agreement.settings}
+    searched = find_causes(
+        comparison,
+        behaviour.without(settings, agreement.texts),
+        inputs.decided,
+        sight=MetricSight(
+            settings,
+            {name: by_kind[inputs.vouching.kind(name)] for name in (tool_calls.NAME, RECORDING)},
+        ),
+        effects=agreement.effects,
+    )
     refusals = _refusals(names, inputs, run, searched.causes)
     deciding = _deciding([name for name in names if name not in refusals], inputs, comparison)
     found = {
@@ -257,6 +278,7 @@ def _compared(inputs: _Inputs, comparison: Comparison) -> DiffResult:
             by_kind[inputs.vouching.kind(name)],
             inputs.vouching,
             name in deciding,
+            agreement=agreement,
             metrics=varying,
             accepted=searched.explained(name),
             ranges=inputs.ranges,
@@ -272,7 +294,14 @@ def _compared(inputs: _Inputs, comparison: Comparison) -> DiffResult:
             for name, metric in found.items()
         }
 
-    items = _verdicts(run, read, found, inputs.cases.case_threshold)
+    compared_with_recording = [name for name, metric in found.items() if metric.delta.kind is Kind.AGREEMENT]
+    accepted = [searched.explained(name) for name in compared_with_recording]
+    changes = {
+        number: item_change(block, agreement)
+        for number, block in enumerate(read.patterns.blocks)
+        if accepted and not all(number in patterns for patterns in accepted)
+    }
+    items = _verdicts(run, read, found, inputs.cases.case_threshold, changes)
     counts = _counts(read.items, items)
     deltas = {name: metric.delta for name, metric in found.items()}
     for name in _fit_neither(deltas):
@@ -281,6 +310,14 @@ def _compared(inputs: _Inputs, comparison: Comparison) -> DiffResult:
             name=name, old=deltas[name].old, new=deltas[name].new, least=_LEAST_MEAN
         )
     corrected = {name: answers.by_labels(delta, comparison.look) for name, delta in deltas.items()}
+    likeness = compare_answers(
+        comparison,
+        agreement.texts,
+        _graded_answers(items, deciding),
+        settings.gate.max_changed,
+    )
+    items = _with_answers(items, likeness)
+    by_agreement = all(inputs.vouching.kind(name) is Kind.AGREEMENT for name in deciding)
     quality = [name for name, delta in corrected.items() if delta.gated and delta.kind is Kind.QUALITY]
     fields, level = settings.diff.slice_by, 1 - comparison.confidence
     sliced = [name for name, delta in corrected.items() if delta.gated] or names
@@ -294,7 +331,11 @@ def _compared(inputs: _Inputs, comparison: Comparison) -> DiffResult:
     )
     causes = tuple(
         sorted(
-            (*losers, *searched.beside(corrected)),
+            (
+                *losers,
+                *searched.beside(corrected),
+                *answers_cause(likeness, run, inputs.decided, by_agreement),
+            ),
             key=lambda cause: (cause.state is CauseState.ACCEPTED, cause.state is CauseState.OPEN),
         )
     )
@@ -303,7 +344,8 @@ def _compared(inputs: _Inputs, comparison: Comparison) -> DiffResult:
         for lane, totals in read.totals_by_lane.items()
     }
     unknown = frozenset(name for name, metric in found.items() if metric.null is None)
-    distrust = divergence.distrust_reason(run, read.witnesses)
+    followed = behaviour.effects_followed(read.patterns, agreement) if inputs.vouching.unvouched else None
+    distrust = divergence.distrust_reason(run, read.witnesses, followed)
     evidence = Evidence(
         comparison=comparison,
         metrics=corrected,
@@ -317,6 +359,8 @@ def _compared(inputs: _Inputs, comparison: Comparison) -> DiffResult:
         refusals=refusals,
         judges=frozenset(inputs.stored.judges),
         broken=broken(items, quality, comparison, fields) if comparison.has_both_lanes else (),
+        likeness=likeness,
+        agreement=agreement,
     )
     given = answers.at_look(decide(evidence), evidence)
     errors = sum(totals.errors for totals in read.totals_by_lane.values())
@@ -338,6 +382,7 @@ def _compared(inputs: _Inputs, comparison: Comparison) -> DiffResult:
         metrics=deltas,
         items=items,
         causes=causes,
+        likeness=likeness,
         usage=usage(comparison),
         slices=parts,
         groups=case_groups(items, inputs.cases.thresholds) if len(run.lanes) == 1 else (),
@@ -426,6 +471,26 @@ def _refusals(
     return refusals
 
 
+_NOT_OF_ANSWERS = frozenset(
+    {
+        tool_calls.NAME,
+        RECORDING,
+        tool_calls.TOOLS_NAME,
+        end_state.NAME,
+        assertions.NAME,
+        limits.LATENCY_NAME,
+        limits.COST_NAME,
+    }
+)
+"""Metrics that grade no answer, or (assertions) hardly more than a word of it."""
+
+
+def _graded_answers(items: Sequence[ItemVerdict], deciding: Collection[str]) -> frozenset[str]:
+    """Return the items whose answers a metric that decides grades."""
+    names = set(deciding) - _NOT_OF_ANSWERS
+    return frozenset(item.item.id for item in items if names & item.metrics.keys())
+
+
 def _votes(name: str, block: Block, lane: Lane) -> list[list[float]]:
     """The scores of the votes on each graded trial of a lane."""
     grades = [graded.grades.get(name) for graded in block.lanes.get(lane, ())]
@@ -440,37 +505,63 @@ def _cases(run: RunRecord, settings: Settings) -> CasesSection:
 
 
 def _verdicts(
-    run: RunRecord, read: RunData, found: dict[str, MetricResult], case_threshold: float | None
+    run: RunRecord,
+    read: RunData,
+    found: dict[str, MetricResult],
+    case_threshold: float | None,
+    changes: Mapping[int, ItemChange | None],
 ) -> tuple[ItemVerdict, ...]:
     """The verdict on each item, those first that a person should look at first."""
     of_pattern = []
     for number, block in enumerate(read.patterns.blocks):
         known = {name: metric.by_pattern[number] for name, metric in found.items()}
         metrics = {name: metric for name, metric in known.items() if metric is not None}
-        of_pattern.append(_verdict(run, block, metrics, case_threshold))
-    places = [_place(verdict) for verdict in of_pattern]
-    numbers = sorted(enumerate(read.patterns.of), key=lambda one: places[one[1]])
+        of_pattern.append(_verdict(run, block, metrics, case_threshold, changes.get(number)))
+    order = [_order(verdict) for verdict in of_pattern]
+    numbers = sorted(enumerate(read.patterns.of), key=lambda pair: order[pair[1]])
     return tuple(
         replace(of_pattern[number], item=read.blocks[index].item, lanes=read.blocks[index].lanes)
         for index, number in numbers
     )
 
 
-def _place(item: ItemVerdict) -> tuple[int, float]:
-    """Return what items are sorted by: the verdict, then the largest change."""
+def _order(item: ItemVerdict) -> tuple[int, int, float]:
+    """Return what items are sorted by: the verdict, the gravest change of behaviour, the largest change."""
     largest = max((abs(m.delta) for m in item.metrics.values() if m.delta is not None), default=0.0)
-    return VERDICT_ORDER.index(item.verdict), -largest
+    kind = max(ItemChangeKind) + 1 if item.change is None else item.change.kind
+    return VERDICT_ORDER.index(item.verdict), kind, -largest
+
+
+def _with_answers(items: Sequence[ItemVerdict], likeness: Likeness | None) -> tuple[ItemVerdict, ...]:
+    """The items, with those named whose answers alone changed."""
+    unlike = frozenset(likeness.unlike_items if likeness else ())
+    change = ItemChange(kind=ItemChangeKind.ANSWER, share=1.0, text="answers differently")
+    return tuple(
+        replace(item, change=change)
+        if item.item.id in unlike and (item.change is None or item.change.kind > ItemChangeKind.ANSWER)
+        else item
+        for item in items
+    )
 
 
 def _verdict(
-    run: RunRecord, block: Block, metrics: dict[str, ItemMetric], case_threshold: float | None
+    run: RunRecord,
+    block: Block,
+    metrics: dict[str, ItemMetric],
+    case_threshold: float | None,
+    change: ItemChange | None,
 ) -> ItemVerdict:
     verdict = _item_verdict(metrics)
     divided = find_divergence({lane: [one.trial for one in graded] for lane, graded in block.lanes.items()})
     if divided is not None and (calls := metrics.get(tool_calls.NAME)) is not None:
         metrics[tool_calls.NAME] = replace(calls, reason=f"{calls.reason}; {divided.sentence}")
     item = ItemVerdict(
-        item=block.item, verdict=verdict, metrics=metrics, lanes=block.lanes, divergence=divided
+        item=block.item,
+        verdict=verdict,
+        metrics=metrics,
+        lanes=block.lanes,
+        divergence=divided,
+        change=change,
     )
     if len(run.lanes) == 1 and metrics:
         item = replace(item, verdict=expectations.case_verdict(item, metrics, case_threshold))
@@ -569,7 +660,8 @@ def _warnings(
             f"{lost} recorded tool calls have no recorded result, so nothing can answer them in a replay; "
             "record results, or leave such traces out of the sample"
         )
-    yield from behaviour.free_text_warnings(inputs.texts, deltas)
+    yield from behaviour.free_text_warnings(inputs.agreement.texts, deltas)
+    yield from behaviour.effect_warnings(inputs.agreement.effects, deltas)
     if comparison.copied:
         yield (
             f"the {run.trials} trials of a lane are copies of one another, while the two lanes of the old "

@@ -63,6 +63,8 @@ from replaydiff.replay.model import Lane, Mode, VersionKind
 _NAMED = 2
 """Causes that a reason names."""
 _TIE = 1e-9
+FOLLOWS = 0.8
+"""An old version that does what was recorded in this share of its trials is held to its recordings."""
 _CONTROL = "old is the control: the recorded model, called again"
 
 
@@ -308,6 +310,60 @@ def _agreement_too_few(evidence: Evidence) -> RuleMatch | None:
     return None
 
 
+def _is_recorded(evidence: Evidence) -> bool:
+    """Return whether one of the versions is a recording, which always agrees with itself."""
+    lanes = (evidence.run.lanes.get(lane) for lane in (Lane.OLD, Lane.NEW))
+    return any(version is not None and version.kind is VersionKind.OBSERVED for version in lanes)
+
+
+def _may_hold(evidence: Evidence) -> bool:
+    """Return whether a version that leaves the recordings may be held by that alone."""
+    effects = None if evidence.agreement is None else evidence.agreement.effects
+    return effects is not None and effects.may_hold and not _is_recorded(evidence)
+
+
+def _effects_lost(evidence: Evidence) -> RuleMatch | None:
+    tolerance = evidence.gate.tolerance
+    for name, metric in _agreement(evidence).items() if _may_hold(evidence) else ():
+        follows = metric.old is not None and metric.old >= FOLLOWS
+        if follows and _is_worse(metric, tolerance):
+            words = {
+                "figures": sentences.figures(name, metric, evidence),
+                "tolerance": f"{tolerance:g}",
+                "causes": _effect_causes(evidence),
+            }
+            return RuleMatch(words=words, metric=metric)
+    return None
+
+
+def _effect_causes(evidence: Evidence) -> str:
+    """Return the causes that change something, as the end of a sentence; empty without any."""
+    causes = [cause for cause in evidence.open_causes if cause.is_effect]
+    named = "; ".join(f"{cause.text}: {cause.counts}" for cause in causes[:_NAMED])
+    return f"; new: {named}" if named else ""
+
+
+def _new_effect(evidence: Evidence) -> RuleMatch | None:
+    """Return an open cause that changes something which neither recording nor old version does."""
+    if not _agreement(evidence) or not _may_hold(evidence):
+        return None
+    for cause in evidence.open_causes:
+        before = [counts for lane, counts in cause.trials.items() if lane != Lane.NEW]
+        follows = all(number <= (1 - FOLLOWS) * total for number, total in before)
+        if cause.is_effect and follows and cause.difference > evidence.gate.tolerance:
+            return RuleMatch(words={"cause": f"{cause.text}: {cause.counts}"}, cause=cause)
+    return None
+
+
+def _recorded(evidence: Evidence) -> RuleMatch | None:
+    metrics = _agreement(evidence)
+    is_estimated = any(metric.alike is not None for metric in metrics.values())
+    if not metrics or not _is_recorded(evidence) or is_estimated:
+        return None
+    parts = [_changed_words(metric) for metric in metrics.values()]
+    return RuleMatch(words={key: "; ".join(part[key] for part in parts) for key in parts[0]})
+
+
 def _beyond_allowed(evidence: Evidence) -> tuple[str, MetricDelta] | None:
     """Return the first metric whose share of changed items may exceed `max_changed`."""
     for name, metric in _agreement(evidence).items():
@@ -322,6 +378,7 @@ def _change_not_excluded(evidence: Evidence) -> RuleMatch | None:
         return None
     name, metric = beyond
     words = {
+        "behaviour": sentences.behaviour_of(metric),
         "items": sentences.items(metric.n),
         "allowed": f"{evidence.gate.max_changed:.0%}",
         "figures": sentences.figures(name, metric, evidence),
@@ -334,8 +391,11 @@ def _open_causes(evidence: Evidence) -> RuleMatch | None:
     open_causes = evidence.open_causes
     if beyond is None or not open_causes:
         return None
-    causes = f"{len(open_causes)} cause{'' if len(open_causes) == 1 else 's'}"
-    return RuleMatch(words=_changed_words(beyond[1]) | {"causes": causes})
+    return RuleMatch(words=_changed_words(beyond[1]) | {"causes": _number_of_causes(open_causes)})
+
+
+def _number_of_causes(causes: Sequence[Cause]) -> str:
+    return f"{len(causes)} cause{'' if len(causes) == 1 else 's'}"
 
 
 def _no_shared_cause(evidence: Evidence) -> RuleMatch | None:
@@ -345,8 +405,9 @@ def _no_shared_cause(evidence: Evidence) -> RuleMatch | None:
 
 def _changed_words(metric: MetricDelta) -> dict[str, str]:
     return {
-        "changed": f"behaviour changed in {metric.changed} of {metric.n}",
-        "moved": f"{metric.regressed} moved away from the recording, {metric.improved} towards it",
+        "changed": f"{sentences.behaviour_of(metric)} changed in {metric.changed} of "
+        f"{sentences.items(metric.changed + metric.unchanged + metric.inconclusive)}",
+        "moved": f"{metric.regressed} no longer do what production did, {metric.improved} do it again",
     }
 
 
@@ -358,17 +419,60 @@ def _no_alike_recordings(evidence: Evidence) -> RuleMatch | None:
     return None
 
 
+def _answers_differ(evidence: Evidence) -> RuleMatch | None:
+    return _answers_cause(evidence) if _agreement(evidence) else None
+
+
+def _answers_show_nothing(evidence: Evidence) -> RuleMatch | None:
+    likeness = evidence.likeness
+    if not _agreement(evidence) or likeness is None or likeness.is_yardstick:
+        return None
+    if likeness.compared and likeness.old is not None:
+        return RuleMatch(words={"why": f"the old version's answers to one input are too unlike each other "
+                                   f"({likeness.old:.2f}) to show whether the new ones differ"})  # fmt: skip
+    return RuleMatch(words={"why": likeness.sentence})
+
+
+def _answers_not_excluded(evidence: Evidence) -> RuleMatch | None:
+    likeness = evidence.likeness
+    metrics = [*_agreement(evidence).values()]
+    accepted = any(cause.is_answers for cause in evidence.causes)
+    if not metrics or likeness is None or not likeness.differs or accepted:
+        return None
+    words = {"likeness": likeness.sentence, "allowed": f"{evidence.gate.max_changed:.0%}"}
+    return RuleMatch(words=words, metric=metrics[0])
+
+
+def _answers_collapsed(evidence: Evidence) -> RuleMatch | None:
+    return None if _agreement(evidence) else _answers_cause(evidence)
+
+
+def _answers_cause(evidence: Evidence) -> RuleMatch | None:
+    cause = next((cause for cause in evidence.open_causes if cause.is_answers), None)
+    return None if cause is None else RuleMatch(words={"answers": cause.text}, cause=cause)
+
+
+def _open_behaviour(evidence: Evidence) -> RuleMatch | None:
+    if not _agreement(evidence):
+        return None
+    causes = [cause for cause in evidence.open_causes if not cause.is_better and not cause.is_read]
+    if not causes:
+        return None
+    words = {"causes": _number_of_causes(causes), "named": f"{causes[0].text}: {causes[0].counts}"}
+    return RuleMatch(words=words, cause=causes[0])
+
+
 def _equivalent(evidence: Evidence) -> RuleMatch | None:
     metrics = _agreement(evidence)
     if not metrics:
         return None
     parts = [
-        f"{sentences.figures(name, metric, evidence)}: behaviour changed in {metric.changed} of "
-        f"{sentences.items(metric.n)}, at most {metric.changed_ci[1] if metric.changed_ci else 1:.0%} of "
-        f"them{sentences.beyond_repeat(metric, evidence)} ({evidence.gate.max_changed:.0%} may)"
+        f"{sentences.figures(name, metric, evidence)}: {_changed_words(metric)['changed']}, at most "
+        f"{metric.changed_ci[1] if metric.changed_ci else 1:.0%} of conversations"
+        f"{sentences.beyond_repeat(metric, evidence)} (limit {evidence.gate.max_changed:.0%})"
         for name, metric in metrics.items()
     ]
-    return RuleMatch(words={"figures": "; ".join(parts)})
+    return RuleMatch(words={"figures": "; ".join(parts), "answers": sentences.not_graded(evidence.likeness)})
 
 
 # --- tests: quality ---
@@ -590,6 +694,7 @@ def _no_loss(evidence: Evidence) -> RuleMatch:
     unknown = _with_verdict(evidence, [*evidence.gated.keys() - {*certain}], Verdict.REGRESSED)
     harm = f" on average, but worse where {_named(evidence.harmed)}" if evidence.harmed else ""
     balance = sentences.balance(fell, rose, unknown) + sentences.elsewhere(evidence)
+    balance += sentences.not_graded(evidence.likeness)
     return RuleMatch(words={"figures": _all_figures(evidence), "harm": harm, "items": balance})
 
 
@@ -689,6 +794,26 @@ ITEMS_FELL = AnswerRule(
     test=_items_fell,
     sentence="{items}{why}",
     next=SHOW_ITEM,
+)
+
+EFFECTS_LOST = AnswerRule(
+    name="effects lost",
+    answer=_HOLD,
+    condition="agreement alone decides, the old version was re-run and does what was recorded in 80 % of "
+    "its trials, and the new version does it less often, beyond `tolerance` and noise, in ways that nobody "
+    "accepted",
+    test=_effects_lost,
+    sentence="{figures}: less by more than {tolerance}{causes}; if that is intended, accept the cause",
+    next=TRIAGE,
+)
+NEW_EFFECT = AnswerRule(
+    name="new effect",
+    answer=_HOLD,
+    condition="the same, and an open cause is a call that writes and was not recorded, is missing or has "
+    "other arguments, in more than `tolerance` more of the trials, and in at most 20 % of the old version's",
+    test=_new_effect,
+    sentence="{cause}; if that is intended, accept the cause",
+    next=SHOW_CAUSE,
 )
 
 RULES: tuple[AnswerRule, ...] = (
@@ -814,13 +939,26 @@ RULES: tuple[AnswerRule, ...] = (
         sentence="{why}",
         next=SHOW_ITEM,
     ),
+    EFFECTS_LOST,
+    NEW_EFFECT,
+    AnswerRule(
+        name="old is the recording",
+        answer=_CANNOT,
+        condition="agreement alone decides, a version is a recording, which always agrees with itself, and "
+        "its noise is not estimated from recordings that are alike",
+        test=_recorded,
+        sentence="{changed}: {moved}; a recording is no evidence that the other version is better or worse, "
+        "so look at these items in order, re-run the old version, or name what is right: [match] trust, a "
+        "grader, a judge, a golden set",
+        next=TRIAGE,
+    ),
     AnswerRule(
         name="change not excluded",
         answer=_CANNOT,
         condition="agreement alone decides, no item changed, and the interval of the share of changed items "
         "ends above `max_changed`",
         test=_change_not_excluded,
-        sentence="behaviour changed in none of {items}, and a change in more than {allowed} cannot be "
+        sentence="{behaviour} changed in none of {items}, and a change in more than {allowed} cannot be "
         "excluded ({figures})",
         next=MORE_ITEMS,
     ),
@@ -830,7 +968,7 @@ RULES: tuple[AnswerRule, ...] = (
         condition="agreement alone decides, the share of changed items may exceed `max_changed`, and causes "
         "of it are open",
         test=_open_causes,
-        sentence="{changed}: accept or reject {causes} ({moved}, and nothing says which is right)",
+        sentence="{changed}: accept or reject {causes} ({moved}; if production was right, set [match] trust)",
         # Triage asks for each cause; a command that accepted one would answer in the user's favour.
         next=TRIAGE,
     ),
@@ -839,8 +977,8 @@ RULES: tuple[AnswerRule, ...] = (
         answer=_CANNOT,
         condition="the same, and no cause is open",
         test=_no_shared_cause,
-        sentence="{changed} and no cause is shared by several items: {moved}, and nothing says which is "
-        "right; look at them, or name what does: [match] trust, a grader, a judge, a golden set",
+        sentence="{changed} and no cause is shared by several items: {moved}; look at them, or name what is "
+        "right: [match] trust, a grader, a judge, a golden set",
         next=SHOW_ITEM,
     ),
     AnswerRule(
@@ -855,12 +993,50 @@ RULES: tuple[AnswerRule, ...] = (
         next=SHOW_ITEM,
     ),
     AnswerRule(
+        name="answers differ",
+        answer=_CANNOT,
+        condition="agreement alone decides, nothing grades the answers, and the new version's are less "
+        "like the old version's than these are like each other",
+        test=_answers_differ,
+        sentence="{answers}, and nothing grades them; look at them and accept or reject, or name a judge or "
+        "grader",
+        next=SHOW_CAUSE,
+    ),
+    AnswerRule(
+        name="answers show nothing",
+        answer=_CANNOT,
+        condition="agreement alone decides, nothing grades the answers, and the old version's own answers to "
+        "one input have little in common",
+        test=_answers_show_nothing,
+        sentence="{why}, and nothing grades them; name a judge or grader",
+        next=SHOW_ITEM,
+    ),
+    AnswerRule(
+        name="answers not excluded",
+        answer=_CANNOT,
+        condition="agreement alone decides, nothing grades the answers, and that those of more than "
+        "`max_changed` of the items differ cannot be excluded",
+        test=_answers_not_excluded,
+        sentence="nothing grades the answers, and that they differ for more than {allowed} of the "
+        "conversations cannot be excluded ({likeness})",
+        next=MORE_ITEMS,
+    ),
+    AnswerRule(
+        name="open behaviour",
+        answer=_CANNOT,
+        condition="agreement alone decides and did not change, but causes are open that are more than reads "
+        "or improvements",
+        test=_open_behaviour,
+        sentence="accept or reject {causes}: {named}",
+        next=TRIAGE,
+    ),
+    AnswerRule(
         name="equivalent",
         answer=_SHIP,
         condition="agreement alone decides, and the interval of the share of changed items, beyond the old "
         "version's difference from itself, ends at or below `max_changed`",
         test=_equivalent,
-        sentence="{figures}",
+        sentence="{figures}{answers}",
         next=KEEP,
     ),
     AnswerRule(
@@ -956,6 +1132,15 @@ RULES: tuple[AnswerRule, ...] = (
         next=TRIAGE,
     ),
     AnswerRule(
+        name="answers lost",
+        answer=_CANNOT,
+        condition="nothing that decides grades the answers, and less than half of their likeness is left",
+        test=_answers_collapsed,
+        sentence="{answers}, and nothing that decides grades them; look at them and accept or reject, or "
+        "name a judge or grader",
+        next=SHOW_CAUSE,
+    ),
+    AnswerRule(
         name=_GAIN,
         answer=_SHIP,
         condition="a deciding metric is significantly better, and those whose interval ends below "
@@ -987,7 +1172,7 @@ def decide(evidence: Evidence) -> Conclusion:
     """
     conclusions = (rule.conclude(evidence) for rule in RULES)
     conclusion = next(conclusion for conclusion in conclusions if conclusion is not None)
-    if conclusion.rule == "rejected cause":
+    if conclusion.rule in ("rejected cause", EFFECTS_LOST.name, NEW_EFFECT.name):
         return conclusion
     additions = [_CONTROL] if evidence.run.has_control else []
     if conclusion.rule not in (_HARMED, _NO_LOSS) and (parts := _worse_than_all(evidence)):

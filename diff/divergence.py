@@ -2,7 +2,8 @@
 
 Production ran the old version, so its replay should do what the recording did. *Fidelity* is the share of
 its tool calls that its items' own tapes answered by an exact match. *Agreement* is the share of its trials
-over sampled traces whose tool path is the recorded one. Below `LEAST_FIDELITY` or `LEAST_AGREEMENT` the
+over sampled traces whose tool path is the recorded one; where agreement with recordings is over calls that
+change something, the path of these. Below `LEAST_FIDELITY` or `LEAST_AGREEMENT` the
 replay does not reproduce production, and a difference between two versions in it says little about the real
 one: the answer is CAN'T TELL, whatever the figures are. An observed lane is the recording itself and is not
 checked.
@@ -115,8 +116,17 @@ class ReplayFidelity:
         return self.agreeing / self.comparable if self.comparable else None
 
 
-def distrust_reason(run: RunRecord, witnesses: dict[Lane, ReplayFidelity]) -> str | None:
-    """Why the replay cannot carry a conclusion, in a sentence; None where it can."""
+def distrust_reason(
+    run: RunRecord, witnesses: dict[Lane, ReplayFidelity], effects_followed: float | None = None
+) -> str | None:
+    """Why the replay cannot carry a conclusion, in a sentence; None where it can.
+
+    Args:
+        run: the run.
+        witnesses: counts over the trials of its lanes.
+        effects_followed: the share of the old version's trials that took the recorded path of calls which
+            change something, in place of the whole path; None where all calls count.
+    """
     version = run.lanes.get(Lane.OLD)
     witness = witnesses.get(Lane.OLD)
     if version is None or witness is None or version.kind is VersionKind.OBSERVED:
@@ -130,10 +140,12 @@ def distrust_reason(run: RunRecord, witnesses: dict[Lane, ReplayFidelity]) -> st
             f"answered from the recording (at least {LEAST_FIDELITY:.0%} is needed), so it ran in another "
             f"world than production did{_one_argument_apart(witness)}"
         )
-    if witness.agreement is not None and witness.agreement < LEAST_AGREEMENT:
+    agreement = witness.agreement if effects_followed is None else effects_followed
+    if agreement is not None and agreement < LEAST_AGREEMENT:
+        path = "tool path" if effects_followed is None else "path of tools that change something"
         return (
-            f"the replay cannot be trusted: the old version took the recorded tool path in only "
-            f"{witness.agreement:.0%} of its trials (at least {LEAST_AGREEMENT:.0%} is needed), so it is not "
+            f"the replay cannot be trusted: the old version took the recorded {path} in only "
+            f"{agreement:.0%} of its trials (at least {LEAST_AGREEMENT:.0%} is needed), so it is not "
             f"what production ran{_one_argument_apart(witness)}"
         )
     return None

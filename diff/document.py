@@ -19,6 +19,7 @@ from replaydiff.diff.result import (
     GradedTrial,
     ItemVerdict,
     LaneSummary,
+    Likeness,
     MetricDelta,
     Slice,
     Verdict,
@@ -92,6 +93,7 @@ def _document(result: DiffResult, cases: list[dict[str, Any]], left_out: int = 0
         "slices": [_slice(part) for part in result.slices],
         "groups": [_group(part) for part in result.groups],
         "gate": _gate(result.gate),
+        "likeness": _likeness(result.likeness),
         "quarantined": [_quarantined(item) for item in result.quarantined],
         "warnings": list(result.warnings),
     }
@@ -124,6 +126,15 @@ def _run(result: DiffResult) -> dict[str, Any]:
         "looks": list(run.looks),
         "simulated_usd": run.settings.get("simulated_usd"),
     }
+
+
+def _likeness(likeness: Likeness | None) -> dict[str, Any] | None:
+    if likeness is None:
+        return None
+    document = _fields(likeness)
+    for name in ("trials", "unlike_items", "is_yardstick", "is_shown"):
+        del document[name]
+    return document
 
 
 def _cause(cause: Cause) -> dict[str, Any]:
@@ -182,6 +193,13 @@ def _case(item: ItemVerdict) -> dict[str, Any]:
         "weight": item.item.weight,
         "verdict": item.verdict,
         "divergence": item.divergence,
+        "change": None
+        if item.change is None
+        else {
+            "kind": item.change.kind.name.lower(),
+            "share": item.change.share,
+            "text": item.change.text,
+        },
         "metrics": item.metrics,
         "lanes": {
             lane: {"trials": [_trial(trial) for trial in trials]} for lane, trials in item.lanes.items()

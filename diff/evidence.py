@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from replaydiff.diff.behaviour import RecordingRules
 from replaydiff.diff.comparison import Comparison
 from replaydiff.diff.expectations import is_quarantined
 from replaydiff.diff.result import (
@@ -16,6 +17,7 @@ from replaydiff.diff.result import (
     CauseState,
     Counts,
     ItemVerdict,
+    Likeness,
     MetricDelta,
     Slice,
     Verdict,
@@ -49,6 +51,10 @@ class Evidence:
     """Metrics that a judge's votes make."""
     broken: Sequence[BrokenPart] = ()
     """Slices that are too rare to be tested and whose every item fails now."""
+    likeness: Likeness | None = None
+    """How alike answers are that nothing grades; None where all are graded."""
+    agreement: RecordingRules | None = None
+    """How trials are compared with recordings; None where nobody asked."""
 
     @cached_property
     def gated(self) -> Mapping[str, MetricDelta]:

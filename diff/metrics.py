@@ -9,12 +9,23 @@ from typing import TYPE_CHECKING
 
 from replaydiff.diff import behaviour
 from replaydiff.diff.actions import normalise_reason
-from replaydiff.diff.behaviour import Vouching
+from replaydiff.diff.behaviour import RecordingRules, Vouching
+from replaydiff.diff.blocks import trials_of
 from replaydiff.diff.comparison import Comparison, Estimate, against_itself, estimate
 from replaydiff.diff.graders.base import SCORE_PREFIX
 from replaydiff.diff.graders.registry import graders
 from replaydiff.diff.reading import RunData
-from replaydiff.diff.result import Block, ItemMetric, Kind, MetricDelta, Repeat, Verdict, scores_of
+from replaydiff.diff.result import (
+    Block,
+    ItemChangeKind,
+    ItemMetric,
+    Kind,
+    MetricDelta,
+    Repeat,
+    Verdict,
+    scores_of,
+)
+from replaydiff.diff.side_effects import effect_changes
 from replaydiff.diff.statistics import noise, paired
 from replaydiff.diff.statistics.distributions import t_quantile
 from replaydiff.diff.verdicts import (
@@ -117,6 +128,7 @@ def compute_metric(
     vouching: Vouching,
     gated: bool,
     *,
+    agreement: RecordingRules,
     metrics: int = 1,
     accepted: frozenset[int] = frozenset(),
     ranges: Mapping[str, tuple[float, float]] | None = None,
@@ -161,16 +173,18 @@ def compute_metric(
         number: _item_metric(name, block, of_pattern[number], judged[number], accepted=number in accepted)
         for number, block in held.items()
     }
-    changes: dict[int, behaviour.Change] = {}
+    changes: dict[int, behaviour.BehaviourChange] = {}
     if kind is Kind.AGREEMENT:
         if comparison.has_both_lanes:
             changes = {
-                number: behaviour.UNCHANGED if number in accepted else behaviour.change(block, settings)
+                number: behaviour.UNCHANGED if number in accepted else behaviour.change(block, agreement)
                 for number, block in held.items()
             }
         recorded = any(version.kind is VersionKind.OBSERVED for version in comparison.run.lanes.values())
         found_of = {
-            number: _against_recording(metric, changes.get(number), recorded)
+            number: _against_recording(
+                metric, changes.get(number), agreement, held[number] if recorded else None
+            )
             for number, metric in found_of.items()
         }
     found = estimate(comparison, items, samples, scale, null)
@@ -212,6 +226,7 @@ def compute_metric(
         gated=gated,
         aa=repeat,
         kind=kind,
+        effects=agreement.effects.counted if kind is Kind.AGREEMENT else (),
         changed=sum(map(verdicts.count, moved)) if changes else 0,
         changed_share=share[0] if share else None,
         changed_ci=share[1] if share else None,
@@ -337,19 +352,44 @@ def _with_noise_of_lanes(
     return max(-reach, found.delta - low), min(reach, found.delta + high)
 
 
-def _against_recording(metric: ItemMetric, changed: behaviour.Change | None, recorded: bool) -> ItemMetric:
+def _against_recording(
+    metric: ItemMetric,
+    changed: behaviour.BehaviourChange | None,
+    agreement: RecordingRules,
+    observed: Block | None,
+) -> ItemMetric:
     """Return the metric of an item whose recording is not trusted.
 
-    Where a lane is the recording itself (`recorded`), it agrees with itself: only a change can be seen.
+    Args:
+        metric: as any other metric has it.
+        changed: how much the behaviour of the item changed.
+        agreement: how it is compared.
+        observed: the item's trials where a lane is a recording, which cannot be repeated. What such an old
+            version lacks and the new one does is a change that nothing else speaks against.
     """
     verdict = metric.verdict
-    moved = verdict in (Verdict.REGRESSED, Verdict.IMPROVED)
-    if (moved and recorded) or (not moved and changed is not None and changed.mostly):
+    if verdict in (Verdict.REGRESSED, Verdict.IMPROVED):
+        if observed is not None and _does_more_alone(observed, agreement):
+            verdict = Verdict.CHANGED
+    elif changed is not None and changed.mostly:
         verdict = Verdict.CHANGED
-    reason = f"against the recording: {metric.reason}"
+    against = "the recording's effects" if agreement.effects.decide else "the recording"
+    reason = f"against {against}: {metric.reason}"
     if verdict is Verdict.CHANGED and changed is not None and changed.share is not None:
         reason += f" (acts differently in {changed.share:.0%} of pairs of trials)"
     return replace(metric, verdict=verdict, reason=reason, kind=Kind.AGREEMENT)
+
+
+def _does_more_alone(block: Block, agreement: RecordingRules) -> bool:
+    """Whether all that differs from the recording is that something is changed which it did not change."""
+    changes = [
+        change
+        for lane in _SIDES
+        for trial in trials_of(block, lane)
+        for change in effect_changes(block.item, trial, agreement.effects, agreement.settings)
+    ]
+    is_extra = all(change.kind is ItemChangeKind.EXTRA_EFFECT for change in changes)
+    return agreement.effects.decide and bool(changes) and is_extra
 
 
 def _outcomes(name: str, block: Block, lane: Lane) -> list[bool]:

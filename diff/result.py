@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 
 from replaydiff.diff.statistics.alike import AlikeNoise
 from replaydiff.diff.statistics.split import VarianceSplit
@@ -139,6 +139,39 @@ class ItemVerdict:
     lanes: Mapping[Lane, tuple[GradedTrial, ...]]
     divergence: Divergence | None = None
     """From which of the user's turns the lanes do another thing; None where they do not."""
+    change: ItemChange | None = None
+    """How its behaviour changed, where its recording is not known to be right; else None."""
+
+
+class ItemChangeKind(IntEnum):
+    """How an item changed where no metric vouches for what is right, the gravest first."""
+
+    MISSING_EFFECT = 1
+    """A recorded call that changes something is not made."""
+    EXTRA_EFFECT = 2
+    """Something is changed that the recording did not change."""
+    OTHER_OBJECT = 3
+    """The recorded call is made on another object."""
+    OTHER_ARGUMENTS = 4
+    """It is made with other arguments on the same object."""
+    READS = 5
+    """Other calls that only read."""
+    ANSWER = 6
+    """Another answer."""
+    NEARER = 7
+    """The new version does what was recorded, and the old one did not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemChange:
+    """How the behaviour of an item changed."""
+
+    kind: ItemChangeKind
+    """The gravest."""
+    share: float
+    """In what share of the new version's trials, beyond those of the old one: from 0 to 1."""
+    text: str
+    """`does not call send_refund: new 2 of 2 trials, old 0 of 2`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,6 +263,13 @@ class Cause:
     """The metric that passes or fails, where the cause is only that; else None."""
     tools: tuple[str, ...] = ()
     """The tools it concerns, the one that is called or left out first; empty where it concerns none."""
+    is_effect: bool = False
+    """Whether the new version so changes something else than recorded: a call that writes is missing, extra,
+    or has other arguments."""
+    is_answers: bool = False
+    """Whether it is that answers differ which nothing grades."""
+    is_read: bool = False
+    """Whether it concerns nothing but calls of tools that only read."""
     seen: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """By metric, the items on which the new version shows it more and where the metric can see it."""
     part: Slice | None = None
@@ -249,6 +289,49 @@ class Cause:
             if lane != Lane.NEW:
                 parts.append(f"{lane} {number}" + ("" if total == of else f" of {total}"))
         return ", ".join(parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Likeness:
+    """How alike the answers of both versions are, on the items on which nothing that decides grades them."""
+
+    items: int
+    """Items on which nothing grades the answers."""
+    compared: int
+    """Those on which both versions have an answer."""
+    old: float | None = None
+    """Mean likeness of two answers of the old version to one input, 0 to 1; None where it answered no input
+    twice."""
+    new: float | None = None
+    """Likeness of a new and an old answer, on the same scale: `old` less the mean loss of an item."""
+    lost_ci: tuple[float, float] | None = None
+    """Interval of the mean loss of likeness."""
+    unlike_share: float | None = None
+    """Share of pairs of answers that are unlike, beyond that of the old version with itself."""
+    unlike_ci: tuple[float, float] | None = None
+    """Its interval, the upper end with missing answers at their worst."""
+    differs: bool = True
+    """Whether the answers may differ by more than the old version's differ from each other."""
+    is_shown: bool = False
+    """Whether they certainly differ by more than that noise."""
+    is_yardstick: bool = False
+    """Whether the old version's own answers are alike enough to show anything."""
+    p: float = 1.0
+    """Of no loss of likeness."""
+    trials: Mapping[Lane, tuple[int, int]] = field(default_factory=dict)
+    """By lane, the answers that are unlike the old version's (other) answers, and all that were compared."""
+    unlike_items: tuple[str, ...] = ()
+    """Items most of whose answers are unlike the old version's, the least alike first."""
+    examples: tuple[str, ...] = ()
+    """Items whose answers are the least alike."""
+
+    @property
+    def sentence(self) -> str:
+        """`likeness 0.08, the old version with itself 0.74`."""
+        if self.new is None:
+            return "no item has answers of both versions"
+        with_itself = "was asked nothing twice" if self.old is None else f"with itself {self.old:.2f}"
+        return f"likeness {self.new:.2f}, the old version {with_itself}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -326,6 +409,8 @@ class MetricDelta:
     aa: Repeat | None = None
     """The old version against its repeat; None without the lane `old2`."""
     kind: Kind = Kind.QUALITY
+    effects: tuple[str, ...] = ()
+    """Of agreement: the tools whose calls are compared; empty where all are."""
     changed: int = 0
     """Of agreement: items whose behaviour changed, `improved` and `regressed` included."""
     changed_share: float | None = None
@@ -534,6 +619,8 @@ class DiffResult:
     """Regressed first, then mixed, inconclusive, improved, unchanged; within one by size of the delta."""
     causes: tuple[Cause, ...] = ()
     """What the new version does otherwise: rejected causes first, then open ones; see `diff.causes`."""
+    likeness: Likeness | None = None
+    """How alike answers are that nothing which decides grades; None where all are graded, and of one lane."""
     ranking: tuple[Candidate, ...] = ()
     """Of a run with several new lanes: all of them, the best first. Empty where there is one."""
     usage: dict[str, UsageDelta] = field(default_factory=dict)

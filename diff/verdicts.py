@@ -88,7 +88,9 @@ class ItemScores:
     def as_unchanged(self) -> ItemScores:
         """The same where what the new version does otherwise is intended: it scores what the old one does."""
         mean = self.old_mean
-        return self if mean is None else replace(self, new=(mean,) * len(self.new))
+        if mean is None:
+            return self
+        return replace(self, new=(mean,) * (len(self.new) + self.new_unscored), new_unscored=0)
 
     def as_one_trial(self) -> ItemScores:
         """The same where each lane's trials are copies of one."""

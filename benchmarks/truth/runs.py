@@ -1,6 +1,6 @@
 """A simulated comparison as `replay diff` computes it.
 
-`compute` itself does the work, from trials to the answer; only its four reads of the store are answered from
+`compute` itself does the work, from trials to the answer; only its five reads of the store are answered from
 memory, since writing thousands of stores would take hours. `tests/diff/test_truth.py` holds the two against
 each other.
 """
@@ -23,6 +23,7 @@ from replaydiff.diff import reading, stopping
 from replaydiff.diff.reading import StoredGrades
 from replaydiff.diff.result import DiffResult
 from replaydiff.diff.stopping import StoppingPlan
+from replaydiff.replay.effects import Effect, effects_from
 from replaydiff.replay.model import (
     Expectation,
     Item,
@@ -35,7 +36,7 @@ from replaydiff.replay.model import (
     Version,
     VersionKind,
 )
-from replaydiff.replay.settings import Settings
+from replaydiff.replay.settings import Settings, ToolSection
 
 METRIC, JUDGED = "score:passed", "score:judged"
 RUN_ID = "20261121-120000-aaaa"
@@ -172,7 +173,9 @@ def computed(
         "get_run": lambda _con, _run: run,
         "get_sample": lambda _con, _name: sample,
         "StoredGrades": _Grades(stored),
+        "learn_effects": lambda _con, tools: effects_from((), names, _set_effects(tools)),
     }
+    names = {call.name for item in items for call in item.tape}
     with ExitStack() as stack:
         for name, answer in reads.items():
             stack.enter_context(patch.object(module, name, answer))
@@ -180,6 +183,10 @@ def computed(
             patch.object(reading, "items_with_trials", lambda _con, _run: zip(items, trials, strict=True))
         )
         return module.compute(None, run.id, settings, look=look)  # type: ignore[arg-type]
+
+
+def _set_effects(tools: Mapping[str, ToolSection]) -> dict[str, Effect]:
+    return {name: section.effect for name, section in tools.items() if section.effect is not None}
 
 
 @dataclass(frozen=True, slots=True)

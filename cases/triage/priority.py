@@ -1,11 +1,18 @@
 """Which items of a run a person should look at, in which order, and why each is there.
 
-1. regressed, the worst first                4. trials that diverged or ended in an error
-2. mixed                                     5. odd ones: unlike anything in the golden set or in the rest of
-3. a judge that disagrees with itself           the month, bad scores, errors, loops, long paths, high cost
+1. regressed, the worst first
+2. mixed
+3. changed, the gravest change first         7. odd ones: unlike anything in the golden set or in the other
+4. a judge that disagrees with itself           traces of the month, bad scores, errors, loops, long paths,
+5. trials that diverged or ended in an error    high cost
+6. nearer to the recording than before
+
+Where only recordings that nobody vouches for can be compared with, what changed is ordered by how it changed
+(`ItemChangeKind`), and only then by the verdict and by how many trials show it: calls that write and are
+missing, extra, or on another object; other arguments; reads; answers. Nothing that changed is left out.
 
 What was promoted, dismissed or skipped is left out. Near-duplicates (the same question about another order)
-stand as one entry, under the first of them.
+are one entry, under the first of them; so are items of which only the same reads, or the answer, changed.
 
 The queue of a run is that list with its run, for a pipe, a script, a glance, or the session at a terminal.
 """
@@ -14,12 +21,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from replaydiff.diff.blocks import judged_trials, trials_of
-from replaydiff.diff.result import DiffResult, ItemVerdict, Verdict
+from replaydiff.diff.result import DiffResult, ItemChangeKind, ItemVerdict, Kind, Verdict
 from replaydiff.replay.cycles import no_cycle_search
 from replaydiff.replay.model import Case, Decision, GradeState, Lane, Status, effective_decisions
 from replaydiff.replay.settings import Settings
@@ -43,10 +50,12 @@ class Priority(IntEnum):
 
     REGRESSED = 1
     MIXED = 2
-    JUDGE_DISAGREES = 3
-    NOT_FINISHED = 4
-    ODD = 5
-    REST = 6
+    CHANGED = 3
+    JUDGE_DISAGREES = 4
+    NOT_FINISHED = 5
+    NEARER = 6
+    ODD = 7
+    NOTHING = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,27 +83,41 @@ def prioritised_entries(
     *,
     everything: bool = False,
 ) -> list[Entry]:
-    """The entries in their order; `everything` adds the items that nothing speaks for, at the end."""
+    """Return the entries in their order.
+
+    Args:
+        con: the store, for what is odd about traces.
+        result: what changed in the run.
+        golden: the golden set.
+        decided: what people decided, by `decision_key`.
+        everything: whether to add the items that nothing speaks for, at the end.
+    """
     items = [item for item in result.items if decision_key(item) not in decided]
-    reasons = {item.item.id: list(_of_run(item)) for item in items}
-    for name, odd in _odd(con, items, golden).items():
-        reasons[name] += [(Priority.ODD, reason) for reason in odd]
-    entries = [
-        Entry(
-            item=item,
-            kind=reasons[item.item.id][0][0],
-            reasons=tuple(reason for _, reason in reasons[item.item.id]),
-        )
-        for item in items
-        if reasons[item.item.id]
-    ]
-    if everything:
-        entries += [
-            Entry(item=item, kind=Priority.REST, reasons=(str(item.verdict),))
-            for item in items
-            if not reasons[item.item.id]
-        ]
-    return _grouped(sorted(entries, key=lambda entry: (entry.kind, *_weight(entry))))
+    return ordered_entries(items, _odd(con, items, golden), everything=everything)
+
+
+def ordered_entries(
+    items: Sequence[ItemVerdict], odd: Mapping[str, Sequence[str]], *, everything: bool = False
+) -> list[Entry]:
+    """Return the entries of items in their order; see `prioritised_entries`.
+
+    Args:
+        items: those on which nobody decided.
+        odd: what is odd about items, by id.
+        everything: whether to add the items that nothing speaks for, at the end.
+    """
+    entries = []
+    for item in items:
+        reasons = list(_of_run(item))
+        reasons += [(Priority.ODD, reason) for reason in odd.get(item.item.id, ())]
+        if not reasons and everything:
+            reasons = [(Priority.NOTHING, str(item.verdict))]
+        if reasons:
+            kind = min(priority for priority, _ in reasons)
+            first = [reason for priority, reason in reasons if priority is kind]
+            after = [reason for priority, reason in reasons if priority is not kind]
+            entries.append(Entry(item=item, kind=kind, reasons=(*first, *after)))
+    return _grouped(sorted(entries, key=_order))
 
 
 def decision_key(item: ItemVerdict) -> str:
@@ -103,16 +126,21 @@ def decision_key(item: ItemVerdict) -> str:
 
 
 def _of_run(item: ItemVerdict) -> Iterator[tuple[Priority, str]]:
-    """Return the run's signals about an item."""
-    changed = [
+    """Yield the run's signals about an item."""
+    change = item.change
+    moved = [
         f"{name}: {metric.reason}"
         for name, metric in item.metrics.items()
-        if metric.verdict in (Verdict.REGRESSED, Verdict.IMPROVED)
+        if metric.verdict in (Verdict.REGRESSED, Verdict.IMPROVED, Verdict.CHANGED)
     ]
-    if item.verdict is Verdict.REGRESSED:
-        yield from ((Priority.REGRESSED, reason) for reason in changed)
-    elif item.verdict is Verdict.MIXED:
-        yield from ((Priority.MIXED, reason) for reason in changed)
+    if item.verdict in (Verdict.REGRESSED, Verdict.MIXED, Verdict.CHANGED):
+        priority = Priority[item.verdict.name]
+        if change is not None:
+            yield priority, change.text
+        yield from ((priority, reason) for reason in moved)
+    elif change is not None:
+        is_nearer = change.kind is ItemChangeKind.NEARER
+        yield Priority.NEARER if is_nearer else Priority.CHANGED, change.text
     for lane, graded in judged_trials(item):
         for name, grade in graded.grades.items():
             votes = [
@@ -128,11 +156,11 @@ def _of_run(item: ItemVerdict) -> Iterator[tuple[Priority, str]]:
                 )
     for lane in (Lane.NEW, Lane.OLD):
         trials = trials_of(item, lane)
-        ended = [one for one in trials if one.status is not Status.OK]
-        if ended:
-            count = f"{len(ended)} of {len(trials)} {lane} trials"
-            reason = f": {ended[0].reason}" if ended[0].reason else ""
-            yield Priority.NOT_FINISHED, f"{count} {ended[0].status.value}{reason}"
+        stopped = [trial for trial in trials if trial.status is not Status.OK]
+        if stopped:
+            count = f"{len(stopped)} of {len(trials)} {lane} trials"
+            reason = f": {stopped[0].reason}" if stopped[0].reason else ""
+            yield Priority.NOT_FINISHED, f"{count} {stopped[0].status.value}{reason}"
 
 
 def _odd(
@@ -145,32 +173,31 @@ def _odd(
     if not items:
         return {}
     traces = {item.item.trace_id: item.item.id for item in items if item.item.trace_id}
-    found = {traces[trace_id]: reasons for trace_id, reasons in signals_of(con, list(traces)).items()}
+    odd = {traces[trace_id]: reasons for trace_id, reasons in signals_of(con, list(traces)).items()}
     month = inputs_of_month(con, list(traces))
     texts = [item.item.input for item in items]
     # All in one space, so that a word is as rare for the one as for the other.
     rows = vectors([*texts, *(case.input for case in golden), *(text for _, text in month)])
     after_texts, after_cases = len(texts), len(texts) + len(golden)
     of_entries, cases = rows.take(range(after_texts)), rows.take(range(after_texts, after_cases))
-    rest = rows.take(range(after_cases, len(rows)))
+    of_month = rows.take(range(after_cases, len(rows)))
     if golden:
-        known = list(nearest(of_entries, cases))
-        limit = _novel([likeness for _, likeness in known])
-        for item, (place, likeness) in zip(items, known, strict=True):
+        nearest_cases = list(nearest(of_entries, cases))
+        limit = _novel([likeness for _, likeness in nearest_cases])
+        for item, (number, likeness) in zip(items, nearest_cases, strict=True):
             if likeness < limit:
-                found.setdefault(item.item.id, []).append(
-                    f"unlike every case of the golden set (the nearest is {golden[place].id}, {likeness:.2f})"
+                odd.setdefault(item.item.id, []).append(
+                    f"unlike every case of the golden set (the nearest is {golden[number].id}, "
+                    f"{likeness:.2f})"
                 )
-    place_of = {trace_id: place for place, (trace_id, _) in enumerate(month)}
-    own = [place_of.get(item.item.trace_id or "") for item in items]
-    usual = list(nearest(of_entries, rest, but=own)) if len(month) > 1 else []
+    numbers = {trace_id: number for number, (trace_id, _) in enumerate(month)}
+    themselves = [numbers.get(item.item.trace_id or "") for item in items]
+    usual = list(nearest(of_entries, of_month, but=themselves)) if len(month) > 1 else []
     limit = _novel([likeness for _, likeness in usual])
     for item, (_, likeness) in zip(items, usual, strict=bool(usual)):
         if likeness < limit:
-            found.setdefault(item.item.id, []).append(
-                f"unlike every other trace of the month ({likeness:.2f})"
-            )
-    return found
+            odd.setdefault(item.item.id, []).append(f"unlike every other trace of the month ({likeness:.2f})")
+    return odd
 
 
 def _novel(likenesses: Sequence[float]) -> float:
@@ -179,10 +206,34 @@ def _novel(likenesses: Sequence[float]) -> float:
     return min(NOVEL, ordered[len(ordered) // NOVEL_SHARE]) if ordered else 0.0
 
 
-def _weight(entry: Entry) -> tuple[float, int, str]:
-    """Within a class: the largest loss, then the most reasons, then the id."""
+def _order(entry: Entry) -> tuple[Priority, int, int, float, float, int, str]:
+    """Return what entries are sorted by.
+
+    What a metric shows that somebody vouches for comes first, the largest loss first. What only differs from
+    a recording comes after it, by how grave that is, the verdict, and how many trials show it.
+    """
+    change = entry.item.change
     deltas = [metric.delta for metric in entry.item.metrics.values() if metric.delta is not None]
-    return min(deltas, default=0.0), -len(entry.reasons), entry.item.item.id
+    is_quality = any(
+        metric.kind is Kind.QUALITY and metric.verdict is Verdict.REGRESSED
+        for metric in entry.item.metrics.values()
+    )
+    priority = entry.kind
+    if priority is Priority.REGRESSED and change is not None and not is_quality:
+        priority = Priority.CHANGED
+    return (
+        priority,
+        0 if change is None else int(change.kind),
+        int(entry.kind),
+        0.0 if change is None else -change.share,
+        min(deltas, default=0.0),
+        -len(entry.reasons),
+        entry.item.item.id,
+    )
+
+
+_FOLDED = (ItemChangeKind.READS, ItemChangeKind.ANSWER)
+"""Items that changed in the same of these ways are one entry, whatever their inputs."""
 
 
 def _grouped(entries: Sequence[Entry]) -> list[Entry]:
@@ -192,20 +243,21 @@ def _grouped(entries: Sequence[Entry]) -> list[Entry]:
     alike: dict[int, list[ItemVerdict]] = {}
     shown: dict[tuple[object, ...], int] = {}
     for index, (entry, leader) in enumerate(zip(entries, leaders, strict=True)):
-        # What is odd about the one says nothing of the other.
-        key = (leader, entry.kind, *(entry.reasons if entry.kind is Priority.ODD else ()))
-        first = shown.setdefault(key, index)
+        first = shown.setdefault(_folded_by(entry, leader), index)
         if first != index:
             alike.setdefault(first, []).append(entry.item)
-    return [
-        Entry(
-            item=entries[index].item,
-            kind=entries[index].kind,
-            reasons=entries[index].reasons,
-            alike=tuple(alike.get(index, ())),
-        )
-        for index in shown.values()
-    ]
+    return [replace(entries[index], alike=tuple(alike.get(index, ()))) for index in shown.values()]
+
+
+def _folded_by(entry: Entry, leader: int) -> tuple[object, ...]:
+    """Return what entries that are one have in common; `leader` is that of items with nearly its input."""
+    change = entry.item.change
+    if entry.kind is Priority.CHANGED and change is not None and change.kind in _FOLDED:
+        return entry.kind, change.kind, change.text
+    # What is odd about the one says nothing of another, nor does another change.
+    if entry.kind is Priority.ODD:
+        return leader, entry.kind, *entry.reasons
+    return leader, entry.kind, None if change is None else change.kind
 
 
 _SHOWN_ALIKE = 6
@@ -265,11 +317,11 @@ def alike(entry: Entry) -> str:
     return f"{shown} and {len(names) - _SHOWN_ALIKE} more" if len(names) > _SHOWN_ALIKE else shown
 
 
-def document(found: Queue) -> dict[str, Any]:
+def document(queue: Queue) -> dict[str, Any]:
     """What `--json` prints."""
     return {
-        "run": found.result.run.id,
-        "decided": found.decided,
+        "run": queue.result.run.id,
+        "decided": queue.decided,
         "entries": [
             {
                 "id": entry.item.item.id,
@@ -280,26 +332,26 @@ def document(found: Queue) -> dict[str, Any]:
                 "alike": [item.item.id for item in entry.alike],
                 "input": entry.item.item.input,
             }
-            for entry in found.entries
+            for entry in queue.entries
         ],
     }
 
 
-def text(found: Queue, width: int) -> str:
+def text(queue: Queue, width: int) -> str:
     """The list at a width."""
-    run = found.result.run.id
-    if not found.entries:
-        rest = f"; {found.decided} of its items were decided" if found.decided else ""
-        return f"run {run}: nothing to look at{rest}"
-    lines = [f"run {run}: {_counts(found.entries)} to look at, {found.decided} decided before"]
-    for number, entry in enumerate(found.entries, start=1):
+    run = queue.result.run.id
+    if not queue.entries:
+        before = f"; {queue.decided} of its items were decided" if queue.decided else ""
+        return f"run {run}: nothing to look at{before}"
+    lines = [f"run {run}: {_counts(queue.entries)} to look at, {queue.decided} decided before"]
+    for number, entry in enumerate(queue.entries, start=1):
         more = f"  and {len(entry.alike)} alike" if entry.alike else ""
         lines += ["", f"{number:>3}  {kind(entry)}  {one_line(entry.item.item.id, 40)}{more}"]
         lines += [f"     {one_line(reason, width - 5)}" for reason in entry.reasons]
         lines.append(f"     input: {one_line(entry.item.item.input, width - 12)}")
         if entry.alike:
             lines.append(f"     alike: {one_line(alike(entry), width - 12)}")
-    first = one_line(found.entries[0].item.item.id, 60)
+    first = one_line(queue.entries[0].item.item.id, 60)
     return "\n".join(
         [*lines, "", f"next: replay triage {run} in a terminal, or replay show {first} --run {run}"]
     )
@@ -307,5 +359,9 @@ def text(found: Queue, width: int) -> str:
 
 def _counts(entries: Sequence[Entry]) -> str:
     counts = Counter(entry.kind for entry in entries)
-    parts = [f"{counts[one]} {one.name.lower().replace('_', ' ')}" for one in Priority if counts[one]]
+    parts = [
+        f"{counts[priority]} {priority.name.lower().replace('_', ' ')}"
+        for priority in Priority
+        if counts[priority]
+    ]
     return f"{len(entries)} {'entry' if len(entries) == 1 else 'entries'} ({', '.join(parts)})"

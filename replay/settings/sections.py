@@ -355,6 +355,11 @@ class MatchSection:
     """Leave calls of these tools out."""
     tools: dict[str, Literal["exact", "subset", "ignore"] | ToolMatch] = field(default_factory=dict)
     """Tool, or `*` for every tool → how its arguments are compared, as `match` of `[tools.NAME]`."""
+    compare: Literal["effects", "calls"] = "effects"
+    """Which calls count in agreement with recordings that are not trusted: `effects`, those that change
+    something, in any order where `mode` is `strict` (tools with `effect = "write"`, as set, as recordings
+    show, or as the name says; a tool of which nothing says it counts as well); or `calls`, all of them.
+    Where no tool is known to write, or `only_tools` is set, all calls count."""
     trust: bool | str = False
     """Which recordings are known to be right, so that a version that acts differently is worse: all (`true`),
     or those of traces that match a condition as in `--where`: `"scores.reward >= 1"`. Other recordings only

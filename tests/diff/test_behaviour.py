@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from replaydiff.diff.behaviour import change
+from replaydiff.diff.behaviour import RecordingRules, change
 from replaydiff.diff.compute import compute
 from replaydiff.diff.document import to_json
 from replaydiff.diff.result import Answer, Block, DiffResult, GradedTrial, Kind, Verdict
@@ -41,10 +41,12 @@ def lanes(old: str, new: str, count: int, start: int = 0, **more: str) -> tuple[
 def test_leaving_a_recording_that_nobody_vouches_for_is_a_change_and_no_loss(tmp_path: Path) -> None:
     some, done = lanes("111", "000", 12)
     rest, more = lanes("111", "111", 38, start=12)
-    result = diffed(tmp_path, [*some, *rest], [*done, *more], MatchSection())
-    assert result.answer is Answer.CANNOT_TELL
-    assert result.reason.startswith(
-        "behaviour changed in 12 of 50: accept or reject 1 cause (12 moved away from the recording, 0 towards it"
+    every_call = MatchSection(compare="calls", trust="false")
+    result = diffed(tmp_path, [*some, *rest], [*done, *more], every_call)
+    assert result.answer is Answer.HOLD
+    assert result.reason == (
+        "agrees with production's tool calls in 100% → 76% on 50 items: less by more than 0.05; if that is "
+        "intended, accept the cause"
     )
     metric = result.metrics["tool_calls"]
     assert (metric.kind, metric.gated, metric.changed) == (Kind.AGREEMENT, True, 12)
@@ -60,16 +62,16 @@ def test_versions_that_act_alike_ship(tmp_path: Path) -> None:
     items, done = lanes("111", "111", 50, old2="111")
     result = diffed(tmp_path, items, done, MatchSection())
     assert result.answer is Answer.SHIP
-    assert result.reason.startswith(
-        "agrees with production's tool calls in 100% → 100% on 50 items: behaviour"
+    assert result.reason == (
+        "does what production did (cancel_order) in 100% → 100% on 50 items: effects changed in 0 of 50 items, "
+        "at most 7% of conversations beyond the old version's difference from itself (limit 10%); the answers are "
+        "not graded (likeness 1.00, the old version with itself 1.00)"
     )
     strict = GateSection(max_changed=0.01)
     (tmp_path / "strict").mkdir()
     other = diffed(tmp_path / "strict", items, done, MatchSection(), sections={"gate": strict})
     assert other.answer is Answer.CANNOT_TELL
-    assert other.reason.startswith(
-        "behaviour changed in none of 50 items, and a change in more than 1% cannot"
-    )
+    assert other.reason.startswith("effects changed in none of 50 items, and a change in more than 1% cannot")
 
 
 def test_what_the_old_version_does_by_itself_is_no_change(tmp_path: Path) -> None:
@@ -87,7 +89,7 @@ def test_acting_otherwise_without_the_recording_is_changed(tmp_path: Path) -> No
     """Both versions left the recording, each in its own way: no likeness moved, and the items changed."""
     items = [item(f"t{n:02}") for n in range(40)]
     done = [
-        trial(one, lane, k, calls=OTHER if lane == "new" and n < 8 else CALLS[1:] if n < 8 else CALLS)
+        trial(one, lane, k, calls=OTHER if lane == "new" and n < 8 else CALLS[:1] if n < 8 else CALLS)
         for n, one in enumerate(items)
         for lane in ("old", "new")
         for k in range(3)
@@ -100,10 +102,34 @@ def test_acting_otherwise_without_the_recording_is_changed(tmp_path: Path) -> No
 
 def test_a_recording_is_no_evidence_for_itself(tmp_path: Path) -> None:
     observed = {Lane.OLD: version("observed", VersionKind.OBSERVED), Lane.NEW: version("candidate")}
-    items, done = lanes("1", "0", 10)
+    items = [item(f"t{n:02}") for n in range(10)]
+    done = [
+        trial(one, lane, calls=CALLS[:1] if lane == "new" else CALLS)
+        for one in items
+        for lane in ("old", "new")
+    ]
     result = diffed(tmp_path, items, done, MatchSection(), lanes=observed)
     assert result.answer is Answer.CANNOT_TELL
-    assert (result.counts.regressed, result.counts.changed) == (0, 10)
+    assert (result.counts.regressed, result.counts.changed) == (10, 0)
+    assert "effects changed in 10 of 10 items" in result.reason
+    assert "10 no longer do what production did" in result.reason
+
+
+def test_what_a_recording_did_not_change_is_changed_and_not_worse(tmp_path: Path) -> None:
+    """Nothing but the recording shows what is right, and the new version does all that it did."""
+    observed = {Lane.OLD: version("observed", VersionKind.OBSERVED), Lane.NEW: version("candidate")}
+    items = [item(f"t{n:02}") for n in range(10)]
+    done = [
+        trial(one, lane, calls=[*CALLS, *OTHER] if lane == "new" else CALLS)
+        for one in items
+        for lane in ("old", "new")
+    ]
+    result = diffed(tmp_path, items, done, MatchSection(), lanes=observed)
+    assert (result.answer, result.counts.changed) == (Answer.CANNOT_TELL, 10)
+    assert result.items[0].change is not None
+    assert (
+        result.items[0].change.text == "calls refund, which was not recorded: new 1 of 1 trials, old 0 of 1"
+    )
 
 
 def test_a_condition_says_which_recordings_are_right(tmp_path: Path) -> None:
@@ -134,7 +160,13 @@ def test_what_somebody_vouches_for_decides_before_agreement(tmp_path: Path) -> N
     """The new version leaves the recordings everywhere, and solves more: its score decides."""
     items = [item(f"t{n:02}") for n in range(50)]
     done = [
-        trial(one, lane, k, lane == "old", scores={"reward": float(lane == "new" or n % 2)})
+        trial(
+            one,
+            lane,
+            k,
+            calls=CALLS if lane == "old" else OTHER,
+            scores={"reward": float(lane == "new" or n % 2)},
+        )
         for n, one in enumerate(items)
         for lane in ("old", "new")
         for k in range(3)
@@ -179,7 +211,7 @@ def test_how_much_an_item_changed(old: str, new: str, again: str, share: float |
         lane: tuple(GradedTrial(trial=one, grades={}) for one in done if one.lane == lane)
         for lane in (Lane.OLD, Lane.NEW, Lane.OLD2)
     }
-    found = change(Block(item=of, lanes=by_lane), Settings(root=Path()))
+    found = change(Block(item=of, lanes=by_lane), RecordingRules(settings=Settings(root=Path())))
     assert found.share == (None if share is None else pytest.approx(share))
     assert found.worst == pytest.approx(worst)
 
@@ -192,7 +224,7 @@ def reworded(count: int) -> tuple[list[Item], list[Trial]]:
     """Every trial hands over with a summary in words of its own."""
     items = [item(f"t{n:02}", tape=handed_over(f"the user {n} asks")) for n in range(count)]
     done = [
-        trial(one, lane, k, calls=handed_over(f"{one.id} wants {k} {lane}"))
+        trial(one, lane, k, calls=handed_over(f"{one.id} wants it {('now', 'soon', 'today')[k]}"))
         for one in items
         for lane in ("old", "new", "old2")
         for k in range(3)

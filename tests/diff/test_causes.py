@@ -65,6 +65,11 @@ def diffed(folder: Path, items: Sequence[Item], done: Sequence[Trial], **section
         return compute(con, RUN_ID, settings(folder, **given))
 
 
+def behaviours(result: DiffResult) -> tuple[Cause, ...]:
+    """The causes that are behaviours: that answers differ is tested with their likeness."""
+    return tuple(cause for cause in result.causes if not cause.is_answers)
+
+
 def again(folder: Path, **sections: Any) -> DiffResult:
     """The stored run, computed once more."""
     from replaydiff.replay.store.connection import open_store
@@ -178,7 +183,7 @@ def test_an_example_shows_what_the_old_version_usually_does(tmp_path: Path) -> N
     done = [made for one in items for made in trials(one, old2="111", new="000")]
     for one in items:
         done += [trial(one, "old", index, calls=[LOOK] if index == 0 else CALLS) for index in range(3)]
-    (cause,) = diffed(tmp_path, items, done).causes
+    (cause,) = behaviours(diffed(tmp_path, items, done))
     assert (cause.examples[0].old, cause.examples[0].new) == (1, 0)
 
 
@@ -194,7 +199,7 @@ def test_a_length_is_measured_on_its_items_and_not_decided_with_another_cause(tm
                 trial(one, lane, index, calls=[CANCEL] if worse else CALLS, final_response=text)
                 for index in range(3)
             ]
-    (cause,) = diffed(tmp_path, items, done).causes
+    (cause,) = behaviours(diffed(tmp_path, items, done))
     assert any("at least 20 % shorter" in also for also in cause.also)
     shorter = Behaviour("shorter").named(more=True)
     assert cause.covers
@@ -204,7 +209,7 @@ def test_a_length_is_measured_on_its_items_and_not_decided_with_another_cause(tm
     done = [replace(one, served=()) for one in done]
     bare = [replace(one, tape=()) for one in items]
     (tmp_path / "alone").mkdir()
-    (alone,) = diffed(tmp_path / "alone", bare, done).causes
+    (alone,) = behaviours(diffed(tmp_path / "alone", bare, done))
     assert alone.id == shorter
     assert alone.text == "answers at least 20 % shorter than usual (median 90 → 20 characters)"
 
@@ -242,7 +247,7 @@ def test_what_one_trial_shows_can_be_searched_for_and_a_shorter_answer_cannot(tm
         trial(one, lane, index, final_response="x" * length)
         for one in items for lane, length in lengths.items() for index in range(3)
     ]  # fmt: skip
-    (shorter,) = diffed(tmp_path, items, done).causes
+    (shorter,) = behaviours(diffed(tmp_path, items, done))
     assert not cause_of_run(tmp_path / "replay.duckdb", settings(tmp_path), RUN_ID, shorter.id).shown_alone
 
 
@@ -281,13 +286,15 @@ def test_a_deterministic_rename_is_one_cause_that_can_be_accepted_or_rejected(tm
     assert cause.text == "calls get_order_status with the argument id in place of order_id"
     assert cause.counts == "new 78 of 150 trials, old 0, old2 0"
     assert before.answer is Answer.CANNOT_TELL
-    assert before.reason.startswith("behaviour changed in 26 of 50: accept or reject 1 cause ")
+    assert before.reason.startswith("effects changed in 26 of 50 items: accept or reject 1 cause ")
     assert before.next == f"replay triage {RUN_ID}"
     assert not any("within the noise" in one.metrics["tool_calls"].cause for one in before.items)
 
     decide(tmp_path, cause, CauseState.ACCEPTED)
     accepted = again(tmp_path)
-    assert (accepted.answer, accepted.causes[0].state) == (Answer.SHIP, CauseState.ACCEPTED)
+    # Its calls are intended, but of the 26 items that were stopped nobody saw an answer.
+    assert (accepted.answer, accepted.causes[0].state) == (Answer.CANNOT_TELL, CauseState.ACCEPTED)
+    assert accepted.reason.startswith("nothing grades the answers, and that they differ")
     assert accepted.counts.unchanged == 50
     decide(tmp_path, cause, CauseState.REJECTED)
     rejected = again(tmp_path)
@@ -364,7 +371,7 @@ def test_hostile_names_stay_on_one_line_and_move_no_cursor(tmp_path: Path) -> No
         for one in items
         for index in range(3)
     ]
-    (cause,) = diffed(tmp_path, items, done).causes
+    (cause,) = behaviours(diffed(tmp_path, items, done))
     for text in (cause.text, *cause.also):
         assert len(text) < 400
         assert text.isprintable()
@@ -458,7 +465,7 @@ def test_several_looks_share_the_error_of_causes(tmp_path: Path) -> None:
         for made in trials(one, old="111", old2="111", new="000" if place < 6 else "111")
     ]
     (tmp_path / "one").mkdir()
-    (once,) = diffed(tmp_path / "one", items, done).causes
+    (once,) = behaviours(diffed(tmp_path / "one", items, done))
     plan = new_plan(len(items))
     looks = tuple(Look(items=look, answer="CAN'T TELL") for look in plan.looks)
     with filled(
@@ -490,7 +497,7 @@ def test_trials_without_a_grade_are_no_passes(tmp_path: Path, outcomes: str) -> 
         for lane, of_lane in (("old", "101"), ("old2", "011"), ("new", outcomes))
         for made in scored_trials(one, lane, of_lane)
     ]
-    assert diffed(tmp_path, items, done).causes == ()
+    assert behaviours(diffed(tmp_path, items, done)) == ()
 
 
 def test_a_metric_that_passes_more_often_counts_passes_of_graded_trials(tmp_path: Path) -> None:
@@ -501,7 +508,7 @@ def test_a_metric_that_passes_more_often_counts_passes_of_graded_trials(tmp_path
         for lane, of_lane in (("old", "10D"), ("old2", "01D"), ("new", "11D"))
         for made in scored_trials(one, lane, of_lane)
     ]
-    (cause,) = diffed(tmp_path, items, done).causes
+    (cause,) = behaviours(diffed(tmp_path, items, done))
     assert cause.text == "passes score:right more often"
     assert cause.counts == "new 80 of 80 trials, old 40, old2 40"
     assert (cause.more, cause.is_better, cause.metric) == (False, True, "score:right")
@@ -545,7 +552,7 @@ def test_what_a_crash_hides_is_not_left_out(tmp_path: Path) -> None:
             trial(one, "new", 1, calls=(), status=Status.CRASHED, reason="it died"),
         )
     ]
-    (cause,) = diffed(tmp_path, items, done).causes
+    (cause,) = behaviours(diffed(tmp_path, items, done))
     assert cause.text == "ends in crashed (no further class)"
 
 
@@ -555,7 +562,7 @@ def test_answers_that_became_json_are_one_cause_of_a_kind_of_its_own(tmp_path: P
         trial(one, lane, k, final_response='{"answer": "done"}' if lane == "new" else "Your order was cancelled. " * 9)
         for one in items for lane in ("old", "old2", "new") for k in range(3)
     ]  # fmt: skip
-    (cause,) = diffed(tmp_path, items, done).causes
+    (cause,) = behaviours(diffed(tmp_path, items, done))
     assert cause.text == "answers in the form of JSON"
     assert (cause.also, cause.counts) == ((), "new 60 of 60 trials, old 0, old2 0")
 
@@ -577,7 +584,7 @@ def test_a_fall_is_explained_by_what_its_metric_can_see(tmp_path: Path) -> None:
             text = "x" * (30 if lane == "new" else 100)
             done += [trial(one, lane, k, calls=calls, final_response=text) for k in range(3)]
     result = diffed(tmp_path, items, done)
-    assert len(result.causes) == 3
+    assert len(behaviours(result)) == 3
     explained = explanation("tool_calls", result.items, result.causes)
     assert explained.items == 10
     assert [(cause.text, count) for cause, count in explained.causes] == [

@@ -1,0 +1,100 @@
+"""How each item changed, where its recording is not known to be right: what triage orders items by.
+
+The gravest change counts (`ItemChangeKind`): a call that writes is missing, extra, or goes to another object;
+it has other arguments; reads differ; the answer differs. A change is what the new version does in a
+larger share of its trials than the old one does. Where the old version alone left the recording, the item is
+nearer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import combinations, product
+
+from replaydiff.diff.behaviour import RecordingRules
+from replaydiff.diff.blocks import trials_of
+from replaydiff.diff.result import Block, ItemChange, ItemChangeKind
+from replaydiff.diff.side_effects import EffectChange, effect_changes
+from replaydiff.replay.model import Lane, Trial
+from replaydiff.replay.terminal.text import one_line
+
+_MOSTLY = 0.5
+_NAMED = 3
+
+
+def item_change(block: Block, agreement: RecordingRules) -> ItemChange | None:
+    """Return how the behaviour of an item changed by its calls; None where it did not.
+
+    Args:
+        block: the item with its trials.
+        agreement: how trials are compared with recordings.
+    """
+    old = [*_ended(block, Lane.OLD), *_ended(block, Lane.OLD2)]
+    new = _ended(block, Lane.NEW)
+    if not old or not new:
+        return None
+    before, after = (_effects(block, trials, agreement) for trials in (old, new))
+    shares = {change: after[change] / len(new) - before[change] / len(old) for change in {*before, *after}}
+    away = sorted((change.kind, -share, change.tool) for change, share in shares.items() if share > 0)
+    if away:
+        kind, share, tool = away[0]
+        change = EffectChange(kind, tool)
+        counts = f"new {after[change]} of {len(new)} trials, old {before[change]} of {len(old)}"
+        return ItemChange(kind=kind, share=-share, text=f"{change.text}: {counts}")
+    if reads := _reads(block, agreement):
+        return reads
+    nearer = min(((share, change) for change, share in shares.items() if share < 0), default=None)
+    if nearer is None:
+        return None
+    share, change = nearer
+    counts = f"old {before[change]} of {len(old)} trials, new {after[change]} of {len(new)}"
+    return ItemChange(kind=ItemChangeKind.NEARER, share=-share, text=f"less often {change.text}: {counts}")
+
+
+def _ended(block: Block, lane: Lane) -> list[Trial]:
+    return [trial for trial in trials_of(block, lane) if not trial.status.is_error]
+
+
+def _effects(block: Block, trials: Sequence[Trial], agreement: RecordingRules) -> Counter[EffectChange]:
+    """How many trials show each difference from what the recording changed."""
+    return Counter(
+        change
+        for trial in trials
+        for change in set(effect_changes(block.item, trial, agreement.effects, agreement.settings))
+    )
+
+
+def _reads(block: Block, agreement: RecordingRules) -> ItemChange | None:
+    """Return which tools that only read are called more or less often, beyond what the old version varies."""
+    old, again, new = (
+        [_read_counts(trial, agreement) for trial in _ended(block, lane)]
+        for lane in (Lane.OLD, Lane.OLD2, Lane.NEW)
+    )
+    repeats = list(product(old, again)) if again else list(combinations(old, 2))
+    crossed = list(product((*old, *again), new))
+    names = {name for counts in (*old, *again, *new) for name in counts}
+    shares = {name: _differing(name, crossed) - _differing(name, repeats) for name in names}
+    changed = sorted(name for name, share in shares.items() if share >= _MOSTLY)
+    if not changed:
+        return None
+    dropped = [name for name in changed if not any(counts[name] for counts in new)]
+    text = (
+        f"no longer calls {_listed(dropped)}" if dropped else f"calls {_listed(changed)} more or less often"
+    )
+    return ItemChange(kind=ItemChangeKind.READS, share=max(shares[name] for name in changed), text=text)
+
+
+def _differing(name: str, pairs: Sequence[tuple[Counter[str], Counter[str]]]) -> float:
+    """Return the share of pairs of trials that call a tool a different number of times; 0 without pairs."""
+    return sum(first[name] != second[name] for first, second in pairs) / len(pairs) if pairs else 0.0
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(one_line(name, 40) for name in names[:_NAMED]) + (", …" if len(names) > _NAMED else "")
+
+
+def _read_counts(trial: Trial, agreement: RecordingRules) -> Counter[str]:
+    return Counter(
+        served.call.name for served in trial.served if not agreement.effects.changes(served.call.name)
+    )

@@ -1,0 +1,248 @@
+"""How alike the answers of both versions are, where nothing grades them.
+
+A version that makes the same tool calls and tells everybody that their account was deleted is not the same.
+So where no metric that decides grades the answers, new answers are compared with old ones, and the old
+version's answers to the same input with each other are the yardstick.
+
+Likeness of two texts, 0 to 1, is the share of words that they have in common, 2·|A ∩ B| / (|A| + |B|) over
+words with their counts (Dice 1945; Sørensen 1948); where either has numbers (amounts, dates, ids), it is the
+mean of that and the same share of numbers. Words are compared, not meanings: "was cancelled" and "was not
+cancelled" are alike, so likeness never shows that an answer is right.
+
+Two tests, each with the interval of a mean over the population (`diff.behaviour.share_interval`), each of an
+item's own difference, answers of the old version with each other less those of the new version with them:
+
+    likeness    the mean loss of likeness is at most `MOST_LOST` of the yardstick
+    unlike      the share of pairs that are less alike than nearly all pairs of the old version (the 5 % point
+                of these, at most `ALIKE`) is at most `max_changed`
+
+Where the old version answered no input twice, the yardstick is 1: then only nearly equal answers are alike.
+Where its answers to one input have little in common (`FEWEST_COMMON`), they show nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from replaydiff.diff.behaviour import FreeText, share_interval
+from replaydiff.diff.blocks import trials_of
+from replaydiff.diff.comparison import Comparison
+from replaydiff.diff.result import Block, Likeness
+from replaydiff.diff.statistics import paired
+from replaydiff.replay.model import Item, Lane, Status, Trial
+
+ALIKE = 0.9
+"""Answers that are at least this alike are alike, whatever the old version does."""
+MOST_LOST = 0.15
+"""The share of the yardstick that the new version's answers may lose …"""
+LEAST_MARGIN = 0.1
+"""… and the most that they may lose at all."""
+FEWEST_COMMON = 0.3
+"""From this likeness of the old version's own answers on they are a yardstick."""
+_QUANTILE = 0.05
+_MOSTLY = 0.5
+_EXAMPLES = 3
+_MOST_WORDS = 2_000
+"""Words of an answer that are compared."""
+_WORDS = re.compile(r"[぀-ヿ㐀-鿿가-힣]|[^\W_]+(?:[.,:/-][^\W_]+)*")
+
+
+def likeness(first: str, second: str) -> float:
+    """Return how alike two texts are, from 0 to 1.
+
+    Args:
+        first: a text.
+        second: another; their order does not matter.
+    """
+    return 1.0 if first == second else _compared(_counts(first), _counts(second))
+
+
+_Counts = tuple[Counter[str], Counter[str]]
+"""Words and numbers of a text."""
+
+
+def _counts(text: str) -> _Counts:
+    words: Counter[str] = Counter()
+    numbers: Counter[str] = Counter()
+    for number, match in enumerate(_WORDS.finditer(text.casefold())):
+        if number == _MOST_WORDS:
+            break
+        word = match[0]
+        (numbers if any(character.isdigit() for character in word) else words)[word] += 1
+    return words, numbers
+
+
+def _compared(first: _Counts, second: _Counts) -> float:
+    words, numbers = (_dice(of_first, of_second) for of_first, of_second in zip(first, second, strict=True))
+    if numbers is None:
+        return 1.0 if words is None else words
+    return numbers if words is None else (words + numbers) / 2
+
+
+def _dice(first: Counter[str], second: Counter[str]) -> float | None:
+    total = first.total() + second.total()
+    return 2 * (first & second).total() / total if total else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answers:
+    """The likenesses of one item's answers."""
+
+    item: Item
+    rows: Mapping[Lane, Sequence[Sequence[float]]]
+    """By lane, of each answer its likeness with every (other) old answer."""
+    repeats: Sequence[float]
+    """Likeness of each pair of old answers."""
+    missing: float
+    """How much more often the new version has no answer than the old one, 0 to 1."""
+
+    @property
+    def crossed(self) -> list[float]:
+        """Likeness of each pair of a new and an old answer."""
+        return [value for row in self.rows[Lane.NEW] for value in row]
+
+
+def compare_answers(
+    comparison: Comparison,
+    texts: Sequence[FreeText],
+    graded: Collection[str],
+    max_changed: float,
+) -> Likeness | None:
+    """Compare the answers of both versions on the items on which nothing grades them.
+
+    Args:
+        comparison: both lanes.
+        texts: arguments that are free text: what an agent writes there is compared with its answer.
+        graded: ids of the items whose answers a metric that decides grades.
+        max_changed: the share of unlike answers that is allowed.
+
+    Returns:
+        None where every item is graded, or there are not two versions.
+    """
+    blocks = [block for block in comparison.read.blocks if block.item.id not in graded]
+    if not comparison.has_both_lanes or not blocks:
+        return None
+    arguments = {(text.tool, text.argument) for text in texts}
+    every = [_answers(block, arguments) for block in blocks]
+    compared = [answers for answers in every if answers.crossed]
+    if not compared:
+        return Likeness(items=len(blocks), compared=0)
+    repeats = [value for answers in every for value in answers.repeats]
+    usual = _mean(repeats) if repeats else 1.0
+    limit = min(ALIKE, float(np.quantile(repeats, _QUANTILE))) if repeats else ALIKE
+
+    def losses(answers: _Answers) -> tuple[float, float]:
+        """How much less alike, and in how many more pairs unlike, than the old version with itself."""
+        own = answers.repeats or repeats
+        return (
+            (_mean(own) if own else usual) - _mean(answers.crossed),
+            _unlike(answers.crossed, limit) - _unlike(own, limit),
+        )
+
+    lost = [(answers, *losses(answers)) for answers in compared]
+    mean_lost, lost_ends = share_interval(
+        comparison, [(answers.item, loss) for answers, loss, _ in lost], unseen=False
+    )
+    share, ends = share_interval(comparison, [(answers.item, more) for answers, _, more in lost])
+    beyond = {answers.item.id: more for answers, _, more in lost}
+    _, worst_ends = share_interval(
+        comparison,
+        [(answers.item, min(1.0, beyond.get(answers.item.id, 0.0) + answers.missing)) for answers in every],
+    )
+    margin = min(LEAST_MARGIN, MOST_LOST * usual)
+    differs = lost_ends is None or worst_ends is None or lost_ends[1] > margin or worst_ends[1] > max_changed
+    order = sorted(lost, key=lambda row: (-row[1], row[0].item.id))
+    unlike_items = [answers.item.id for answers, loss, more in order if more >= _MOSTLY and loss > margin]
+    return Likeness(
+        items=len(blocks),
+        compared=len(compared),
+        old=usual if repeats else None,
+        new=usual - mean_lost,
+        lost_ci=lost_ends,
+        unlike_share=share,
+        unlike_ci=None if ends is None or worst_ends is None else (ends[0], worst_ends[1]),
+        differs=differs,
+        p=_p_value(comparison, [(answers.item, loss) for answers, loss, _ in lost]),
+        is_shown=differs
+        and bool(order[0][1] > 0)
+        and any(low is not None and low[0] > 0 for low in (lost_ends, ends)),
+        is_yardstick=usual >= FEWEST_COMMON,
+        trials={
+            lane: (
+                sum(_mean(row) < limit for answers in every for row in answers.rows[lane] if row),
+                sum(bool(row) for answers in every for row in answers.rows[lane]),
+            )
+            for lane in comparison.run.lanes
+            if lane in (Lane.OLD, Lane.OLD2, Lane.NEW)
+        },
+        unlike_items=tuple(unlike_items),
+        examples=tuple(unlike_items or [answers.item.id for answers, loss, _ in order if loss > 0])[
+            :_EXAMPLES
+        ],
+    )
+
+
+def _p_value(comparison: Comparison, values: Sequence[tuple[Item, float]]) -> float:
+    """The two-sided p-value of no loss of likeness."""
+    grouped = paired.weighted_clusters(
+        [value for _, value in values],
+        [comparison.weight(item) for item, _ in values],
+        [comparison.clusters[item.id] for item, _ in values],
+    )
+    p = paired.sign_flip(grouped, seed=comparison.run.seed)
+    return 1.0 if p is None else p
+
+
+def _answers(block: Block, arguments: Collection[tuple[str, str]]) -> _Answers:
+    texts, missing = {}, {}
+    for lane in (Lane.OLD, Lane.OLD2, Lane.NEW):
+        trials = trials_of(block, lane)
+        texts[lane] = [_written(trial, arguments) for trial in trials if trial.status is Status.OK]
+        missing[lane] = len(trials) - len(texts[lane]), len(trials)
+    counts = {text: _counts(text) for lane in texts.values() for text in lane}
+
+    def alike(first: str, second: str) -> float:
+        return 1.0 if first == second else _compared(counts[first], counts[second])
+
+    old = [*texts[Lane.OLD], *texts[Lane.OLD2]]
+    between = [[alike(first, second) for second in old] for first in old]
+    others = [[value for at, value in enumerate(row) if at != index] for index, row in enumerate(between)]
+    lost_old, all_old = (missing[Lane.OLD][at] + missing[Lane.OLD2][at] for at in (0, 1))
+    lost_new, all_new = missing[Lane.NEW]
+    return _Answers(
+        item=block.item,
+        rows={
+            Lane.OLD: others[: len(texts[Lane.OLD])],
+            Lane.OLD2: others[len(texts[Lane.OLD]) :],
+            Lane.NEW: [[alike(text, before) for before in old] for text in texts[Lane.NEW]],
+        },
+        repeats=[between[first][second] for first, second in combinations(range(len(old)), 2)],
+        missing=max(0.0, lost_new / max(1, all_new) - lost_old / max(1, all_old)),
+    )
+
+
+def _written(trial: Trial, arguments: Collection[tuple[str, str]]) -> str:
+    """What a trial writes for people: its answer, and what it writes in arguments that are free text."""
+    texts = [
+        value
+        for served in trial.served
+        for name, value in served.call.args.items()
+        if (served.call.name, name) in arguments and isinstance(value, str)
+    ]
+    return "\n".join([trial.final_response or "", *texts])
+
+
+def _unlike(values: Sequence[float], limit: float) -> float:
+    """The share of pairs that are less alike than the limit."""
+    return sum(value < limit for value in values) / len(values) if values else 0.0
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
