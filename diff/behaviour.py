@@ -10,12 +10,14 @@ trials act alike when the calls that count match by the rules of `[match]`. A tr
 act differently where that is the worst case, and is left out of the estimate.
 
 An argument that is *free text* (a summary, a message) is worded anew in every trial. It shows by that: its
-texts differ between trials of one version on several items, or it is prose that never repeats over the
-recordings. It does not count in agreement; `diff.likeness` compares such texts with the answers.
+texts differ between trials of one version on several items, or it is prose in every recording that never
+repeats or has the name of a text (`summary`, `message`). Code is never free text. Free text does not count
+in agreement; `diff.likeness` compares it with the answers.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,6 +30,7 @@ from replaydiff.diff.reading import RunData
 from replaydiff.diff.result import Block, Kind, MetricDelta
 from replaydiff.diff.side_effects import Effects, without_failures
 from replaydiff.diff.statistics import paired
+from replaydiff.replay.effects import name_words
 from replaydiff.replay.model import CORRECTION, Grade, Item, Lane, Status, ToolCall, Trial
 from replaydiff.replay.settings import Settings, ToolSection
 from replaydiff.replay.settings.toml import toml_text, tool_table
@@ -94,7 +97,7 @@ class FreeText:
         """Why it is free text, in words."""
         if self.repeated:
             return f"its wording differs between trials of one version on {self.items} items"
-        return f"it is prose that differs in all of {self.items} items"
+        return f"it is prose in all of {self.items} item{'' if self.items == 1 else 's'}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +173,31 @@ _SEVERAL = 3
 _LONG = 40
 """… and such a text has a space in it or is longer than this."""
 _PROSE_WORDS, _PROSE_ITEMS = 6, 5
-"""Prose has so many words on average, and differs in all of at least so many items."""
+"""Prose has so many words on average, and differs in all of at least so many items …"""
+_TEXT_NAMES = frozenset(
+    {
+        "body",
+        "comment",
+        "comments",
+        "description",
+        "details",
+        "explanation",
+        "message",
+        "note",
+        "notes",
+        "summary",
+        "text",
+    }
+)
+"""… or in any, where the argument has such a name."""
+_CODE_NAMES = frozenset(
+    {"cmd", "code", "command", "expression", "filter", "pattern", "path", "query", "script", "sql", "where"}
+)
+"""Arguments whose last word is one of these are never free text: two of them do different things."""
+_CODE = re.compile(r"[={}<>|;`\\]")
+"""Marks of code …"""
+_CODE_SHARE = 0.2
+"""… which at most this share of texts has where they are prose."""
 
 
 def free_text(patterns: Patterns, settings: Settings) -> tuple[FreeText, ...]:
@@ -236,11 +263,18 @@ def _prose(patterns: Patterns) -> dict[tuple[str, str], int]:
     return {
         key: len(of_items)
         for key, of_items in sorted(values.items())
-        if key not in not_prose
-        and len(of_items) >= _PROSE_ITEMS
-        and len(set(of_items.values())) == len(of_items)
-        and sum(len(text.split()) for text in of_items.values()) >= _PROSE_WORDS * len(of_items)
+        if key not in not_prose and _is_prose(key[1], [*of_items.values()])
     }
+
+
+def _is_prose(argument: str, texts: Sequence[str]) -> bool:
+    """Return whether an argument holds prose, by its name and what it holds in each item."""
+    last = (name_words(argument) or [argument])[-1]
+    if last in _CODE_NAMES or sum(bool(_CODE.search(text)) for text in texts) > _CODE_SHARE * len(texts):
+        return False
+    is_long = sum(len(text.split()) for text in texts) >= _PROSE_WORDS * len(texts)
+    never_repeats = len(texts) >= _PROSE_ITEMS and len(set(texts)) == len(texts)
+    return is_long and (never_repeats or last in _TEXT_NAMES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

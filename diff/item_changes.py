@@ -15,7 +15,7 @@ from itertools import combinations, product
 from replaydiff.diff.behaviour import RecordingRules
 from replaydiff.diff.blocks import trials_of
 from replaydiff.diff.result import Block, ItemChange, ItemChangeKind
-from replaydiff.diff.side_effects import EffectChange, effect_changes
+from replaydiff.diff.side_effects import EffectDifference, effect_changes
 from replaydiff.replay.model import Lane, Trial
 from replaydiff.replay.terminal.text import one_line
 
@@ -39,7 +39,7 @@ def item_change(block: Block, agreement: RecordingRules) -> ItemChange | None:
     away = sorted((change.kind, -share, change.tool) for change, share in shares.items() if share > 0)
     if away:
         kind, share, tool = away[0]
-        change = EffectChange(kind, tool)
+        change = EffectDifference(kind, tool)
         counts = f"new {after[change]} of {len(new)} trials, old {before[change]} of {len(old)}"
         return ItemChange(kind=kind, share=-share, text=f"{change.text}: {counts}")
     if reads := _reads(block, agreement):
@@ -56,7 +56,7 @@ def _ended(block: Block, lane: Lane) -> list[Trial]:
     return [trial for trial in trials_of(block, lane) if not trial.status.is_error]
 
 
-def _effects(block: Block, trials: Sequence[Trial], agreement: RecordingRules) -> Counter[EffectChange]:
+def _effects(block: Block, trials: Sequence[Trial], agreement: RecordingRules) -> Counter[EffectDifference]:
     """How many trials show each difference from what the recording changed."""
     return Counter(
         change

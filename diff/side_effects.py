@@ -131,7 +131,7 @@ _WORDS = {
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class EffectChange:
+class EffectDifference:
     """One effect that differs from the recording."""
 
     kind: ItemChangeKind
@@ -143,7 +143,9 @@ class EffectChange:
         return _WORDS[self.kind].format(one_line(self.tool, 60))
 
 
-def effect_changes(item: Item, trial: Trial, effects: Effects, settings: Settings) -> Iterator[EffectChange]:
+def effect_changes(
+    item: Item, trial: Trial, effects: Effects, settings: Settings
+) -> Iterator[EffectDifference]:
     """Yield how what a trial changed differs from what its recording changed.
 
     A trial that was stopped or ended in an error does not tell what it would have done later, so nothing of
@@ -167,11 +169,11 @@ def effect_changes(item: Item, trial: Trial, effects: Effects, settings: Setting
             objects = identifying(args)
             twin = next((other_args for other_args in extra if identifying(other_args) == objects), None)
             kind = ItemChangeKind.OTHER_ARGUMENTS if twin is not None else ItemChangeKind.OTHER_OBJECT
-            yield EffectChange(kind, name)
+            yield EffectDifference(kind, name)
             missing.remove(args)
             extra.remove(extra[0] if twin is None else twin)
-        yield from (EffectChange(ItemChangeKind.MISSING_EFFECT, name) for _ in missing if ended)
-        yield from (EffectChange(ItemChangeKind.EXTRA_EFFECT, name) for _ in extra)
+        yield from (EffectDifference(ItemChangeKind.MISSING_EFFECT, name) for _ in missing if ended)
+        yield from (EffectDifference(ItemChangeKind.EXTRA_EFFECT, name) for _ in extra)
 
 
 def _unpaired(

@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from replaydiff.replay.renames import Renames
 from replaydiff.replay.settings import ToolSection
+from replaydiff.replay.settings.toml import tool_table
+from replaydiff.replay.terminal.text import one_line
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -268,3 +270,48 @@ def learn_effects(
     }
     reads = [name for name in recorded if (set_effects.get(name) or effect_by_name(name)) == "read"]
     return effects_from(observed_changes(con, reads, renames), recorded, set_effects)
+
+
+_NAMED = 4
+"""Tools that a sentence names."""
+
+
+def effects_sentence(effects: Iterable[ToolEffect]) -> str | None:
+    """Return what recorded tools are taken to do, and which settings decide it.
+
+    Args:
+        effects: of the recorded tools.
+
+    Returns:
+        None where the effect of every tool is set, or no tool was recorded.
+    """
+    ordered = [*effects]
+    open_tools = [tool for tool in ordered if tool.basis != "set"]
+    if not open_tools:
+        return None
+    heads: Mapping[Effect | None, str] = {
+        "read": "tools that read",
+        "write": "that write",
+        None: "unknown, so taken to write",
+    }
+    parts = [
+        f"{head}: {_listed(names)}"
+        for effect, head in heads.items()
+        if (names := [tool.name for tool in ordered if tool.effect == effect])
+    ]
+    undecided = [tool for tool in ordered if tool.effect is None] or open_tools
+    compared = (
+        "versions are compared by what they write"
+        if any(tool.effect == "write" for tool in ordered)
+        else "no tool is known to write, so versions are compared by every call"
+    )
+    return (
+        f"{'; '.join(parts)} (as set, recorded and named); {compared}. Where that is wrong or open, set "
+        f'effect = "read" or "write" in {tool_table(undecided[0].name)}'
+        f"{' and the like' if len(undecided) > 1 else ''}"
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(one_line(name, 40) for name in names[:_NAMED])
+    return shown + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")

@@ -9,7 +9,8 @@
 
 Where only recordings that nobody vouches for can be compared with, what changed is ordered by how it changed
 (`ItemChangeKind`), and only then by the verdict and by how many trials show it: calls that write and are
-missing, extra, or on another object; other arguments; reads; answers. Nothing that changed is left out.
+missing, extra, or on another object; other arguments; reads; answers. Where a judge compares pairs, those in
+which it prefers the old response come before all of these. Nothing that changed is left out.
 
 What was promoted, dismissed or skipped is left out. Near-duplicates (the same question about another order)
 are one entry, under the first of them; so are items of which only the same reads, or the answer, changed.
@@ -26,6 +27,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from replaydiff.diff.blocks import judged_trials, trials_of
+from replaydiff.diff.graders.base import PAIRWISE
 from replaydiff.diff.result import DiffResult, ItemChangeKind, ItemVerdict, Kind, Verdict
 from replaydiff.replay.cycles import no_cycle_search
 from replaydiff.replay.model import Case, Decision, GradeState, Lane, Status, effective_decisions
@@ -141,6 +143,8 @@ def _of_run(item: ItemVerdict) -> Iterator[tuple[Priority, str]]:
     elif change is not None:
         is_nearer = change.kind is ItemChangeKind.NEARER
         yield Priority.NEARER if is_nearer else Priority.CHANGED, change.text
+    if _preference(item) < 0:
+        yield Priority.CHANGED, "side by side the judge finds that the old response serves the user better"
     for lane, graded in judged_trials(item):
         for name, grade in graded.grades.items():
             votes = [
@@ -206,23 +210,33 @@ def _novel(likenesses: Sequence[float]) -> float:
     return min(NOVEL, ordered[len(ordered) // NOVEL_SHARE]) if ordered else 0.0
 
 
-def _order(entry: Entry) -> tuple[Priority, int, int, float, float, int, str]:
+def _preference(item: ItemVerdict) -> int:
+    """Return -1 where the judge prefers the old responses side by side, 1 the new ones, 0 neither."""
+    pairs = item.metrics.get(PAIRWISE)
+    delta = 0.0 if pairs is None else pairs.delta or 0.0
+    return (delta > 0) - (delta < 0)
+
+
+def _order(entry: Entry) -> tuple[Priority, int, int, int, float, float, int, str]:
     """Return what entries are sorted by.
 
     What a metric shows that somebody vouches for comes first, the largest loss first. What only differs from
-    a recording comes after it, by how grave that is, the verdict, and how many trials show it.
+    a recording comes after it: first where a judge prefers the old responses, then by how grave it is, the
+    verdict, and how many trials show it.
     """
     change = entry.item.change
     deltas = [metric.delta for metric in entry.item.metrics.values() if metric.delta is not None]
     is_quality = any(
         metric.kind is Kind.QUALITY and metric.verdict is Verdict.REGRESSED
-        for metric in entry.item.metrics.values()
+        for name, metric in entry.item.metrics.items()
+        if name != PAIRWISE
     )
     priority = entry.kind
     if priority is Priority.REGRESSED and change is not None and not is_quality:
         priority = Priority.CHANGED
     return (
         priority,
+        _preference(entry.item),
         0 if change is None else int(change.kind),
         int(entry.kind),
         0.0 if change is None else -change.share,

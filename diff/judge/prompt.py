@@ -71,7 +71,8 @@ def prompt_hash() -> str:
 
 def pair_prompt_hash() -> str:
     """Return the same for comparisons of two responses."""
-    return digest(json.dumps([_instructions(PAIR_INSTRUCTIONS), PAIR_SCHEMA, LAYOUT], sort_keys=True))
+    named = [_instructions(PAIR_INSTRUCTIONS), PAIR_SCHEMA, LAYOUT, "no recorded answer"]
+    return digest(json.dumps(named, sort_keys=True))
 
 
 @functools.cache
@@ -100,9 +101,11 @@ def document(item: Item, trial: Trial) -> JsonObject:
 
 
 def pair_document(item: Item, first: Trial, second: Trial) -> JsonObject:
-    """The judged material of one pair, in this order."""
+    """Return the judged material of one pair, in this order, without a recorded answer: it is a version's."""
     data = document(item, first)
     other = document(item, second)
+    if data.get("recorded"):
+        del data["reference_answer"], data["recorded"]
     # Of several turns, each response has a conversation of its own: the answers before it are its version's.
     shared = [key for key in ("conversation",) if data[key] == other[key]]
     own = [key for key in ("conversation", "tool_calls", "response") if key not in shared]

@@ -66,7 +66,9 @@ class Question:
 
 
 def grading_tasks(con: DuckDBPyConnection, run: RunRecord, judge: Judge) -> Iterator[GradingTask]:
-    """The trials that ended `ok`, in the order of the items."""
+    """The trials that ended `ok`, in the order of the items; none where the judge compares pairs alone."""
+    if not judge.votes:
+        return
     earlier = _earlier(con, run, judge)
     items = iter_items(con, run.id)
     item = next(items, None)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from replaydiff.importers.base import Importer, InputFile
     from replaydiff.importers.ingest import Progress, Report
     from replaydiff.importers.redacting import Redaction
+    from replaydiff.replay.effects import ToolEffect
     from replaydiff.replay.result_form import ResultForms
     from replaydiff.replay.store.import_records import StoredReject
 
@@ -66,7 +67,13 @@ class ImportReport:
     """What an import did."""
 
     def __init__(
-        self, reports: Sequence[Report], *, redacted: bool, first: bool, unclear: Sequence[ResultForms] = ()
+        self,
+        reports: Sequence[Report],
+        *,
+        redacted: bool,
+        first: bool,
+        unclear: Sequence[ResultForms] = (),
+        effects: Sequence[ToolEffect] = (),
     ) -> None:
         self.reports = tuple(reports)
         """One for each source."""
@@ -77,6 +84,8 @@ class ImportReport:
         self.unclear_results = tuple(unclear)
         """Tools of which it shows for the first time that results are JSON text, and nothing shows if they
         return text or the value."""
+        self.effects = tuple(effects)
+        """What each recorded tool does: read or write."""
 
     @property
     def new(self) -> int:
@@ -125,6 +134,7 @@ class ImportReport:
             "no_content": states[TraceState.NO_CONTENT],
             "incomplete": states[TraceState.INCOMPLETE],
             "unclear_results": [tool.name for tool in self.unclear_results],
+            "effects": {tool.name: tool.effect for tool in self.effects},
             "redacted": self.redacted,
             "skipped_because": dict(skipped),
             "notes": dict(notes),
@@ -283,6 +293,7 @@ def report_of(
         redacted=settings.import_.redaction is not None,
         first=first,
         unclear=[tool for tool in unclear_tools(store, settings) if tool.name not in before],
+        effects=recorded_effects(store, settings),
     )
 
 
@@ -306,6 +317,17 @@ def unclear_tools(store: Path, settings: Settings) -> list[ResultForms]:
         open_tools = [tool for tool in result_forms(con) if tool.form is None]
     is_settled = settled_by(settings)
     return [tool for tool in open_tools if not is_settled(tool.name)]
+
+
+def recorded_effects(store: Path, settings: Settings) -> list[ToolEffect]:
+    """Return what each tool of the store does, as set, as recorded, or as its name says; by name."""
+    from replaydiff.replay.effects import learn_effects
+    from replaydiff.replay.store.connection import open_store
+
+    if not store.exists():
+        return []
+    with open_store(store, read_only=True) as con:
+        return [*learn_effects(con, settings.tools).values()]
 
 
 def settled_by(settings: Settings) -> Callable[[str], bool]:

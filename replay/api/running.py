@@ -275,6 +275,8 @@ def start(
 
     def begin(hooks: Hooks) -> RunReport:
         notes = [*spent.notes] if spent is not None else []
+        if effects := effects_note(store, settings, source):
+            notes.insert(0, effects)
         if size := size_note(settings, source, lanes):
             notes.insert(0, size)
 
@@ -424,6 +426,22 @@ def size_note(settings: Settings, source: Source, lanes: dict[Lane, Version]) ->
         f"note: {size} {able}: it takes {fewest} to exclude a loss of more than {gate.tolerance:g}; {held} is"
         f" HOLD in {HELD:.0%} of runs of an agent that passes {noise.mean:.0%}"
     )
+
+
+def effects_note(store: Path, settings: Settings, source: Source) -> str | None:
+    """Return which tools nothing shows the effect of, where versions are compared by effects; else None."""
+    from replaydiff.replay.api.importing import recorded_effects
+    from replaydiff.replay.effects import effects_sentence
+
+    match = settings.match
+    if source.sample is None or match.trust is True or match.compare != "effects" or match.only_tools:
+        return None
+    effects = recorded_effects(store, settings)
+    is_settled = all(tool.effect is not None for tool in effects)
+    if is_settled and any(tool.effect == "write" for tool in effects):
+        return None
+    sentence = effects_sentence(effects)
+    return None if sentence is None else f"note: {sentence}"
 
 
 def _repeated_share(settings: Settings, lanes: dict[Lane, Version]) -> float:

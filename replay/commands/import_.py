@@ -202,6 +202,7 @@ def import_(
 
 def _show(done: ImportReport, as_json: bool) -> ExitCode:
     from replaydiff.replay.api.importing import summary, unclear_sentence
+    from replaydiff.replay.effects import effects_sentence
 
     if as_json:
         print_json(done.to_dict())
@@ -211,6 +212,9 @@ def _show(done: ImportReport, as_json: bool) -> ExitCode:
             _echo(line)
     if done.unclear_results:
         _echo(unclear_sentence(done.unclear_results))
+    is_open = any(tool.effect is None for tool in done.effects)
+    if (done.first or is_open) and done.new and (sentence := effects_sentence(done.effects)):
+        _echo(sentence)
     if done.first and not done.redacted and any(report.traces for report in done.reports):
         _echo(_ADVICE)
     return done.exit_code

@@ -379,9 +379,10 @@ class JudgeSection:
     rubric: str | None = None
     """Path of a rubric under version control, relative to replay.toml; defaults to the built-in one."""
     votes: int = 3
-    """Votes per response; the grade is their mean."""
+    """Votes per response; the grade is their mean. 0 with `pairwise`: no response is graded alone."""
     pairwise: bool = False
-    """Also compare old and new responses side by side, in both orders: two more calls per pair of trials."""
+    """Also compare old and new responses side by side, in both orders: two more calls per pair of trials that
+    differ. `replay triage` then shows the pairs first in which the old one serves the user better."""
     batch: bool = False
     """Use Anthropic's Message Batches at half the price: results take minutes, at most a day."""
     max_tokens: int = 1024
@@ -401,7 +402,8 @@ class JudgeSection:
     loopback no key is needed and none is sent."""
 
     def __post_init__(self) -> None:
-        _at_least(self, 1, "votes", "max_tokens", "concurrency")
+        _at_least(self, 0 if self.pairwise else 1, "votes")
+        _at_least(self, 1, "max_tokens", "concurrency")
         if not 0 <= self.label_error < 0.5:
             raise ValueError(f"label_error must be at least 0 and below 0.5, not {self.label_error:g}")
         for value, points in self.scale.items():

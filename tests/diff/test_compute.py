@@ -275,7 +275,9 @@ def test_ship_does_not_hide_what_an_uncalibrated_judge_saw(tmp_path: Path) -> No
     ]
     result = diffed(tmp_path, items, done, grades=grades)
     assert (result.answer, result.counts.regressed) == (Answer.SHIP, 1)
-    assert "; no item regressed (judge, which does not decide, counts 1); the answers are not" in result.reason
+    assert (
+        "; no item regressed (judge, which does not decide, counts 1); the answers are not" in result.reason
+    )
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,8 @@ def diff(folder: Path, inputs: Sequence[str], new: str, cancels: Sequence[bool] 
         if not cancels or cancels[number]:
             calls.append({"name": "cancel", "args": args, "result": "ok"})
         record = {"trace_id": f"t{number}", "started_at": f"2026-10-{1 + number % 28:02}T10:00:00Z"}
-        lines.append(json.dumps({**record, "input": text, "tool_calls": calls, "final_response": "done"}))
+        answer = f"Order {text.split()[-1]} is cancelled."
+        lines.append(json.dumps({**record, "input": text, "tool_calls": calls, "final_response": answer}))
     (folder / "traces.jsonl").write_text("\n".join(lines))
     project = rd.open(folder)
     project.import_(folder / "traces.jsonl")
@@ -113,7 +114,7 @@ def test_a_changed_version_is_not_excused_by_the_noise(tmp_path: Path) -> None:
     cancels = [forgets.random() > 0.15 for _ in range(60)]
     done = diff(tmp_path, [f"Please cancel order {1000 + n}" for n in range(60)], "lazy", cancels)
     assert done.answer == "CAN'T TELL"
-    assert "behaviour changed in" in done.reason
+    assert "effects changed in" in done.reason
 
 
 def test_ids_of_the_request_are_compared_by_their_place() -> None:

@@ -16,7 +16,7 @@ from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.runs import create_run
 from replaydiff.replay.store.samples import write_sample
 from replaydiff.replay.store.trials import write_trials
-from tests.diff.build import WHEN, item, trial, version
+from tests.diff.build import CALLS, WHEN, item, trial, version
 
 
 def _runs(folder: Path, rates: list[list[float]], trials: int = 3, *, samples: bool = False) -> Path:
@@ -42,7 +42,7 @@ def _runs(folder: Path, rates: list[list[float]], trials: int = 3, *, samples: b
                 )  # fmt: skip
             create_run(con, run, items)
             done = [
-                trial(one, Lane.NEW, k, bool(rng.random() < rate))
+                trial(one, Lane.NEW, k, calls=CALLS if rng.random() < rate else CALLS[:1])
                 for one, rate in zip(items, row, strict=True)
                 for k in range(trials)
             ]

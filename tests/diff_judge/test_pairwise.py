@@ -88,7 +88,7 @@ def test_each_pair_is_shown_in_both_orders_and_no_lane_is_named(tmp_path: Path) 
         assert '"new"' not in text
     documents = [json.loads(t.removeprefix("<data>\n").removesuffix("\n</data>")) for t in texts]
     assert documents[0]["first"] == documents[1]["second"]
-    assert documents[0]["reference_answer"] == "It has shipped."
+    assert "reference_answer" not in documents[0], "what was recorded is the answer of one version"
 
 
 @pytest.mark.parametrize("always", ["first", "second"])

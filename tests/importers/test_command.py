@@ -48,7 +48,9 @@ def test_a_person_reads_what_came_in_and_what_did_not(tmp_path: Path) -> None:
         "1 record: the field 'sesion_id' is not of the trace format and was left out\n"
         "2 records rejected, the first at f.jsonl:2: started_at is missing; see `replay import --rejects`\n"
         "texts are stored as recorded, personal data too; [import.redact] in replay.toml replaces it "
-        "(`replay doctor` shows whether it is on)\n",
+        "(`replay doctor` shows whether it is on)\n"
+        "unknown, so taken to write: t (as set, recorded and named); no tool is known to write, so versions are "
+        'compared by every call. Where that is wrong or open, set effect = "read" or "write" in [tools.t]\n',
         "",
     )
     code, _, _ = replay(tmp_path, "import", "jsonl", write(tmp_path / "good.jsonl", good_record("jsonl", 3)))
@@ -81,6 +83,7 @@ def test_json_is_one_document_and_nothing_else(tmp_path: Path) -> None:
         "tool_calls_paired_by_name": 0,
         "tool_call_conflicts": 0,
         "unclear_results": ["get_order"],
+        "effects": {"ask_human": None, "get_carrier": "read", "get_order": "read"},
         "rejected": 0,
         "skipped": 1,
         "duplicates": 0,
