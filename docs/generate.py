@@ -73,12 +73,12 @@ def _settings() -> str:
         "# Settings",
         NOTE,
         "Every key of `replay.toml`, with its default. The file is searched for upwards from the current "
-        "folder. `REPLAY_SECTION_KEY` in the environment overrides the file, a flag overrides both. Secrets "
-        "are never settings.",
+        "folder. `REPLAY_SECTION_KEY` in the environment overrides the file, `--set SECTION.KEY=VALUE` of a "
+        "command overrides both. Secrets are never settings.",
     ]
     defaults = settings.Settings()
     for field in dataclasses.fields(settings.Settings):
-        if field.name in ("root", "file", "given", "assert_"):
+        if field.name in ("root", "file", "given", "assigned", "assert_"):
             continue
         value = getattr(defaults, field.name)
         mapped = settings.NAMED_TABLES.get(field.name)

@@ -122,10 +122,11 @@ class LazyGroup(click.Group):
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Start with `replay demo`, or in your agent's repository with `replay init`.",
+    epilog="These options stand before or after the command. Start with `replay demo`, or in your agent's "
+    "repository with `replay init`.",
 )
 @click.version_option(VERSION, prog_name="replay")
-@common_options
+@common_options(hidden=False)
 @click.pass_context
 def cli(ctx: click.Context) -> None:
     """Replay production traces of your agent against two versions; see what got better or worse."""

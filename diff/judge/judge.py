@@ -130,7 +130,7 @@ def judge_from(settings: Settings) -> Judge | None:
     model, base_url = section.model, section.base_url
     if section.batch and section.provider != "anthropic":
         raise SettingsError(
-            f"--batch, and batch in [judge], need the Message Batches of Anthropic, and {_SETTING} is "
+            f"batch in [judge] needs the Message Batches of Anthropic, and {_SETTING} is "
             f"{section.provider!r}; leave it out"
         )
     connect = connector(

@@ -100,7 +100,9 @@ def resumed_settings(base: Settings, options: RunOptions) -> Settings:
                 "leave it out, or start a new run"
             )
     settings = settings_with(base, options)
-    run = replace(settings.run, budget=options.get("budget"), max_tokens=options.get("max_tokens"))
+    assigned = settings.run.max_tokens if "run.max_tokens" in base.assigned else None
+    max_tokens = options.get("max_tokens") or assigned
+    run = replace(settings.run, budget=options.get("budget"), max_tokens=max_tokens)
     return replace(settings, run=run)
 
 

@@ -580,7 +580,7 @@ def notes_on(report: RunReport) -> list[str]:
             )
     if report.missing:
         if run.max_tokens is not None and report.tokens >= run.max_tokens:
-            spent, more = f"{run.max_tokens:,} tokens are spent ({report.tokens:,})", "--max-tokens N"
+            spent, more = f"{run.max_tokens:,} tokens are spent ({report.tokens:,})", "--set run.max_tokens=N"
         else:
             spent = f"the budget of ${run.budget_usd or 0:.2f} is spent (${report.cost_usd or 0:.2f})"
             more = "--budget USD"
@@ -590,7 +590,7 @@ def notes_on(report: RunReport) -> list[str]:
         )
     if run.max_tokens is not None and report.uncounted:
         notes.append(
-            f"note: {report.uncounted} trials report no tokens, and they did not count against --max-tokens"
+            f"note: {report.uncounted} trials report no tokens, and they did not count against max_tokens"
         )
     failed = {status for lane in report.statuses.values() for status, count in lane.items() if count}
     if repairable := [status.value for status in REPAIRABLE if status in failed]:

@@ -35,7 +35,7 @@ def check_until_known(settings: Settings, lanes: dict[Lane, Version]) -> None:
     if settings.judge.model is not None and settings.judge.batch:
         raise SettingsError(
             "--until-known asks the judge at every look, and a batch takes up to a day; leave --until-known "
-            "or --batch out"
+            "or batch in [judge] out"
         )
 
 

@@ -45,7 +45,7 @@ from replaydiff.replay.errors import ExitCode
     help="Name a commit from this probability on.",
 )
 @click.option("--max-trials", type=click.IntRange(min=1), metavar="N", help="Stop after N; default 600.")
-@run_options("concurrency", "timeout", "budget", "max_tokens", "retries", "on_miss", "no_boundary")
+@run_options("concurrency", "timeout", "budget", "no_boundary")
 @click.option(
     "--resume",
     is_flag=False,

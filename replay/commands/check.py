@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     help="Only cases that changed since REV, or whose tools did; without a value: since the default branch.",
 )
 @run_options(
-    "trials", "until_known", "concurrency", "timeout", "budget", "max_tokens", "retries", "on_miss",
-    "no_boundary", "reuse_old", "record", "replay_model", "judge", "batch",
+    "trials", "until_known", "concurrency", "timeout", "budget", "no_boundary", "judge",
 )  # fmt: skip
 @click.option(
     "--resume",

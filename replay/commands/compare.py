@@ -39,10 +39,7 @@ Examples:
     help="Draw a sample of this month first; without a value (and by default): the latest complete month.",
 )
 @click.option("--size", type=int, help="How many traces to draw; default 100, or what --calls pays for.")
-@click.option("--by", multiple=True, metavar="FIELD", help="Field whose values make the strata; repeatable.")
 @click.option("--where", metavar="COND", help="Draw only traces that fit, like \"release = '2.1'\".")
-@click.option("--name", help="Name of the sample that is drawn; default the month.")
-@click.option("--new-only", is_flag=True, help="Leave out what is in the golden set or was triaged already.")
 @click.option(
     "--metric", "metrics", metavar="NAME", multiple=True, help="Show this metric (repeatable): score:NAME …"
 )
@@ -53,7 +50,10 @@ Examples:
     help="'default', or a condition such as 'regressed<=2' (repeatable): decides the exit code.",
 )
 @click.option("-o", "--html", metavar="FILE", help="Also write the HTML report here.")
-@run_options()
+@run_options(
+    "old", "new", "trials", "calls", "aa", "until_known", "continues", "budget", "no_boundary", "pair_by",
+    "mode", "judge",
+)  # fmt: skip
 @log_option
 @json_option
 def compare(
@@ -63,10 +63,7 @@ def compare(
     cases: str | None,
     month: str | None,
     size: int | None,
-    by: tuple[str, ...],
     where: str | None,
-    name: str | None,
-    new_only: bool,
     metrics: tuple[str, ...],
     gate: tuple[str, ...],
     html: str | None,
@@ -77,6 +74,7 @@ def compare(
     The comparison before a release: both versions replay the same items, and the report shows what changed
     and whether to ship; `replay diff --verbose` shows the rest. The run stays in the store for `diff`,
     `report` and `show`. With observed versions on both sides nothing is run: the recordings are compared.
+    Every other setting of replay.toml can be set for one comparison: --set run.concurrency=20.
     """
     from replaydiff.replay.files import check_target
     from replaydiff.reports import terminal
@@ -86,10 +84,7 @@ def compare(
     draw: SampleOptions = {
         "month": month,
         "size": size,
-        "by": by,
         "where": where,
-        "name": name,
-        "new_only": new_only,
     }
     run, diff = app.project.compare(
         sample, cases=golden_of(cases), draw=draw, metrics=metrics, gate=gate, **options

@@ -58,7 +58,7 @@ def export(
     Traces are whole, and as JSON Lines in the format that `replay import jsonl` reads: a colleague's store
     gets the very same traces. Samples have one row per item, with stratum and weight; runs one row per
     trial; grades one row per grade, stored or computed; model-calls one row per request that the gateway
-    recorded (`replay run --record`), with its answer. Parquet opens in pandas, Polars
+    recorded (`[run] record`), with its answer. Parquet opens in pandas, Polars
     and DuckDB; messages, metadata and the like are JSON text in it. Times are UTC.
 
     The file is there whole or not at all, and the store is only read.

@@ -21,7 +21,7 @@ from replaydiff.replay.errors import ExitCode
 @click.option("--system", metavar="TEXT", help="Another system prompt, for versions without code.")
 @click.option("--ablate", is_flag=True, help="Leave out each tool result in turn.")
 @click.option("--trials", type=click.IntRange(min=1), metavar="N", help="Trials of each fork; default 5.")
-@run_options("concurrency", "timeout", "budget", "max_tokens", "retries", "on_miss", "no_boundary")
+@run_options("budget", "no_boundary")
 @log_option
 @json_option
 def fork(

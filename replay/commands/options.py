@@ -48,16 +48,17 @@ class App:
     db: str | None = None
     debug: bool = False
     wait: float | None = None
+    assignments: tuple[str, ...] = ()
 
     @cached_property
     def settings(self) -> Settings:
-        """replay.toml, the environment and `--wait`; read at first use, so `--help` never fails on them."""
+        """replay.toml, the environment, `--set` and `--wait`; read when used, as `--help` needs none."""
         from replaydiff.replay.settings import load
 
-        found = load()
+        settings = load(assignments=self.assignments)
         if self.wait is None:
-            return found
-        return replace(found, store=replace(found.store, wait=self.wait))
+            return settings
+        return replace(settings, store=replace(settings.store, wait=self.wait))
 
     @property
     def store_path(self) -> Path:
@@ -76,8 +77,9 @@ class App:
 
 def _set(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
     def callback(ctx: click.Context, _param: click.Parameter, value: Any) -> None:
-        if value not in (None, False):
-            setattr(ctx.ensure_object(App), name, value)
+        if value not in (None, False, ()):
+            app = ctx.ensure_object(App)
+            setattr(app, name, (*app.assignments, *value) if name == "assignments" else value)
 
     return callback
 
@@ -98,26 +100,38 @@ def _log(_ctx: click.Context, _param: click.Parameter, value: bool) -> None:
     log.propagate = False
 
 
-def common_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `--db`, `--wait` and `--debug`, which are accepted before and after a command's name."""
-    command = click.option(
-        "--wait",
-        type=click.FloatRange(min=0),
-        metavar="SECONDS",
-        expose_value=False,
-        callback=_set("wait"),
-        help="Wait for another process that writes to the store; default 1 second, or `wait` of [store].",
-    )(command)
-    command = click.option(
-        "--debug", is_flag=True, expose_value=False, callback=_set("debug"), help="Show tracebacks of errors."
-    )(command)
-    return click.option(
-        "--db",
-        metavar="FILE",
-        expose_value=False,
-        callback=_set("db"),
-        help="The store; default .replay/replay.duckdb beside replay.toml, or REPLAY_DB.",
-    )(command)
+def common_options(command: Callable[..., Any] | None = None, *, hidden: bool = True) -> Callable[..., Any]:
+    """Add `--db`, `--set`, `--wait` and `--debug`, which are accepted before and after a command's name.
+
+    Args:
+        command: what gets them.
+        hidden: leave them out of its help: `replay --help` shows them once for all.
+    """
+    if command is None:
+        return functools.partial(common_options, hidden=hidden)
+    options = (
+        click.option(
+            "--db", metavar="FILE", expose_value=False, callback=_set("db"), hidden=hidden,
+            help="The store; default .replay/replay.duckdb beside replay.toml, or REPLAY_DB.",
+        ),
+        click.option(
+            "--set", metavar="SECTION.KEY=VALUE", multiple=True, expose_value=False,
+            callback=_set("assignments"), hidden=hidden,
+            help="Another value of a setting for this command (repeatable), such as run.retries=0.",
+        ),
+        click.option(
+            "--wait", type=click.FloatRange(min=0), metavar="SECONDS", expose_value=False,
+            callback=_set("wait"), hidden=hidden,
+            help="Wait for another process that writes to the store; default 1 second, or `wait` of [store].",
+        ),
+        click.option(
+            "--debug", is_flag=True, expose_value=False, callback=_set("debug"), hidden=hidden,
+            help="Show tracebacks of errors.",
+        ),
+    )  # fmt: skip
+    for option in reversed(options):
+        command = option(command)
+    return command
 
 
 def command(name: str, **kwargs: Any) -> Callable[[Callable[Concatenate[App, P], Any]], click.Command]:

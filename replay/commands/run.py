@@ -11,7 +11,6 @@ import click
 from replaydiff.replay.api.options import RunOptions
 from replaydiff.replay.commands.options import (
     App,
-    Seed,
     command,
     json_option,
     log_option,
@@ -28,8 +27,6 @@ GOLDEN = ""
 """`--cases` without a path: the golden set of the settings."""
 LATEST = ""
 """`--resume` without a run."""
-RECORDED = "latest"
-"""`--replay-model` without a run."""
 
 _OPTIONS = (
     click.option("--old", metavar="VERSION", help="The version in use: a name, git:REF, `.`, observed …"),
@@ -66,27 +63,6 @@ _OPTIONS = (
     ),
     click.option("--concurrency", type=int, metavar="N", help="Trials in flight at once; default 4."),
     click.option("--budget", type=float, metavar="USD", help="No new item starts once this much is spent."),
-    click.option("--max-tokens", type=int, metavar="N", help="No new item starts once this many are used."),
-    click.option(
-        "--record",
-        is_flag=True,
-        default=None,
-        help="Record the agents' requests to their models, in any language: see docs/gateway.md.",
-    ),
-    click.option(
-        "--replay-model",
-        is_flag=False,
-        flag_value=RECORDED,
-        metavar="[RUN]",
-        help="Answer the agents' model requests from this recorded run; "
-        "without a value: the latest such run.",
-    ),
-    click.option(
-        "--reuse-old",
-        is_flag=True,
-        default=None,
-        help="Reuse the old version's trials of an earlier run where nothing has changed; see docs/ci.md.",
-    ),
     click.option(
         "--executor",
         metavar="NAME",
@@ -94,12 +70,6 @@ _OPTIONS = (
         "another distribution's executor.",
     ),
     click.option("--timeout", type=float, metavar="SECONDS", help="Limit for one trial; default 120."),
-    click.option(
-        "--seed",
-        type=Seed(),
-        help="Another seed: another order (and sample).",
-    ),
-    click.option("--retries", type=int, metavar="N", help="Retries after infrastructure errors; default 3."),
     click.option(
         "--on-miss",
         type=click.Choice(["stop", "error", "simulate"]),
@@ -125,36 +95,24 @@ _OPTIONS = (
         help="rollout (default): the whole agent; step: repeat each recorded decision of the model.",
     ),
     click.option("--judge/--no-judge", default=None, help="Grade with the judge; default if it has a model."),
-    click.option(
-        "--pairwise/--no-pairwise",
-        default=None,
-        help="Also have the judge compare old and new responses side by side; default [judge] pairwise.",
-    ),
-    click.option(
-        "--batch/--no-batch",
-        default=None,
-        help="Ask the judge through Anthropic's Message Batches: half the price, minutes to hours; default "
-        "[judge] batch.",
-    ),
 )
 
 
 def run_options(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Add options of a run (without names: all of them); the command gets them as one `RunOptions`."""
-    wanted = names or tuple(RunOptions.__annotations__)
+    chosen = [option for option in _OPTIONS if not names or _name_of(option) in names]
 
     def declare(command: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(command)
         def gather(app: App, /, **options: Any) -> Any:
-            given = {name: options.pop(name) for name in wanted}
+            of_run = {name: options.pop(name) for name in map(_name_of, chosen)}
             return command(
-                app, {name: value for name, value in given.items() if value is not None}, **options
+                app, {name: value for name, value in of_run.items() if value is not None}, **options
             )
 
         declared: Callable[..., Any] = gather
-        for option in reversed(_OPTIONS):
-            if _name_of(option) in wanted:
-                declared = option(declared)
+        for option in reversed(chosen):
+            declared = option(declared)
         return declared
 
     return declare
@@ -260,7 +218,10 @@ def _blocked_lines(blocked: Mapping[Lane, Mapping[Blocked, int]]) -> Iterator[st
     is_flag=True,
     help="With --resume: replay the rest even where a version has changed; every report says so.",
 )
-@run_options()
+@run_options(
+    "old", "new", "trials", "calls", "aa", "until_known", "concurrency", "budget", "executor", "timeout",
+    "no_boundary", "no_user", "on_miss", "pair_by", "mode", "judge",
+)  # fmt: skip
 @log_option
 @json_option
 def run(
@@ -282,6 +243,8 @@ def run(
 
     --mode step repeats each recorded decision of the model with the same messages and compares the next
     action. It needs no agent code, and the run reports the decision at which two models differ.
+
+    Every other setting of replay.toml can be set for one run: --set run.retries=0.
 
     \b
     Examples:

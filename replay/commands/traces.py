@@ -125,7 +125,7 @@ def show(
     """Show a trace, trial or case as a readable transcript.
 
     With --run it is the item of that run: what was recorded, then each trial with the rule that answered its
-    tool calls, misses explained, what it asked its model (where that was recorded: `replay run --record`),
+    tool calls, misses explained, what it asked its model (where that was recorded: `[run] record`),
     and the judge's grades. Else a trace of the store, else a case.
 
     \b

@@ -54,10 +54,10 @@ def recorded_run(store: Path, name: str) -> str:
     with open_store(store, read_only=True) as con:
         found = latest_recorded(con) if name == LATEST else get_run(con, name).id
         if found is None:
-            raise InputError("no run has recorded its models yet; make one with `replay run --record`")
+            raise InputError("no run has recorded its models yet; record one with --set run.record=true")
         if not count_model_calls(con, found):
             raise InputError(
-                f"run {found} recorded no model; name one made with `replay run --record`, or `latest`"
+                f"run {found} recorded no model; name one that ran with record in [run], or `latest`"
             )
     return found
 

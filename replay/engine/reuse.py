@@ -1,5 +1,6 @@
-"""Trials that an earlier run of the same store replayed: of the old version (`--reuse-old`), or of a run that
-another one continues (`--continue`).
+"""Trials that an earlier run of the same store replayed.
+
+Of the old version (`reuse_old` in `[run]`), or of a run that another one continues (`--continue`).
 
 They are taken where nothing that decides a trial has changed: the version (code, interpreter, packages,
 arguments), the rules, the mode, and of each item its input, recording and metadata. What cannot be seen from

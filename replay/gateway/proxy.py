@@ -182,7 +182,7 @@ class ModelProxy:
             what = "only fewer times" if found else "not"
             line.unrecorded = line.unrecorded or (
                 f"the agent asked its model something that run {self._recording} did {what} record for "
-                f"trial {line.trial} ({exchange.api} {exchange.path}); record again with --record"
+                f"trial {line.trial} ({exchange.api} {exchange.path}); record again: --set run.record=true"
             )
             exchange.fail("it is not in the recording")
             await _refuse(reply, 400, line.unrecorded)

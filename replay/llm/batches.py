@@ -102,7 +102,7 @@ class Batches:
             # 404: a model that is not known would be the failure of its questions.
             raise SettingsError(
                 f"{self._model.client.base_url} takes no Message Batches",
-                hint="leave --batch, or batch in [judge], out",
+                hint="leave batch in [judge] out",
             ) from None
         return str(batch.id)
 

@@ -1,4 +1,5 @@
-"""Settings: replay.toml, found upwards from the current folder, then `REPLAY_SECTION_KEY`, then flags.
+"""Settings: replay.toml, found upwards from the current folder, then `REPLAY_SECTION_KEY`,
+then `--set SECTION.KEY=VALUE`, then flags.
 
 Flags are laid over a section by the commands (`override`). A key that no section knows is an error that
 names file, line and the nearest right key. Secrets are never settings: they come from the environment alone.

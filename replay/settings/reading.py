@@ -1,4 +1,4 @@
-"""Reading settings: the file, then the environment, then flags; and what is wrong in them.
+"""Reading settings: the file, then the environment, then `--set` and flags; and what is wrong in them.
 
 An error names the file, its line and the key.
 """
@@ -12,7 +12,7 @@ import os
 import re
 import tomllib
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -20,6 +20,7 @@ from replaydiff.replay.errors import SettingsError
 from replaydiff.replay.model.case import Assertion, PathRule, ToolMatch
 from replaydiff.replay.settings.whole import FILE_NAME, NAMED_TABLES, SUBTABLES, Settings, keys_of, sections
 
+_NO_FILE = "the environment or --set"
 ASSERT = "assert"
 """The list of tables among the sections."""
 
@@ -92,7 +93,7 @@ def _place(file: Path | None, text: str, path: tuple[str, ...]) -> str:
         key = re.match(r"\s*([^=#]+?)\s*=", line)
         if key and (*table, *(part.strip().strip("\"'") for part in key[1].split(".")))[: len(path)] == path:
             return f"{file}:{number}"
-    return str(file or "the environment")
+    return str(file or _NO_FILE)
 
 
 _WORDS = {
@@ -136,8 +137,15 @@ def _allowed(hint: Any) -> list[str]:
 Section = TypeVar("Section")
 
 
-def load(start: Path | None = None, environ: Mapping[str, str] | None = None) -> Settings:
-    """Read replay.toml (from `start` upwards) and the environment.
+def load(
+    start: Path | None = None, environ: Mapping[str, str] | None = None, assignments: Sequence[str] = ()
+) -> Settings:
+    """Read replay.toml (from `start` upwards), the environment, and what `--set` assigns.
+
+    Args:
+        start: the folder where the search begins; default the current one.
+        environ: the variables; default those of this process.
+        assignments: each `SECTION.KEY=VALUE`; they override the file and the environment.
 
     Raises:
         SettingsError: bad TOML, an unknown key, or a value of the wrong type, with file and line.
@@ -152,6 +160,7 @@ def load(start: Path | None = None, environ: Mapping[str, str] | None = None) ->
         raise SettingsError(f"{file} is not valid TOML: {error}", hint="correct that line") from None
     refuse_unknown(data, file, text)
     _lay_environment(data, os.environ if environ is None else environ)
+    assigned = [_assign(data, assignment) for assignment in assignments]
 
     def table(type_: type, value: Any, *path: str) -> Any:
         try:
@@ -170,7 +179,7 @@ def load(start: Path | None = None, environ: Mapping[str, str] | None = None) ->
     if ASSERT in data:
         found["assert_"] = tuple(table(Assertion, one, ASSERT) for one in data[ASSERT])
     root = file.parent if file else Path.cwd()
-    return Settings(**found, root=root, file=file, given=frozenset(data))
+    return Settings(**found, root=root, file=file, given=frozenset(data), assigned=frozenset(assigned))
 
 
 def find(start: Path) -> Path | None:
@@ -208,11 +217,39 @@ def _lay_environment(data: dict[str, Any], environ: Mapping[str, str]) -> None:
             raw = environ.get("_".join(("REPLAY", *path, key)).upper())
             if raw is None:
                 continue
-            try:
-                value = tomllib.loads(f"value = {raw}")["value"]
-            except tomllib.TOMLDecodeError:
-                value = raw
-            table = data
-            for name in path:
-                table = table.setdefault(name, {})
-            table[key] = value
+            _lay(data, (*path, key), raw)
+
+
+def _assign(data: dict[str, Any], assignment: str) -> str:
+    """Lay `SECTION.KEY=VALUE` over the data, and return the name of the key.
+
+    Raises:
+        SettingsError: it has another form, or names no key.
+    """
+    name, equals, raw = assignment.partition("=")
+    path = tuple(part.strip() for part in name.split("."))
+    if not equals or len(path) < 2 or not all(path):
+        raise SettingsError(
+            f"--set {assignment!r} has not the form SECTION.KEY=VALUE", hint="such as --set run.retries=0"
+        )
+    only: dict[str, Any] = {}
+    _lay(only, path, raw)
+    try:
+        refuse_unknown(only, None, "")
+    except SettingsError as error:
+        reason = str(error).removeprefix(f"{_NO_FILE}: ")
+        raise SettingsError(f"--set {name}: {reason}") from None
+    _lay(data, path, raw)
+    return ".".join(path)
+
+
+def _lay(data: dict[str, Any], path: tuple[str, ...], raw: str) -> None:
+    """Put a value at a path; it is TOML where it can be, else text."""
+    try:
+        value = tomllib.loads(f"value = {raw}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = raw
+    table = data
+    for name in path[:-1]:
+        table = table.setdefault(name, {})
+    table[path[-1]] = value

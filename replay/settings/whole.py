@@ -66,6 +66,8 @@ class Settings:
     """The replay.toml that was read."""
     given: frozenset[str] = frozenset()
     """Sections that the file or the environment names: a `[gate]` that is there asks for the gate."""
+    assigned: frozenset[str] = frozenset()
+    """Keys that `--set` assigns, such as `run.max_tokens`: they also apply to a run that is resumed."""
 
     @property
     def data_folder(self) -> Path:
@@ -83,7 +85,7 @@ class Settings:
         return self.root / self.cases.path
 
 
-_NOT_SECTIONS = {"root", "file", "given", "assert_"}
+_NOT_SECTIONS = {"root", "file", "given", "assigned", "assert_"}
 SUBTABLES: dict[str, dict[str, type]] = {"import": {"redact": RedactSection}}
 """Section → the tables within it."""
 NAMED_TABLES: dict[str, type] = {

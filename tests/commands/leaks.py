@@ -218,7 +218,18 @@ def outputs(folder: Path) -> dict[str, str]:
         found["`import` (with rejects)"] = output("import", "jsonl", file.name).replace(file.name, "")
         output("sample", "--month", "2026-10", "--size", "4", "--name", "october")
         found["`run -v`, the log of CI"] = output(
-            "run", "--sample", "october", "--old", ".", "--new", ".", "--record", "--trials", "1", "-v"
+            "run",
+            "--sample",
+            "october",
+            "--old",
+            ".",
+            "--new",
+            ".",
+            "--set",
+            "run.record=true",
+            "--trials",
+            "1",
+            "-v",
         )
         run = project.run().id
         for name, commands in COMMANDS.items():

@@ -202,7 +202,7 @@ def test_infrastructure_errors_are_retried_so_often_and_no_more(
     project.write(
         "down", "def call(name, args): ...\ndef run_agent(text): raise ConnectionResetError('gone')\n"
     )
-    assert replay("run", "--new", ".", "--retries", "2").code == 3
+    assert replay("run", "--new", ".", "--set", "run.retries=2").code == 3
     assert {(trial.status, trial.attempts) for trial in project.trials()} == {(Status.INFRA_ERROR, 3)}
 
 

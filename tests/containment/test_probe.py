@@ -249,7 +249,7 @@ def test_an_agent_that_answers_items_without_its_tools_is_not_stopped(
 ) -> None:
     project.settings(SETTINGS.replace("unused", "call"))
     project.write("v1", SOME_WITHOUT_TOOLS.replace("% 4", "% 2"))
-    done = replay("run", "--new", ".", "--sample", "october", "--seed", str(seed))
+    done = replay("run", "--new", ".", "--sample", "october", "--set", f"run.seed={seed}")
     assert (done.code, len(project.trials())) == (0, 12), done.err
 
 
@@ -377,7 +377,7 @@ def test_a_later_call_past_the_patch_points_ends_the_run_and_is_not_repeated(
     replay: Replay, project: Project
 ) -> None:
     project.write("v1", LATER)
-    done = replay("run", "--new", ".", "--sample", "october", "--seed", "5", "--concurrency", "1")
+    done = replay("run", "--new", ".", "--sample", "october", "--set", "run.seed=5", "--concurrency", "1")
     assert (done.code, real_calls(project)) == (2, 1)
     assert "get_order_status may have run for real in lane new (.): the agent reports it" in done.err
     kept = {trial.item_id for trial in project.trials()}

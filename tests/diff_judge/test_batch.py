@@ -217,7 +217,7 @@ def test_a_process_killed_at_any_moment_pays_nothing_twice(
 
 def test_a_waiting_batch_is_fetched_without_the_flag_too(project: Path, server: BatchServer) -> None:
     _interrupted(project, server)
-    assert _judge(project, "--no-batch") == 0
+    assert _judge(project, "--set", "judge.batch=false") == 0
     assert len(server.sent) == 18
     assert {grade.state for grade in _grades(project)} == {GradeState.SCORED}
     assert "POST /v1/messages" not in server.asked
@@ -307,7 +307,7 @@ def test_a_batch_that_the_provider_no_longer_has_is_asked_again(
     ("status", "code", "sentence"),
     [
         (400, 2, "the judge's batch was not taken: the request was refused: 400 invalid_request_error: no"),
-        (404, 2, "takes no Message Batches; leave --batch, or batch in [judge], out"),
+        (404, 2, "takes no Message Batches; leave batch in [judge] out"),
         (401, 75, "does not accept the key"),
     ],
 )
@@ -332,4 +332,4 @@ def test_a_refused_batch_is_one_sentence_and_nothing_waits(
 def test_other_providers_take_no_batches(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("replay.toml").write_text(Path("replay.toml").read_text() + 'provider = "openai"\n')
     assert _judge(project) == 2
-    assert "need the Message Batches of Anthropic" in capsys.readouterr().err
+    assert "needs the Message Batches of Anthropic" in capsys.readouterr().err

@@ -186,7 +186,7 @@ def test_an_interruption_before_the_first_trial_stores_nothing(project: Project)
 
 @pytest.mark.slow
 def test_a_budget_stops_at_whole_blocks_and_a_larger_one_goes_on(project: Project) -> None:
-    done = project.replay(*begin("--trials", "2", "--budget", "0.1", "--seed", "3"))
+    done = project.replay(*begin("--trials", "2", "--budget", "0.1", "--set", "run.seed=3"))
     assert done.code == 0
     trials = project.trials()
     by_item: dict[str, int] = {}
@@ -376,8 +376,8 @@ def test_a_repaired_run_equals_an_undisturbed_one(project: Project, fault: str, 
         ".",
         "--trials",
         "2",
-        "--retries",
-        "0",
+        "--set",
+        "run.retries=0",
         "--concurrency",
         "2",
     )
@@ -427,8 +427,8 @@ def test_a_provider_that_goes_down_stops_the_run_and_loses_nothing(tmp_path: Pat
         ".",
         "--trials",
         "1",
-        "--retries",
-        "0",
+        "--set",
+        "run.retries=0",
         "--concurrency",
         "1",
     )

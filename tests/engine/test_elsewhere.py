@@ -122,7 +122,9 @@ def test_a_model_plays_a_tool_and_both_lanes_get_the_same(replay: Replay, projec
 def test_what_cannot_be_simulated_is_no_fault_of_the_agent(replay: Replay, project: Project) -> None:
     with StandIn(faults=[Fault(status=400)]) as stand_in:
         project.settings(simulated(stand_in.url))
-        done = replay("run", "--new", ".", "--on-miss", "simulate", "--retries", "0", "--sample", "october")
+        done = replay(
+            "run", "--new", ".", "--on-miss", "simulate", "--set", "run.retries=0", "--sample", "october"
+        )
     assert done.code == 3
     looked, _ = by_item(project)
     assert looked.status is Status.INFRA_ERROR

@@ -108,17 +108,17 @@ def test_max_tokens_stops_at_whole_blocks_and_more_go_on(replay: Replay, project
     sampled(project, *({} for _ in range(4)))
     project.write("v3", SPENDING)
     project.settings('[agent]\nentrypoint = "app.agent:run_agent"\ntools = []\n')
-    done = replay("run", "--new", ".", "--trials", "2", "--max-tokens", "300", "--concurrency", "1")
+    done = replay("run", "--new", ".", "--trials", "2", "--set", "run.max_tokens=300", "--concurrency", "1")
     assert len(project.trials()) == 4, "two blocks of 200 tokens each"
     run = project.run()
     assert (
         "300 tokens are spent (400): 4 trials did not start; continue with "
-        f"`replay run --resume {run.id} --max-tokens N`" in done.err
+        f"`replay run --resume {run.id} --set run.max_tokens=N`" in done.err
     )
     assert run.finished_at is None
     replay("run", "--resume")
     assert len(project.trials()) == 4, "the run's own limit still holds"
-    done = replay("run", "--resume", "--max-tokens", "5000", "--json")
+    done = replay("run", "--resume", "--set", "run.max_tokens=5000", "--json")
     assert json.loads(done.out)["tokens"] == 800
     assert len(project.trials()) == 8
 
@@ -127,6 +127,6 @@ def test_agents_that_report_no_tokens_are_not_held_to_them_and_that_is_said(
     replay: Replay, project: Project
 ) -> None:
     sampled(project, {}, {})
-    done = replay("run", "--new", "git:v2", "--max-tokens", "10")
+    done = replay("run", "--new", "git:v2", "--set", "run.max_tokens=10")
     assert len(project.trials()) == 2
-    assert "note: 2 trials report no tokens, and they did not count against --max-tokens" in done.err
+    assert "note: 2 trials report no tokens, and they did not count against max_tokens" in done.err

@@ -47,7 +47,7 @@ def project(replay: Replay, replayed: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def again(replay: Replay, project: Project, *args: str) -> int:
     """How often the agent is called by the same run with these arguments."""
     before = project.times_called()
-    done = replay("run", *BOTH, "--reuse-old", *args)
+    done = replay("run", *BOTH, "--set", "run.reuse_old=true", *args)
     assert done.code == 0, done.err
     return project.times_called() - before
 
@@ -55,7 +55,7 @@ def again(replay: Replay, project: Project, *args: str) -> int:
 @pytest.mark.slow
 def test_the_unchanged_old_version_is_not_paid_again(replay: Replay, project: Project) -> None:
     first = project.run()
-    done = replay("run", *BOTH, "--reuse-old")
+    done = replay("run", *BOTH, "--set", "run.reuse_old=true")
     assert done.code == 0, done.err
     assert project.times_called() == 18 + 6, "3 items, 2 trials, the new version alone"
     assert "cost: agents $0.0600\n" in done.out
@@ -77,7 +77,7 @@ def test_what_was_the_new_version_may_be_the_old_one_of_the_next_run(
     project.commit("v3")
     before = project.times_called()
     chain = ("--old", "git:v2", "--new", "git:v3", "--sample", "october", "--trials", "2", "--no-aa")
-    assert replay("run", *chain, "--reuse-old").code == 0
+    assert replay("run", *chain, "--set", "run.reuse_old=true").code == 0
     assert project.times_called() - before == 6
 
 
@@ -87,7 +87,7 @@ def test_what_was_the_new_version_may_be_the_old_one_of_the_next_run(
         (("--trials", "3"), 9 + 3 + 3),
         pytest.param(("--timeout", "99"), 18, marks=full),
         (("--old", "git:v2"), 12 + 0),
-        pytest.param(("--seed", "5"), 6, marks=full),
+        pytest.param(("--set", "run.seed=5"), 6, marks=full),
     ],
     ids=["more trials", "another rule", "another version", "another order"],
 )
@@ -128,7 +128,7 @@ def test_uncommitted_code_without_a_repository_is_never_taken_for_the_same(
     both = ("--old", ".", "--new", "model=large", "--sample", "october", "--trials", "1", "--no-aa")
     assert replay("run", *both).code == 0
     before = project.times_called()
-    assert replay("run", *both, "--reuse-old").code == 0
+    assert replay("run", *both, "--set", "run.reuse_old=true").code == 0
     assert project.times_called() - before == 4
 
 

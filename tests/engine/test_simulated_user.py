@@ -170,7 +170,7 @@ def test_a_finished_run_and_its_resumption_pay_once(
 ) -> None:
     with StandIn(faults=[YES, Fault(status=400), END], remember=True) as stand_in:
         prepare(replay, project, stand_in.url)
-        assert run(replay, "--new", "careful", "--trials", "1", "--retries", "0") == 3
+        assert run(replay, "--new", "careful", "--trials", "1", "--set", "run.retries=0") == 3
         [failed] = project.trials()
         assert failed.status is Status.INFRA_ERROR
         assert (failed.reason or "").startswith("the user could not be simulated: the request was refused")
@@ -281,7 +281,7 @@ def test_one_recorded_turn_is_continued_only_where_the_agent_asks(replay: Replay
 def test_an_answer_that_is_none_is_an_error_of_the_model(replay: Replay, project: Project) -> None:
     with StandIn(faults=[Fault(text='{"message": "", "ends": false}')], remember=True) as stand_in:
         prepare(replay, project, stand_in.url)
-        assert run(replay, "--new", "careful", "--trials", "1", "--retries", "1") == 3
+        assert run(replay, "--new", "careful", "--trials", "1", "--set", "run.retries=1") == 3
     [trial] = project.trials()
     assert trial.status is Status.INFRA_ERROR
     assert trial.attempts == 2

@@ -110,7 +110,7 @@ def test_any_agent_is_recorded_and_repeated_exactly_without_a_model_or_key(
     replay: Replay, project: Project, stand_in: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     both = ("--old", ".", "--new", "model=claude-opus-5-5", "--trials", "2", "--aa")
-    done = replay("run", *both, "--record")
+    done = replay("run", *both, "--set", "run.record=true")
     assert done.code == 0, done.err
     assert "  recorded: 36 requests to models\n" in done.out
     first = project.trials()
@@ -133,7 +133,17 @@ def test_any_agent_is_recorded_and_repeated_exactly_without_a_model_or_key(
 
     for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY"):
         monkeypatch.delenv(name)
-    done = replay("run", *both, "--replay-model", "--budget", "0", "--max-tokens", "0", "--json")
+    done = replay(
+        "run",
+        *both,
+        "--set",
+        "run.replay_model=latest",
+        "--budget",
+        "0",
+        "--set",
+        "run.max_tokens=0",
+        "--json",
+    )
     assert done.code == 0, done.err
     document = json.loads(done.out)
     assert (done.code, document["paid_usd"]) == (0, 0.0)
@@ -146,16 +156,16 @@ def test_any_agent_is_recorded_and_repeated_exactly_without_a_model_or_key(
 def test_a_request_that_was_not_recorded_is_an_error_and_not_a_poor_answer(
     replay: Replay, project: Project, stand_in: Models
 ) -> None:
-    replay("run", "--new", ".", "--record")
+    replay("run", "--new", ".", "--set", "run.record=true")
     recorded = project.run().id
     project.write("v2", LOOPING.replace('"max_tokens": 100', '"max_tokens": 101'))
-    done = replay("run", "--new", ".", "--replay-model", recorded)
+    done = replay("run", "--new", ".", "--set", f"run.replay_model={recorded}")
     assert done.code == 3
     assert {(trial.status, trial.reason) for trial in project.trials()} == {
         (
             Status.AGENT_ERROR,
             f"the agent asked its model something that run {recorded} did not record for trial 0 (anthropic "
-            "/v1/messages); record again with --record",
+            "/v1/messages); record again: --set run.record=true",
         )
     }
     assert len(stand_in.asked) == 6
@@ -164,11 +174,19 @@ def test_a_request_that_was_not_recorded_is_an_error_and_not_a_poor_answer(
 def test_a_run_that_recorded_nothing_cannot_be_repeated(
     replay: Replay, project: Project, stand_in: Models
 ) -> None:
-    assert "no run has recorded its models yet" in replay("run", "--new", ".", "--replay-model").err
+    assert (
+        "no run has recorded its models yet"
+        in replay("run", "--new", ".", "--set", "run.replay_model=latest").err
+    )
     replay("run", "--new", ".")
     run = project.run().id
-    assert f"run {run} recorded no model" in replay("run", "--new", ".", "--replay-model", run).err
-    assert "exclude each other" in replay("run", "--new", ".", "--record", "--replay-model", run).err
+    assert (
+        f"run {run} recorded no model" in replay("run", "--new", ".", "--set", f"run.replay_model={run}").err
+    )
+    assert (
+        "exclude each other"
+        in replay("run", "--new", ".", "--set", "run.record=true", "--set", f"run.replay_model={run}").err
+    )
     assert len(project.runs()) == 1
 
 
@@ -177,7 +195,7 @@ def test_async_agents_that_stream_are_told_apart(
     replay: Replay, project: Project, stand_in: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project.write("v1", STREAMING)
-    done = replay("run", "--new", ".", "--record", "--concurrency", "2")
+    done = replay("run", "--new", ".", "--set", "run.record=true", "--concurrency", "2")
     assert done.code == 0, done.err
     first = project.trials()
     for trial, call in zip(sorted(first, key=lambda trial: trial.item_id), calls(project), strict=True):
@@ -187,7 +205,7 @@ def test_async_agents_that_stream_are_told_apart(
         assert f'"{trial.final_response}"' in call["response"]
         assert trial.served[0].call.args == {"order_id": "7"}
     monkeypatch.delenv("ANTHROPIC_API_KEY")
-    replay("run", "--new", ".", "--replay-model")
+    replay("run", "--new", ".", "--set", "run.replay_model=latest")
     assert told(project.trials()) == told(first)
     assert len(stand_in.asked) == 3
 
@@ -202,7 +220,7 @@ def test_programs_stream_chat_completions_and_their_tokens_are_known(
         f'[agent]\ncommand = "{sys.executable} agent.py"\ntools = []\npersistent = {str(persistent).lower()}\n'
         + PRICES
     )
-    done = replay("run", "--new", ".", "--record")
+    done = replay("run", "--new", ".", "--set", "run.record=true")
     assert done.code == 0, done.err
     first = project.trials()
     for trial in first:
@@ -211,7 +229,7 @@ def test_programs_stream_chat_completions_and_their_tokens_are_known(
         assert [served.call.args for served in trial.served] == [{"order_id": "7"}]
     assert all(body["stream_options"] == {"include_usage": True} for _, body, _ in stand_in.asked)
     assert {path for path, _, _ in stand_in.asked} == {"/v1/chat/completions"}
-    replay("run", "--new", ".", "--replay-model")
+    replay("run", "--new", ".", "--set", "run.replay_model=latest")
     assert told(project.trials()) == told(first)
     assert len(stand_in.asked) == 3
 
@@ -244,7 +262,7 @@ def test_openais_responses_are_read_too(
         f'[agent]\nentrypoint = "app.agent:run_agent"\ntools = []\nargs = {{ stream = {stream} }}\n' + PRICES
     )
     project.write("v1", RESPONSES)
-    done = replay("run", "--new", ".", "--record")
+    done = replay("run", "--new", ".", "--set", "run.record=true")
     assert done.code == 0, done.err
     first = project.trials()
     for trial in first:
@@ -254,7 +272,7 @@ def test_openais_responses_are_read_too(
             ("look_up", {"order_id": "7"}, "it is shipped")
         ]
     assert {call["path"] for call in calls(project)} == {"/responses"}
-    replay("run", "--new", ".", "--replay-model")
+    replay("run", "--new", ".", "--set", "run.replay_model=latest")
     assert told(project.trials()) == told(first)
     assert len(stand_in.asked) == 6
 
@@ -263,7 +281,7 @@ def test_openais_responses_are_read_too(
 def test_what_was_recorded_is_shown_with_its_trial_and_exported(
     replay: Replay, project: Project, stand_in: Models
 ) -> None:
-    replay("run", "--old", ".", "--new", ".", "--record")
+    replay("run", "--old", ".", "--new", ".", "--set", "run.record=true")
     run = project.run().id
     shown = replay("show", "order-0", "--run", run, "--lane", "new").out
     first, second = calls(project)[0], calls(project)[1]
@@ -294,7 +312,7 @@ def test_what_was_recorded_is_shown_with_its_trial_and_exported(
 @pytest.mark.slow
 def test_the_text_of_a_stream_is_shown(replay: Replay, project: Project, stand_in: Models) -> None:
     project.write("v1", STREAMING)
-    replay("run", "--new", ".", "--record")
+    replay("run", "--new", ".", "--set", "run.record=true")
     shown = replay("show", "order-0", "--run", project.run().id).out
     [trial] = [one for one in project.trials() if one.item_id == "order-0"]
     assert f"  answer   {trial.final_response}" in shown
@@ -313,9 +331,9 @@ def test_a_service_is_told_the_base_urls(replay: Replay, project: Project, stand
 
     with serving(answer) as service:
         project.settings(f'[agent]\nurl = "{service.url}/agent"\ntools = []\n' + PRICES)
-        done = replay("run", "--new", ".", "--record")
+        done = replay("run", "--new", ".", "--set", "run.record=true")
         assert "version '.' names code" in done.err
-        done = replay("run", "--new", "model=gpt-known", "--record")
+        done = replay("run", "--new", "model=gpt-known", "--set", "run.record=true")
     assert done.code == 0, done.err
     asked = [json.loads(call["request"])["messages"][0]["content"] for call in calls(project)]
     assert asked == [call["item_id"] for call in calls(project)] == ["order-0", "order-1", "order-2"]
@@ -327,11 +345,21 @@ def test_messages_goes_through_the_gateway_too(
     tools = [{"name": "look_up", "input_schema": {"type": "object"}}]
     tape = order(0).tool_calls
     project.traces([order(number, metadata={"tools": tools}, tool_calls=tape) for number in range(3)])
-    replay("run", "--new", "messages:model=claude-haiku-4-5", "--record", "--on-miss", "error")
+    replay(
+        "run", "--new", "messages:model=claude-haiku-4-5", "--set", "run.record=true", "--on-miss", "error"
+    )
     first = project.trials()
     assert {trial.status for trial in first} == {Status.OK}
     monkeypatch.delenv("ANTHROPIC_API_KEY")
-    done = replay("run", "--new", "messages:model=claude-haiku-4-5", "--replay-model", "--on-miss", "error")
+    done = replay(
+        "run",
+        "--new",
+        "messages:model=claude-haiku-4-5",
+        "--set",
+        "run.replay_model=latest",
+        "--on-miss",
+        "error",
+    )
     assert done.code == 0, done.err
     assert told(project.trials()) == told(first)
     assert len(stand_in.asked) == len(calls(project)) == 6
@@ -341,11 +369,13 @@ def test_errors_pass_through_and_are_repeated_as_what_came_after_them(
     replay: Replay, project: Project, stand_in: Models
 ) -> None:
     stand_in.statuses = [529]
-    done = replay("run", "--new", ".", "--record", "--concurrency", "1", "--retries", "1")
+    done = replay(
+        "run", "--new", ".", "--set", "run.record=true", "--concurrency", "1", "--set", "run.retries=1"
+    )
     assert done.code == 0, done.err
     assert sum(trial.attempts for trial in project.trials()) == 4
     first = project.trials()
-    assert replay("run", "--new", ".", "--replay-model").code == 0
+    assert replay("run", "--new", ".", "--set", "run.replay_model=latest").code == 0
     assert told(project.trials()) == told(first)
 
 
@@ -353,14 +383,14 @@ def test_a_model_that_cannot_be_reached_is_said(
     replay: Replay, project: Project, stand_in: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:9")
-    replay("run", "--new", ".", "--record", "--retries", "0")
+    replay("run", "--new", ".", "--set", "run.record=true", "--set", "run.retries=0")
     assert {trial.status for trial in project.trials()} == {Status.INFRA_ERROR}
     assert all("cannot be reached" in call["error"] for call in calls(project))
 
 
 def test_an_agent_past_the_gateway_is_said(replay: Replay, project: Project, stand_in: Models) -> None:
     project.write("v1", "def run_agent(text): return text\n")
-    done = replay("run", "--new", ".", "--record")
+    done = replay("run", "--new", ".", "--set", "run.record=true")
     assert "note: lane new (.) sent no request through the gateway" in done.err
 
 
@@ -368,7 +398,9 @@ def test_what_was_recorded_survives_kill_9(project: Project, stand_in: Models) -
     project.write(
         "v1", LOOPING.replace("turns = [", "open(os.environ['CALLS'], 'a').write('x\\n'); turns = [", 1)
     )
-    process = project.start("run", "--new", ".", "--record", "--trials", "4", "--concurrency", "1")
+    process = project.start(
+        "run", "--new", ".", "--set", "run.record=true", "--trials", "4", "--concurrency", "1"
+    )
     project.wait_for_calls(6)
     process.kill()
     process.communicate()

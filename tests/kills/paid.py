@@ -379,7 +379,7 @@ JOBS = {
     # A trial that did not finish asks its model again from its first request.
     "recording": Job(
         recording,
-        ("run", "--new", ".", "--old", ".", "--record"),
+        ("run", "--new", ".", "--old", ".", "--set", "run.record=true"),
         ("run", "--resume", "RUN"),
         _recorded,
         2 * AT_ONCE,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -66,3 +67,26 @@ def test_bad_toml_and_bad_encoding_are_sentences(tmp_path: Path) -> None:
 def test_a_flag_out_of_range_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="--trials must be at least 1, not 0"):
         settings.override(settings.load(tmp_path, {}).run, trials=0)
+
+
+def test_set_overrides_the_file_and_the_environment(tmp_path: Path) -> None:
+    (tmp_path / "replay.toml").write_text("[run]\ntrials = 2\n[versions.prod]\nmodel = 'a'\n")
+    chosen = ["run.trials=4", "versions.prod.model=b", "sample.by=['tool_path', 'month']"]
+    loaded = settings.load(tmp_path, {"REPLAY_RUN_TRIALS": "3"}, chosen)
+    assert (loaded.run.trials, loaded.versions["prod"].model) == (4, "b")
+    assert loaded.sample.by == ("tool_path", "month")
+    assert loaded.assigned == {"run.trials", "versions.prod.model", "sample.by"}
+
+
+@pytest.mark.parametrize(
+    ("assignment", "words"),
+    [
+        ("run=3", "has not the form SECTION.KEY=VALUE"),
+        ("run.trials", "has not the form SECTION.KEY=VALUE"),
+        ("run.trails=3", "--set run.trails: unknown key 'trails' in [run]; did you mean 'trials'?"),
+        ("run.trials=many", "run.trials: expected a whole number, not text"),
+    ],
+)
+def test_a_wrong_assignment_is_named(tmp_path: Path, assignment: str, words: str) -> None:
+    with pytest.raises(SettingsError, match=re.escape(words)):
+        settings.load(tmp_path, {}, [assignment])

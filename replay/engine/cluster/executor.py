@@ -97,7 +97,7 @@ class RayExecutor(LocalExecutor):
             raise SettingsError(
                 "--executor ray cannot record model requests or answer them from a recording, since each "
                 "node asks its models itself",
-                hint="leave --record and --replay-model out, or run with --executor local",
+                hint="leave record and replay_model in [run] out, or run with --executor local",
             )
         if version.lock is not None:
             _refuse_folders(version)

@@ -151,7 +151,7 @@ CREATE TABLE trials (
     PRIMARY KEY (run_id, item_id, lane, index)
 );
 
--- Model requests of a trial with their responses, as recorded by the gateway (`--record`). No headers, so no
+-- Model requests of a trial with their responses, as recorded by the gateway (`[run] record`). No headers, so no
 -- keys.
 CREATE TABLE model_calls (
     run_id       VARCHAR NOT NULL,
