@@ -65,6 +65,8 @@ WORKER_PORT = "REPLAY_WORKER_PORT"
 """Variable with a port that the process may both listen at and connect to."""
 DESCRIPTION = "REPLAY_BOUNDARY"
 """Variable with a description of the boundary, for what observes the agent inside."""
+SPARE_PORTS = 4
+"""Ports at which a process may listen and be connected to, where it has no loopback device of its own."""
 NO_PROXY_HOSTS = "localhost,127.0.0.1,::1"
 HOW_TO_ALLOW = (
     "allow users to make namespaces (such as `sysctl kernel.apparmor_restrict_unprivileged_userns=0`), or "
@@ -214,9 +216,9 @@ class Confinement:
         # Their numbers are taken on this machine, so they are none of a service that the process looks for.
         self._proxy_socket = socket.socket()
         self._proxy_socket.bind((HOST, 0))
-        self._worker_socket = socket.socket()
-        self._worker_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        self._worker_socket.bind((HOST, 0))
+        self._worker_socket = _reserved(socket.SO_REUSEPORT)
+        spare = SPARE_PORTS if boundary.kind == "landlock" else 0
+        self._spare_sockets = [_reserved(socket.SO_REUSEADDR) for _ in range(spare)]
         self._forwarder = Forwarder(boundary.destinations, boundary.route, self._refuse)
         self._listeners = [] if boundary.kind == "landlock" else list(self._inside())
 
@@ -249,6 +251,7 @@ class Confinement:
             "kind": self.boundary.kind,
             "writable": [*writable, *private, *([self._temporary] if self._temporary else [])],
             "reachable": [*map(str, self.boundary.destinations), *ours],
+            "spare_ports": [*self._spare_ports()],
         }
 
     async def prepare(self) -> None:
@@ -267,7 +270,7 @@ class Confinement:
             keys.append(f"write={self._temporary}")
         if self.boundary.kind == "landlock":
             keys += [f"connect={port}" for port in self._ports()]
-            keys.append(f"serve={self._worker_socket.getsockname()[1]}")
+            keys += [f"serve={port}" for port in (*self._spare_ports(), self._worker_socket.getsockname()[1])]
         else:
             keys += [f"private={path}" for path in self._private()]
             keys += [f"overlay={one.lower}\t{one.upper}\t{one.work}" for one in self.overlays]
@@ -299,7 +302,8 @@ class Confinement:
         for accepting in self._accepting:
             accepting.close()
         self._forwarder.close()
-        for endpoint in (self._channel, self._inner_channel, self._proxy_socket, self._worker_socket):
+        sockets = (self._proxy_socket, self._worker_socket, *self._spare_sockets)
+        for endpoint in (self._channel, self._inner_channel, *sockets):
             endpoint.close()
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
@@ -313,7 +317,11 @@ class Confinement:
     def _our_ports(self) -> list[int]:
         """Return the ports of our servers, without the proxy's."""
         worker_port: int = self._worker_socket.getsockname()[1]
-        return [*(server.port for server in self.boundary.servers), worker_port]
+        return [*(server.port for server in self.boundary.servers), worker_port, *self._spare_ports()]
+
+    def _spare_ports(self) -> list[int]:
+        """Return the ports at which the agent's own processes may find each other."""
+        return [reserved.getsockname()[1] for reserved in self._spare_sockets]
 
     def _private(self) -> list[str]:
         """Return the folders that are copy-on-write."""
@@ -380,6 +388,14 @@ def _accepts(
         return await asyncio.start_server(serve, sock=listener)
 
     return accept
+
+
+def _reserved(option: int) -> socket.socket:
+    """Return a socket that keeps a port for those who set the same option; nobody listens there yet."""
+    reserved = socket.socket()
+    reserved.setsockopt(socket.SOL_SOCKET, option, 1)
+    reserved.bind((HOST, 0))
+    return reserved
 
 
 def _has_ipv6() -> bool:

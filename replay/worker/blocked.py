@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any
 
-    from replaydiff.replay.worker import calls, tool
+    from replaydiff.replay.worker import calls, substitutes, tool
 else:
+    substitutes = sys.modules["_replaydiff_worker_substitutes"]
     calls = sys.modules["_replaydiff_worker_calls"]
     tool = sys.modules["_replaydiff_worker_tool"]
 
@@ -44,7 +45,7 @@ LOOK_UPS = {"socket.gethostbyname", "socket.gethostbyaddr"}
 SERVICES = {"http": 80, "https": 443}
 QUIET_FOLDERS = ("/dev/", "/proc/", "/sys/")
 """What is written there changes nothing that lasts, or never works for a user."""
-QUIET_MODULES = ("logging.handlers", "multiprocessing.")
+QUIET_MODULES = ("logging.handlers",)
 """Modules that try Unix sockets by themselves and do without."""
 MOST_EVENTS = 50
 """Events of one trial that are kept."""
@@ -66,6 +67,7 @@ class Observer:
         if described is None:
             return
         self._is_private_network = described["kind"] == "namespaces"
+        substitutes.install(described["spare_ports"])
         self._writable = [os.path.join(path, "") for path in described["writable"]]
         self._reachable = [_pattern(one) for one in described["reachable"]]
         self._proxy = _port(os.environ.get("HTTPS_PROXY", ""))

@@ -104,6 +104,7 @@ else:
     patch = _neighbour("patch")
     broker = _neighbour("broker")
     watch = _neighbour("watch")
+    _neighbour("substitutes")
     blocked = _neighbour("blocked")
 
 PACKAGES = (

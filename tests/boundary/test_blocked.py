@@ -166,6 +166,42 @@ def project(replay: Replay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return project
 
 
+MANY_PROCESSES = """
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+
+def double(number):
+    return 2 * number
+
+def run_agent(text):
+    if text == "manager":
+        with multiprocessing.Manager() as manager:
+            shared = manager.dict(a=1)
+            process = multiprocessing.Process(target=shared.update, args=({"b": 2},))
+            process.start(); process.join()
+            return str(dict(shared))
+    context = multiprocessing.get_context(text)
+    with ProcessPoolExecutor(2, mp_context=context) as pool:
+        queue = context.Queue()
+        process = context.Process(target=queue.put, args=("put",))
+        process.start()
+        return f"{list(pool.map(double, [1, 2]))} {queue.get()} {process.join()}"
+"""
+
+
+@pytest.mark.parametrize(
+    ("method", "answer"),
+    [
+        ("fork", "[2, 4] put None"), ("spawn", "[2, 4] put None"), ("forkserver", "[2, 4] put None"),
+        ("manager", "{'a': 1, 'b': 2}"),
+    ],
+)  # fmt: skip
+def test_an_agent_uses_several_processes(kind: str, tmp_path: Path, method: str, answer: str) -> None:
+    (tmp_path / "many.py").write_text(MANY_PROCESSES)
+    outcome = run_one("many:run_agent", item(method), folder=tmp_path, boundary=kind)
+    assert (outcome.final_response, outcome.blocked) == (answer, ()), outcome.reason
+
+
 PAYING = """
 import os, socket
 
