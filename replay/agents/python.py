@@ -87,6 +87,8 @@ class PythonAgent:
         """The tools whose calls are answered here, known once it has started."""
         self.patched: tuple[str, ...] = ()
         """What is patched, as in `app:TOOLS['cancel'].runner`; of a framework, its tools' names."""
+        self.blocked: tuple[Blocked, ...] = ()
+        """What importing the agent tried that the boundary blocks."""
         self.returns: dict[str, str] = {}
         """What return annotations promise of results, as `WorkerClient.returns`."""
         self.signature = ""
@@ -109,7 +111,7 @@ class PythonAgent:
         except VersionError as error:
             raise VersionError(f"version {self._version.name!r} does not start: {error}") from None
         self._takes, self._packages, self.signature = first.takes, first.versions, first.signature
-        self.returns, self.patched = first.returns, first.patched
+        self.returns, self.patched, self.blocked = first.returns, first.patched, first.blocked
         self.tools = tuple(name for name in first.tools if name not in self._rules.live)
         start_s = time.monotonic() - began
         # Which trial asked a model is known only where a process runs one at a time.

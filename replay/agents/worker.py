@@ -15,11 +15,12 @@ from typing import Any, Protocol
 import msgspec
 
 from replaydiff.replay.agents.base import Address
+from replaydiff.replay.agents.boundary import Refusal
 from replaydiff.replay.agents.reply import TrialReply
 from replaydiff.replay.agents.subprocess import Launch, Process
 from replaydiff.replay.errors import VersionError
 from replaydiff.replay.messages import parse
-from replaydiff.replay.model import JsonObject
+from replaydiff.replay.model import Blocked, JsonObject
 
 START_TIMEOUT_S = 120.0
 """Seconds that importing the agent may take."""
@@ -88,6 +89,8 @@ class WorkerClient:
     """Names of the tools whose calls come here; `execute(name, args)` is a dispatcher of any tool."""
     patched: tuple[str, ...]
     """What is patched, as in `app:TOOLS['cancel'].runner`; of a framework, its tools' names."""
+    blocked: tuple[Blocked, ...]
+    """What its imports tried that the boundary blocks."""
     returns: dict[str, str]
     """Tool → `text` or `json`, where its return annotation promises it; `*` for the tools of a dispatcher."""
     address: Address | None = None
@@ -125,8 +128,11 @@ class WorkerClient:
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
                 first: Any = await worker._ready
+            blocked = worker._blocked_before(first.get("ready", first))
             if "failed" in first:
-                raise VersionError(str(first["failed"]))
+                causes = [str(event) for event in blocked if event.at is not None]
+                allowed = f"; {', '.join(causes)}: [world] of replay.toml can allow it" if causes else ""
+                raise VersionError(f"{first['failed']}{allowed}")
         except TimeoutError:
             await process.kill()
             raise VersionError(
@@ -145,6 +151,7 @@ class WorkerClient:
         worker.mode, worker.takes, worker.versions = ready["mode"], ready["takes"], ready["versions"]
         worker.tools, worker.signature = tuple(ready["tools"]), ready["signature"]
         worker.returns, worker.patched = ready["returns"], tuple(ready["patched"])
+        worker.blocked = blocked
         return worker
 
     @property
@@ -245,7 +252,7 @@ class WorkerClient:
     def _end(self, number: int, running: _Running, message: JsonObject) -> None:
         """Hand over a trial's reply, and before it the calls that the worker answered."""
         if self._process.refused:
-            self._add_refused(message)
+            self._add_refused(message, self._process.refused)
         given: Any = message.get("given")
         if given is None:
             self._take_logged(number, running)
@@ -267,20 +274,25 @@ class WorkerClient:
         if not running.reply.done():
             running.reply.set_result(message)
 
-    def _add_refused(self, message: JsonObject) -> None:
-        """Add to a trial's blocked events what the proxy refused while it ran.
+    def _add_refused(self, message: JsonObject, waiting: list[Refusal]) -> None:
+        """Add to a trial's blocked events what the proxy refused while it ran, and take it from what waits.
 
         The worker tells when the trial connected to the proxy, and from which line. Of several trials at
         once, a request is that of the one whose connection came last before it.
         """
         proxied: Any = message.pop("proxied", [])
         events: Any = message.setdefault("blocked", [])
-        waiting = self._process.refused
         for refusal in list(waiting):
             earlier = [line for at, line in proxied if at <= refusal.at]
             if earlier or len(self._running) == 1:
                 waiting.remove(refusal)
                 events.append([refusal.destination, earlier[-1] if earlier else None, False])
+
+    def _blocked_before(self, message: JsonObject) -> tuple[Blocked, ...]:
+        """Return what its imports tried that the boundary blocks. The first trial has it, too."""
+        self._add_refused(message, self._process.refused.copy())
+        events: Any = message["blocked"]
+        return tuple(Blocked(what=what, at=at) for what, at, _ in events)
 
     def _take_given(self, running: _Running, calls: list[JsonObject]) -> None:
         """Take in calls that the worker has answered."""

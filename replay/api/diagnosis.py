@@ -19,7 +19,7 @@ from replaydiff.replay.version import VERSION
 if TYPE_CHECKING:
     from replaydiff.replay.agents import Outcome, Rules
     from replaydiff.replay.engine.agents import LaneAgents
-    from replaydiff.replay.model import Item, RunRecord, Version
+    from replaydiff.replay.model import Blocked, Item, RunRecord, Version
     from replaydiff.replay.renames import Renames
 
 LIBRARIES = (
@@ -268,7 +268,7 @@ def start_and_replay(settings: Settings, store: Path, name: str) -> list[Finding
 async def _probe(agents: LaneAgents, run: RunRecord, version: Version, recorded: _Recorded) -> list[Finding]:
     from replaydiff.replay.agents.python import PythonAgent
     from replaydiff.replay.engine.agents import patched_names, probe_of, start_agents
-    from replaydiff.replay.engine.blocked import BlockedError, described
+    from replaydiff.replay.engine.blocked import BlockedError, stopping_events
     from replaydiff.replay.engine.conversation import converse
     from replaydiff.replay.engine.probe import UncontainedError, list_names
     from replaydiff.replay.model import Lane
@@ -293,6 +293,9 @@ async def _probe(agents: LaneAgents, run: RunRecord, version: Version, recorded:
                 agents.rules,
             ),
         ]
+        tried = getattr(agent, "blocked", ())
+        if stopping := stopping_events(version, tried):
+            findings.append(_blocked(stopping))
         if any(finding.state is State.WRONG for finding in findings):
             return findings
         probe, shown = probe_of(run.id, agents, items=0), _Shown()
@@ -306,8 +309,7 @@ async def _probe(agents: LaneAgents, run: RunRecord, version: Version, recorded:
                 text = f"{list_names(error.tools)} may have run for real: {error.evidence}; {error.fix}"
                 return [*findings, Finding("trace", State.WRONG, text)]
             except BlockedError as error:
-                text = f"the boundary blocked {described(error.event)}; {error.fix}"
-                return [*findings, Finding("boundary", State.WRONG, text)]
+                return [*findings, _blocked(error.events)]
             findings += [
                 Finding("boundary", State.NOTE, str(event)) for event in dict.fromkeys(outcome.blocked)
             ]
@@ -318,6 +320,13 @@ async def _probe(agents: LaneAgents, run: RunRecord, version: Version, recorded:
         return [*findings, *(shown.findings(recorded.calls) if version.tools else ())]
     finally:
         await agents.close()
+
+
+def _blocked(events: Sequence[Blocked]) -> Finding:
+    """Return what the boundary blocked, and what to list or to allow."""
+    from replaydiff.replay.engine.blocked import advice, described
+
+    return Finding("boundary", State.WRONG, f"the boundary blocked {described(events)}; {advice(events)}")
 
 
 class _Shown:

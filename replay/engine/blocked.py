@@ -11,8 +11,9 @@ the proxy for it. What libraries do by themselves in threads of their own, and s
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from replaydiff.replay.agents import Outcome
 from replaydiff.replay.errors import ReplayError
@@ -34,37 +35,68 @@ _HOSTS = re.compile("|".join(re.escape(host).replace(r"\*", ".*") for host in IN
 UNIX_SOCKET = "a Unix socket"
 
 
+SHOWN = 5
+"""Events that a stop names."""
+
+
 class BlockedError(ReplayError):
     """The agent of a version needs something that its boundary blocks."""
 
-    def __init__(self, lane: Lane, version: Version, event: Blocked) -> None:
-        self.lane, self.version, self.event = lane, version.name, event
-        self.fix = advice(event)
+    def __init__(self, lane: Lane, version: Version, events: Sequence[Blocked]) -> None:
+        self.lane, self.version, self.events = lane, version.name, events
+        self.fix = advice(events)
         super().__init__(
-            f"the run was stopped: in lane {lane} ({version.name}) the boundary blocked {described(event)}, "
+            f"the run was stopped: in lane {lane} ({version.name}) the boundary blocked {described(events)}, "
             "outside of a tool that may run",
             hint=self.fix,
         )
 
 
-def described(event: Blocked) -> str:
-    """Return a blocked event in words: `a connection to api.stripe.com:443 at app/pay.py:31`."""
-    at = f" at {event.at}" if event.at else ""
-    if event.what == UNIX_SOCKET:
-        return f"{event.what}{at}"
-    return f"{'a change of' if event.what.startswith('/') else 'a connection to'} {event.what}{at}"
+def described(events: Sequence[Blocked]) -> str:
+    """Return blocked events in words: `a connection to api.stripe.com:443 at app/pay.py:31`."""
+    texts = []
+    for event in events[:SHOWN]:
+        kind = "a change of " if event.what.startswith("/") else "a connection to "
+        at = f" at {event.at}" if event.at else ""
+        texts.append(f"{'' if event.what == UNIX_SOCKET else kind}{event.what}{at}")
+    if len(events) > SHOWN:
+        texts.append(f"{len(events) - SHOWN} more")
+    return ", and ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)
 
 
-def advice(event: Blocked) -> str:
-    """Return what a person can do about a blocked event."""
-    listed = "list the function that does it in `tools` of [agent], so that recordings answer it"
-    if event.what == UNIX_SOCKET:
+def advice(events: Sequence[Blocked]) -> str:
+    """Return what a person can do about blocked events: what to list, and what to allow."""
+    does, answers = ("function that does it", "it") if len(events) == 1 else ("functions that do it", "them")
+    listed = f"list the {does} in `tools` of [agent], so that recordings answer {answers}"
+    entries = proposed_entries(events)
+    if not entries:
         return f"{listed}, or connect to a TCP port that `network` of [world] names"
-    if event.what.startswith("/"):
-        return f"{listed}, or allow it with writable = [{toml_text(event.what)}] in [world] of replay.toml"
-    _, _, port = event.what.rpartition(":")
-    where = event.what if port.isdigit() else f"{event.what}:PORT"
-    return f"{listed}, or allow it with network = [{toml_text(where)}] in [world] of replay.toml"
+    texts = [f"{key} = [{', '.join(map(toml_text, values))}]" for key, values in entries.items()]
+    return f"{listed}, or allow it with {' and '.join(texts)} in [world] of replay.toml"
+
+
+def proposed_entries(events: Iterable[Blocked]) -> dict[str, list[str]]:
+    """Return the entries of `[world]` that would allow blocked events: key → values, each once."""
+    entries: dict[str, list[str]] = {}
+    for event in events:
+        if event.what == UNIX_SOCKET:
+            continue
+        if event.what.startswith("/"):
+            key, value = "writable", _existing(event.what)
+        else:
+            has_port = event.what.rpartition(":")[2].isdigit()
+            key, value = "network", event.what if has_port else f"{event.what}:PORT"
+        values = entries.setdefault(key, [])
+        if value not in values:
+            values.append(value)
+    return entries
+
+
+def _existing(path: str) -> str:
+    """Return a path, or the folder in which it would be made: `writable` names what exists."""
+    while not os.path.lexists(path) and path != "/":
+        path = os.path.dirname(path)  # noqa: PTH120 - of a text that may be no path of this machine
+    return path
 
 
 def is_incidental(event: Blocked) -> bool:
@@ -76,13 +108,14 @@ def is_incidental(event: Blocked) -> bool:
     return _HOSTS.fullmatch(host if separator and port.isdigit() else event.what) is not None
 
 
-def stopping_event(version: Version, events: Iterable[Blocked]) -> Blocked | None:
-    """Return the first event that stops a run; None where none does."""
-    for event in events:
-        has_cause = event.at is not None or version.kind is VersionKind.COMMAND
-        if has_cause and not event.in_tool and not is_incidental(event):
-            return event
-    return None
+def stopping_events(version: Version, events: Iterable[Blocked]) -> list[Blocked]:
+    """Return those events that stop a run, each once."""
+    is_program = version.kind is VersionKind.COMMAND
+    return [
+        event
+        for event in dict.fromkeys(events)
+        if (event.at is not None or is_program) and not event.in_tool and not is_incidental(event)
+    ]
 
 
 def check_blocked(lane: Lane, version: Version, outcome: Outcome) -> None:
@@ -91,6 +124,6 @@ def check_blocked(lane: Lane, version: Version, outcome: Outcome) -> None:
     Raises:
         BlockedError: the agent needs something that its boundary blocks.
     """
-    event = stopping_event(version, outcome.blocked)
-    if event is not None:
-        raise BlockedError(lane, version, event)
+    events = stopping_events(version, outcome.blocked)
+    if events:
+        raise BlockedError(lane, version, events)

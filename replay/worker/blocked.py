@@ -63,6 +63,7 @@ class Observer:
         self._proxied: dict[int, list[tuple[float, str | None]]] = {}
         self._before: dict[str, tuple[str | None, bool]] = {}
         """What was tried before the first trial."""
+        self._proxied_before: list[tuple[float, str | None]] = []
         self._has_begun = False
         if described is None:
             return
@@ -79,14 +80,16 @@ class Observer:
     def begin(self, trial: int) -> None:
         """Observe a trial; the first one also has what was tried before it."""
         self._trials[trial] = {} if self._has_begun else self._before
-        self._proxied[trial] = []
+        self._proxied[trial] = [] if self._has_begun else self._proxied_before
         self._has_begun = True
 
     def end(self, trial: int) -> dict[str, Any]:
         """Observe a trial no longer; return what it tried in vain, and when it asked the proxy."""
-        events = [[what, *event] for what, event in self._trials.pop(trial, {}).items()]
-        proxied = self._proxied.pop(trial, [])
-        return {**({"blocked": events} if events else {}), **({"proxied": proxied} if proxied else {})}
+        return _reported(self._trials.pop(trial, {}), self._proxied.pop(trial, []))
+
+    def before(self) -> dict[str, Any]:
+        """Return the same of what came before the first trial, which has it as well."""
+        return _reported(self._before, self._proxied_before)
 
     def _notice(self, event: str, args: tuple[Any, ...]) -> None:
         if event == "open":
@@ -128,8 +131,9 @@ class Observer:
         is_loopback = host and ipaddress.ip_address(host).is_loopback
         if is_loopback and port == self._proxy:
             trial = self._trial()
-            if trial is not None and len(self._proxied[trial]) < MOST_EVENTS:
-                self._proxied[trial].append((time.monotonic(), self._line(sys._getframe(2))))
+            proxied = self._proxied_before if trial is None else self._proxied[trial]
+            if (trial is not None or not self._has_begun) and len(proxied) < MOST_EVENTS:
+                proxied.append((time.monotonic(), self._line(sys._getframe(2))))
         elif not (is_loopback and self._is_private_network and _listens(port)):
             self._keep(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
 
@@ -211,6 +215,13 @@ class Observer:
             if line is not None:
                 lines.add(line)
         return lines.pop() if len(lines) == 1 else None
+
+
+def _reported(
+    events: dict[str, tuple[str | None, bool]], proxied: list[tuple[float, str | None]]
+) -> dict[str, Any]:
+    listed = [[what, *event] for what, event in events.items()]
+    return {**({"blocked": listed} if listed else {}), **({"proxied": proxied} if proxied else {})}
 
 
 def _is_quiet(frame: FrameType | None) -> bool:

@@ -9,7 +9,8 @@ control   in   {"entrypoint", "factory", "tools", "live", "settled", "ignore",
                 "packages": bool}   first
           out  {"ready": {"mode": "sync" | "async", "takes": "text" | "messages", "signature": "…",
                 "versions": {…}}}
-               or {"failed": "one sentence"}, and the worker ends
+               or {"failed": "one sentence"}, and the worker ends; both with "blocked" and "proxied", as a
+               trial has them, of the imports
           in   {"trial": 7, "input": "…"} or {"trial": 7, "messages": […]}; with "watch": {tool: [argument]},
                calls of these tools that pass no patch point are looked for; with "tape": [[tool, arguments,
                answer]], calls with these very arguments are answered here and reported as "given"
@@ -263,10 +264,15 @@ class Worker:
                     "patched": self.patches.paths,
                     "returns": self.patches.returns(),
                     "versions": installed,
+                    **self.blocked_before(),
                 }
             }
         )
         return target
+
+    def blocked_before(self) -> dict[str, Any]:
+        """Return what was tried in vain before the first trial."""
+        return self._observer.before()
 
     def _import(self, entrypoint: str, adapter: dict[str, str] | None, tools: list[str]) -> Any:
         """Return the module of the entrypoint, or the adapter where there is none; import both."""
@@ -477,7 +483,7 @@ def main() -> None:
     try:
         target = worker.start(json.loads(lines.readline()))
     except shapes.Unusable as unusable:
-        worker.send({"failed": str(unusable)})
+        worker.send({"failed": str(unusable), **worker.blocked_before()})
         return
     if target.is_async:
         worker.run_together(target, lines)

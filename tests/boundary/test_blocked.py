@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from replaydiff.replay.engine.blocked import advice, is_incidental, stopping_event
+from replaydiff.replay.engine.blocked import advice, described, is_incidental, stopping_events
 from replaydiff.replay.model import Blocked, Status, Version, VersionKind
 from tests.agents.running import item, run, run_one
 from tests.boundary.running import AVAILABLE
@@ -229,6 +229,31 @@ def test_an_event_in_the_first_trials_stops_the_run_with_what_to_do(replay: Repl
     assert (found.code, "pay.example:443" in found.out + found.err) == (2, True)
 
 
+def test_what_an_import_tries_is_named_when_the_agent_is_started(replay: Replay, project: Project) -> None:
+    importing = PAYING.replace("CONDITION", "False").replace("def run_agent", "pay()\n\ndef run_agent")
+    writing = "try: open('/opt/orders.json', 'w')\nexcept OSError: pass\n"
+    proxied = (
+        "import urllib.request\ntry: urllib.request.urlopen('https://shop.example/')\nexcept OSError: pass\n"
+    )
+    project.write("v1", importing + writing + proxied)
+    found = replay("doctor", "--probe")
+    text = re.sub(r"\s+", " ", found.out + found.err)
+    assert found.code == 2
+    for words in (
+        "pay.example:443 at app/agent.py:6",
+        "/opt/orders.json at app/agent.py:",
+        "shop.example:443 at",
+    ):
+        assert words in text
+    assert 'network = ["pay.example:443", "shop.example:443"] and writable = ["/opt"]' in text
+    # Where it does not start for that reason.
+    project.write(
+        "v1", "import socket\nsocket.create_connection(('db.internal', 5432))\ndef run_agent(text): ...\n"
+    )
+    text = re.sub(r"\s+", " ", replay("doctor", "--probe").out)
+    assert "blocked: db.internal:5432, app/agent.py:2: [world] of replay.toml can allow it" in text
+
+
 def test_a_later_event_is_named_counted_and_shown(replay: Replay, project: Project) -> None:
     # The last of eight trials of one worker.
     project.write(
@@ -286,7 +311,7 @@ def test_a_program_is_stopped_by_what_it_asks_the_proxy_for(replay: Replay, proj
     ],
 )  # fmt: skip
 def test_what_stops_a_run(event: Blocked, kind: VersionKind, stops: bool) -> None:
-    assert (stopping_event(Version(name="x", kind=kind), [event]) is event) is stops
+    assert stopping_events(Version(name="x", kind=kind), [event, event]) == [event] * stops
 
 
 @pytest.mark.parametrize("what", ["evilsentry.io:443", "sentry.io.evil.example:443", "10.0.0.1:4318"])
@@ -294,7 +319,20 @@ def test_what_only_looks_like_a_measurement_is_none(what: str) -> None:
     assert not is_incidental(Blocked(what=what))
 
 
-def test_the_advice_is_what_to_write() -> None:
-    assert 'writable = ["/opt/a \\"b\\".json"]' in advice(Blocked(what='/opt/a "b".json'))
-    assert 'network = ["pay.example:PORT"]' in advice(Blocked(what="pay.example"))
-    assert "list the function" in advice(Blocked(what="a Unix socket"))
+def test_the_advice_is_what_to_write(tmp_path: Path) -> None:
+    (tmp_path / 'a "b".json').touch()
+    assert 'a \\"b\\".json"] in [world]' in advice([Blocked(what=f'{tmp_path}/a "b".json')])
+    assert 'network = ["pay.example:PORT"]' in advice([Blocked(what="pay.example")])
+    assert "list the function" in advice([Blocked(what="a Unix socket")])
+    # What does not exist yet is made in a folder.
+    events = [
+        Blocked(what=f"{tmp_path}/new/orders.json", at="a.py:1"), Blocked(what="db.internal:5432", at="a.py:2"),
+        Blocked(what="[::1]:6379"), Blocked(what="db.internal:5432", at="a.py:3"),
+    ]  # fmt: skip
+    assert advice(events).endswith(
+        f'allow it with writable = ["{tmp_path}"] and network = ["db.internal:5432", "[::1]:6379"] in [world] '
+        "of replay.toml"
+    )
+    assert described(events[:2]) == (
+        f"a change of {tmp_path}/new/orders.json at a.py:1, and a connection to db.internal:5432 at a.py:2"
+    )
