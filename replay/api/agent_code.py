@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
+from replaydiff.replay.api.reach import Need
+
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
@@ -98,6 +100,8 @@ class CodeFindings:
     """Names of tools, in their order."""
     environment: dict[str, None] = field(default_factory=dict)
     services: list[Service] = field(default_factory=list)
+    needs: list[Need] = field(default_factory=list)
+    """Services and files outside of a boundary."""
     unreadable: list[str] = field(default_factory=list)
 
 

@@ -8,14 +8,23 @@ from __future__ import annotations
 
 import ast
 import json
+import os
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from replaydiff.replay.api.agent_code import CodeFindings, CodeReader, CodeReference, Service, source_files
+from replaydiff.replay.api.reach import needs_of, outside_tools
+from replaydiff.replay.destination import are_covered, parse_destination
 from replaydiff.replay.effects import Effect, effect_by_name
+from replaydiff.replay.engine.blocked import is_incidental, proposed_entries
+from replaydiff.replay.gateway.providers import model_destinations
+from replaydiff.replay.model import Blocked
 
 _MOST_TRACE_LINES = 200
+_MOST_NEEDS = 10
+"""Services and files that are proposed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +43,10 @@ class SetupProposal:
     environment: tuple[str, ...] = ()
     """Variables that the agent needs."""
     services: tuple[Service, ...] = ()
+    network: tuple[CodeReference, ...] = ()
+    """Services, `host:port`, that the code names outside of tools and models."""
+    writable: tuple[CodeReference, ...] = ()
+    """Files and folders that it writes to outside of its folder."""
     traces: tuple[str, ...] = ()
     """Files that hold tool calls or messages."""
     unsure: tuple[str, ...] = ()
@@ -71,6 +84,7 @@ def propose(folder: Path) -> SetupProposal:
         # A file such as `a b.py` is no module that an entrypoint could name.
         if module and all(part.isidentifier() for part in parts):
             CodeReader(module, shown, found).read(tree)
+            found.needs.extend(needs_of(tree, shown, os.environ))
     traces, recorded = _traces(folder)
     for name in recorded:
         found.names.setdefault(name)
@@ -94,6 +108,7 @@ def _proposal(found: CodeFindings, path: str, traces: list[str], recorded: list[
         unsure.append(f"whether {', '.join(doubtful)} read or write: set `effect` of each")
     if found.unreadable:
         unsure.append(f"{', '.join(found.unreadable[:3])} cannot be read as Python and was left out")
+    reach = _reach(found, {*names, *(point.rpartition(":")[2] for point in tools or ())})
     return SetupProposal(
         path=path,
         entrypoints=tuple(entrypoints),
@@ -102,9 +117,32 @@ def _proposal(found: CodeFindings, path: str, traces: list[str], recorded: list[
         effects=effects,
         environment=tuple(found.environment),
         services=tuple(found.services),
+        network=tuple(need for need in reach if not need.value.startswith("/")),
+        writable=tuple(need for need in reach if need.value.startswith("/")),
         traces=tuple(traces),
         unsure=tuple(unsure),
     )
+
+
+def _reach(found: CodeFindings, tools: Collection[str]) -> list[CodeReference]:
+    """Return what the code names beyond a boundary, for `[world]`."""
+    models = model_destinations(os.environ)
+    reach: dict[str, CodeReference] = {}
+    for need in outside_tools(found.needs, tools):
+        event = Blocked(what=need.value, at=need.place)
+        if need.value.startswith("/"):
+            [[value]] = proposed_entries([event]).values()
+        elif is_incidental(event) or are_covered(models, *_host_and_port(need.value)):
+            continue
+        else:
+            value = need.value
+        reach.setdefault(value, CodeReference(value=value, place=need.place))
+    return [*reach.values()][:_MOST_NEEDS]
+
+
+def _host_and_port(text: str) -> tuple[str, int]:
+    destination = parse_destination(text)
+    return destination.host, destination.port
 
 
 def _tools(found: CodeFindings) -> tuple[tuple[str, ...] | None, str | None, list[str]]:

@@ -129,7 +129,24 @@ def _agent(proposal: SetupProposal) -> str:
         lines.append(f'effect = "{effect}"' if effect else '# effect = "write"               # please decide')
     if not proposal.effects:
         lines += ["# [tools.cancel_order]", '# effect = "write"']
-    return "\n".join([*lines, "", ""])
+    return "\n".join([*lines, "", *_world(proposal), "", ""])
+
+
+def _world(proposal: SetupProposal) -> Iterator[str]:
+    """Yield the `[world]` table, in which nothing is allowed until a person decides it."""
+    yield "# Agents reach their models, and change nothing outside their folder. Anything else is blocked"
+    yield "# and named. Allow here what must be real. Tools are answered by recordings and need none of it."
+    yield "# [world]"
+    for key, references, example in (
+        ("network", proposal.network, "db.internal:5432"),
+        ("writable", proposal.writable, "/var/lib/shop"),
+    ):
+        if references:
+            yield f"# {key} = ["
+            yield from (f"#   {toml_text(named.value)},{_comment(named.place)}" for named in references)
+            yield "# ]"
+        else:
+            yield f"# {key} = [{toml_text(example)}]"
 
 
 def _entrypoint(proposal: SetupProposal) -> Iterator[str]:

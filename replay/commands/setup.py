@@ -37,9 +37,10 @@ def init(_app: App, folder: Path, yes: bool, no_probe: bool, agents: bool, as_js
     """Write replay.toml, a golden set and a CI workflow.
 
     Run it in your agent's repository. The code is read, not run, to propose the entrypoint, the tools, their
-    effects (read or write) and the variables that CI must pass. On a terminal you confirm them. A file that
-    is there already is left as it is. At the end the settings are checked as by `replay doctor`; with --yes
-    or your consent the agent is started once, with its tools patched and without calling its model.
+    effects (read or write), the variables that CI must pass, and, as comments, what `[world]` may have to
+    allow. On a terminal you confirm them. A file that is there already is left as it is. At the end the
+    settings are checked as by `replay doctor`; with --yes or your consent the agent is started once, with its
+    tools patched and without calling its model.
 
     \b
     Examples:
@@ -90,6 +91,9 @@ def _show_proposal(proposal: SetupProposal) -> None:
             click.echo(f"{effect or 'undecided':<12} {', '.join(names)}")
     if proposal.environment:
         click.echo(f"variables    {', '.join(proposal.environment)}")
+    for key, references in (("network", proposal.network), ("writable", proposal.writable)):
+        for named in references:
+            click.echo(f"{key:<12} {one_line(named.value)} ({named.place}): blocked until [world] allows it")
     for sentence in proposal.unsure:
         lines = wrapped(one_line(sentence), terminal_width() - _INDENT)
         click.echo(f"{'unsure':<{_INDENT}}" + f"\n{'':<{_INDENT}}".join(lines))
@@ -136,7 +140,7 @@ def _ask(proposal: SetupProposal) -> SetupProposal:
 
 def _show_end(proposal: SetupProposal, diagnosis: Diagnosis) -> None:
     for finding in diagnosis.findings:
-        if finding.name in ("agent", "entrypoint", "tools", "start", "recorded", "settings"):
+        if finding.name in ("agent", "entrypoint", "tools", "start", "boundary", "recorded", "settings"):
             click.echo(f"{finding.state:<8} {finding.name:<12} {one_line(finding.text)}")
     missing = [
         *(["entrypoint"] if proposal.entrypoint is None else []),

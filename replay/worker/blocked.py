@@ -11,10 +11,12 @@ seen here; where they use the proxy, the engine sees the host.
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import json
 import os
 import re
+import select
 import socket
 import sys
 import time
@@ -65,6 +67,10 @@ class Observer:
         """What was tried before the first trial."""
         self._proxied_before: list[tuple[float, str | None]] = []
         self._has_begun = False
+        self._process, self._reports = os.getpid(), os.pipe()
+        """Processes that are forked from this one report through a pipe."""
+        for end in self._reports:
+            os.set_blocking(end, False)
         if described is None:
             return
         self._is_private_network = described["kind"] == "namespaces"
@@ -85,11 +91,22 @@ class Observer:
 
     def end(self, trial: int) -> dict[str, Any]:
         """Observe a trial no longer; return what it tried in vain, and when it asked the proxy."""
+        self._take_reports(trial)
         return _reported(self._trials.pop(trial, {}), self._proxied.pop(trial, []))
 
     def before(self) -> dict[str, Any]:
         """Return the same of what came before the first trial, which has it as well."""
         return _reported(self._before, self._proxied_before)
+
+    def _take_reports(self, ending: int) -> None:
+        """Take in what forked processes tried; a trial that ended before it is known has none of it."""
+        try:
+            lines = os.read(self._reports[0], MOST_EVENTS * select.PIPE_BUF).splitlines()
+        except OSError:
+            return
+        for line in lines:
+            trial, what, at, in_tool = json.loads(line)
+            self._trials.get(trial, self._trials.get(ending, {})).setdefault(what, (at, in_tool))
 
     def _notice(self, event: str, args: tuple[Any, ...]) -> None:
         if event == "open":
@@ -181,6 +198,10 @@ class Observer:
             if what == "a Unix socket" and _is_quiet(frame):
                 return
             events[what] = (self._line(frame), tool.is_live())
+            if os.getpid() != self._process:
+                report = json.dumps([trial, what, *events[what]]).encode() + b"\n"
+                with contextlib.suppress(OSError):
+                    os.write(self._reports[1], report if len(report) <= select.PIPE_BUF else b"")
 
     def _line(self, frame: FrameType | None) -> str | None:
         """Return the line of the agent that led here; None where none did."""

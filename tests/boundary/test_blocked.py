@@ -153,6 +153,38 @@ def test_each_of_several_trials_has_its_own_events(folder: Path) -> None:
     ]
 
 
+FORKING = """
+import os, socket
+from concurrent.futures import ProcessPoolExecutor
+
+def pay():
+    try:
+        socket.create_connection(("192.0.2.1", 80), 1)
+    except OSError:
+        pass
+
+POOL = ProcessPoolExecutor(1)
+POOL.submit(int).result()
+
+def run_agent(text):
+    if text == "pool":
+        POOL.submit(pay).result()
+    elif os.fork() == 0:
+        pay()
+        os._exit(0)
+    else:
+        os.wait()
+    return "done"
+"""
+
+
+@pytest.mark.parametrize("text", ["pool", "fork"])
+def test_a_process_that_was_forked_has_events_too(kind: str, tmp_path: Path, text: str) -> None:
+    (tmp_path / "forking.py").write_text(FORKING)
+    outcome = run_one("forking:run_agent", item(text), folder=tmp_path, boundary=kind)
+    assert outcome.blocked == (Blocked(what="192.0.2.1:80", at="forking.py:7"),)
+
+
 def test_nothing_is_observed_without_a_boundary(folder: Path) -> None:
     assert run_one("trying:run_agent", item("looks_up shop.example"), folder=folder).blocked == ()
 

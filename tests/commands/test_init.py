@@ -430,3 +430,57 @@ def test_any_tool_name_gives_settings_that_load(tmp_path_factory: pytest.TempPat
     folder = tmp_path_factory.mktemp("any")
     write_setup(folder, SetupProposal(tools=("a:b",), effects={name: "write"}))
     assert name in tomllib.loads((folder / "replay.toml").read_text())["tools"]
+
+
+REACHING = {
+    "app/agent.py": '''
+"""See https://docs.shop.internal/agent."""
+import os, sqlite3
+from pathlib import Path
+import redis, requests
+
+CACHE = redis.from_url("redis://cache.internal")
+DATABASE = os.environ["ORDERS_DB"]
+SCHEMA = "http://json-schema.org/draft-07/schema"
+MODEL = "https://api.anthropic.com/v1"
+TOOLS = [{"name": "cancel_order", "input_schema": {}}]
+
+def cancel_order(order_id):
+    requests.post("https://api.stripe.com/v1/refunds")
+    open("/var/lib/refunds.json", "a").write(order_id)
+
+def run_agent(text):
+    """Ask https://remarks.internal first."""
+    requests.get(f"https://prices.internal:8443/{text}")
+    requests.get(f"https://{text}.internal/")
+    Path("/etc/hostname").write_text("x")
+    open("/opt/of the agent/log.txt", mode="w"), open("/etc/passwd"), open("/tmp/scratch", "w"), open("own.txt", "w")
+    sqlite3.connect("/opt/orders.db")
+    return requests.get("postgresql://me:pa55word@127.0.0.1/orders")
+'''
+}
+
+
+def test_what_the_code_needs_beyond_its_boundary_is_proposed_and_not_allowed(
+    replay: Replay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in REACHING.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.setenv("ORDERS_DB", "mysql+pymysql://me:pa55word@db.internal/orders")
+    done = replay("init", str(tmp_path), "--json")
+    proposal = json.loads(done.out)["proposal"]
+    assert [(named["value"], named["place"]) for named in proposal["network"]] == [
+        ("cache.internal:6379", "app/agent.py:7"),
+        ("db.internal:3306", "app/agent.py:8"),
+        ("prices.internal:8443", "app/agent.py:19"),
+        ("127.0.0.1:5432", "app/agent.py:24"),
+    ]
+    assert [named["value"] for named in proposal["writable"]] == ["/etc/hostname", "/opt"]
+    text = (tmp_path / "replay.toml").read_text()
+    assert "pa55word" not in text + done.out
+    assert "world" not in tomllib.loads(text), "nothing is allowed by itself"
+    commented = text[text.index("# [world]") : text.index("# Name the versions")]
+    allowed = tomllib.loads(re.sub("^# ?", "", commented, flags=re.MULTILINE))["world"]
+    assert allowed["network"][0] == "cache.internal:6379"
+    assert allowed["writable"] == ["/etc/hostname", "/opt"]
