@@ -70,6 +70,7 @@ AT_FDCWD, AT_RECURSIVE, AT_SYMLINK_NOFOLLOW, MOUNT_ATTR_RDONLY = -100, 0x8000, 0
 SIOCGIFFLAGS, SIOCSIFFLAGS, SIOCSIFADDR, IFF_UP = 0x8913, 0x8914, 0x8916, 0x1
 # <linux/prctl.h>
 PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 24, 38, 22, 2
+PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
 CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 1, 2
 
 # <linux/landlock.h>
@@ -454,6 +455,7 @@ def _drop_capabilities(system: _System, *, keep: tuple[int, ...]) -> None:
         status = dict(line.split(":", 1) for line in file)
     if not int(status["CapEff"], 16):
         return  # of a user without any: exec(2) gives it none
+    system.prctl("giving up capabilities", PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
     for capability in range(last + 1):
         if capability not in keep:
             system.prctl("giving up capabilities", PR_CAPBSET_DROP, capability)
