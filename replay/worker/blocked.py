@@ -12,7 +12,6 @@ seen here; where they use the proxy, the engine sees the host.
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import json
 import os
 import re
@@ -145,7 +144,7 @@ class Observer:
         host, port = str(address[0]).partition("%")[0], int(address[1])
         if not _is_address(host) or self._is_reachable(host, port):
             return
-        is_loopback = host and ipaddress.ip_address(host).is_loopback
+        is_loopback = host.startswith("127.") or host == "::1"
         if is_loopback and port == self._proxy:
             trial = self._trial()
             proxied = self._proxied_before if trial is None else self._proxied[trial]
@@ -267,11 +266,13 @@ def _port(url: str) -> int:
 
 
 def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return False
-    return True
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            socket.inet_pton(family, host.partition("%")[0])
+        except (OSError, ValueError):
+            continue
+        return True
+    return False
 
 
 def _listens(port: int) -> bool:
