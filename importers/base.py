@@ -24,7 +24,7 @@ from replaydiff.importers.block import JsonBlock
 from replaydiff.replay.errors import UnknownNameError
 from replaydiff.replay.model import Json, Trace
 from replaydiff.replay.store.import_records import EXCERPT_CHARACTERS as EXCERPT_CHARACTERS
-from replaydiff.replay.store.import_records import KEPT_CHARACTERS as KEPT_CHARACTERS
+from replaydiff.replay.store.import_records import STORED_CHARACTERS as STORED_CHARACTERS
 from replaydiff.replay.store.import_records import Reject as Reject
 
 GROUP = "replaydiff.importers"

@@ -23,7 +23,7 @@ import msgspec
 
 from replaydiff.importers.base import (
     EXCERPT_CHARACTERS,
-    KEPT_CHARACTERS,
+    STORED_CHARACTERS,
     AllReceived,
     FileJob,
     Imported,
@@ -255,7 +255,7 @@ def reject(source: str, file: InputFile, broken: Broken, *, alone: bool = False)
 def refused(source: str, file: InputFile, record: Record, reason: str, *, alone: bool = False) -> Reject:
     """The reject of a record that was read and cannot be used."""
     text = _json(record.value)
-    kept = text if text is not None and len(text) <= KEPT_CHARACTERS else None
+    kept = text if text is not None and len(text) <= STORED_CHARACTERS else None
     return Reject(
         source=source,
         file=file.name,

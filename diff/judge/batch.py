@@ -46,8 +46,8 @@ from replaydiff.replay.llm.batches import (
 from replaydiff.replay.model import GradeState, Vote
 from replaydiff.replay.store.connection import open_store, transaction
 from replaydiff.replay.store.grades import (
-    KeptVote,
     SentBatch,
+    StoredVote,
     drop_batch,
     sent_batches,
     write_batch,
@@ -306,7 +306,7 @@ class _BatchFetch:
 
     def _keep(self, batch: SentBatch, answers: Sequence[tuple[Key, PricedVote]]) -> None:
         kept_votes = [
-            KeptVote(judge=key[0], material=key[1], vote=cast.vote, cost_usd=cast.cost_usd)
+            StoredVote(judge=key[0], material=key[1], vote=cast.vote, cost_usd=cast.cost_usd)
             for key, cast in answers
             if cast.vote.state in CAST_STATES
         ]

@@ -32,7 +32,7 @@ from replaydiff.replay.llm.base import Budget
 from replaydiff.replay.model import Grade, GradeState, Item, Status, Vote
 from replaydiff.replay.store import pending
 from replaydiff.replay.store.connection import file_of, transaction
-from replaydiff.replay.store.grades import KeptVote, vote_row, write_grades, write_votes
+from replaydiff.replay.store.grades import StoredVote, vote_row, write_grades, write_votes
 from replaydiff.replay.store.runs import get_run
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class _GradingRun:
         self._budget, self._batch = Budget(budget_usd), batch
         self._report = GradingReport(warnings=self._warnings())
         self._unwritten: list[Grade] = []
-        self._fresh: list[KeptVote] = []
+        self._fresh: list[StoredVote] = []
         self._written_at = time.monotonic()
         self._done = 0
         (self._total,) = con.execute(
@@ -265,7 +265,7 @@ class _GradingRun:
         pending.clear(self._store, "judge_votes")
         self._written_at = time.monotonic()
 
-    def _keep_vote(self, vote: KeptVote) -> None:
+    def _keep_vote(self, vote: StoredVote) -> None:
         """Keep a vote where no kill of this process loses it; the store gets it with the grades."""
         pending.append(self._store, "judge_votes", [vote_row(vote, utc_now())])
         self._fresh.append(vote)

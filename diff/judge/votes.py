@@ -30,7 +30,7 @@ from replaydiff.diff.judge.judge import Judge
 from replaydiff.diff.judge.prompt import PASS, POINTS
 from replaydiff.replay.llm.base import Budget, Model, ModelFailure, ModelReply, ModelRequest, Stop
 from replaydiff.replay.model import GradeState, Message, Vote
-from replaydiff.replay.store.grades import KeptVote
+from replaydiff.replay.store.grades import StoredVote
 
 SIMILAR = 0.8
 """The score from which a response means what it should."""
@@ -174,7 +174,7 @@ class VoteSource:
         known: Mapping[Key, Vote],
         answers: Mapping[Key, PricedVote],
         budget: Budget,
-        keep: Callable[[KeptVote], None],
+        keep: Callable[[StoredVote], None],
         concurrency: int,
     ) -> None:
         """Request votes of one model.
@@ -238,7 +238,7 @@ class VoteSource:
             finally:
                 self._budget.settle(cost)
         if cast.vote.state in CAST_STATES:
-            self._keep(KeptVote(judge=judge, material=about, vote=cast.vote, cost_usd=cost))
+            self._keep(StoredVote(judge=judge, material=about, vote=cast.vote, cost_usd=cost))
             self._known[key] = cast.vote
         return cast
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, cast
 
-from replaydiff.importers.base import EXCERPT_CHARACTERS, KEPT_CHARACTERS, InputFile
+from replaydiff.importers.base import EXCERPT_CHARACTERS, STORED_CHARACTERS, InputFile
 from replaydiff.replay.model import Json
 from replaydiff.replay.model.light import light_dataclass
 from replaydiff.replay.store.sql import clean_text
@@ -57,7 +57,7 @@ def broken(line: int, reason: str, start: str | bytes, *, whole: bool = False) -
 
 
 def _kept(text: str | bytes) -> str | None:
-    if len(text) > KEPT_CHARACTERS:
+    if len(text) > STORED_CHARACTERS:
         return None
     try:
         return text.decode() if isinstance(text, bytes) else text

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from replaydiff.diff.result import DiffResult
     from replaydiff.diff.trend import TrendPoint as TrendPoint
     from replaydiff.replay.model import Case, Grade, Item, Lane, ModelCall, Trace, Trial
-    from replaydiff.replay.store.export import Export, Wanted
+    from replaydiff.replay.store.export import Export, Selection
     from replaydiff.replay.store.traces import Listed
 
 TraceSummary: TypeAlias = "Listed"
@@ -415,15 +415,15 @@ class _Progress:
 def _opened(store: Path, settings: Settings, request: ExportRequest, file: Path | None) -> Iterator[Export]:
     """Select the rows; `file` is where Parquet will go."""
     from replaydiff.replay.store.connection import open_store
-    from replaydiff.replay.store.export import ExportKind, prepare, wanted
+    from replaydiff.replay.store.export import ExportKind, prepare, select
 
     with open_store(store, read_only=True, export_to=file if request.parquet else None) as con:
-        chosen = wanted(con, where=request.where, month=request.month, sample=request.sample, run=request.run)
+        chosen = select(con, where=request.where, month=request.month, sample=request.sample, run=request.run)
         computed = _computed_grades(con, settings, chosen) if request.what == ExportKind.GRADES else ()
         yield prepare(con, ExportKind(request.what), chosen, computed)
 
 
-def _computed_grades(con: DuckDBPyConnection, settings: Settings, chosen: Wanted) -> Iterator[Grade]:
+def _computed_grades(con: DuckDBPyConnection, settings: Settings, chosen: Selection) -> Iterator[Grade]:
     from replaydiff.diff.reading import computed_grades
     from replaydiff.replay.store.export import runs_of
 

@@ -289,13 +289,13 @@ class Project:
             Interrupted: by a signal; `resume` continues.
         """
         from replaydiff.replay.api import running
-        from replaydiff.replay.store.connection import kept_open
+        from replaydiff.replay.store.connection import reading_session
 
         trust_by_use(self.settings)
         settings = settings_with(self.settings, options)
         judge = running.judge_of(options, settings)
         lanes = running.lanes_of(options, settings)
-        with kept_open(self.store):
+        with reading_session(self.store):
             source = running.items_of(
                 self.store,
                 options,
@@ -367,7 +367,7 @@ class Project:
         """
         from replaydiff.diff.gate import check_form
         from replaydiff.replay.api import running
-        from replaydiff.replay.store.connection import kept_open
+        from replaydiff.replay.store.connection import reading_session
 
         trust_by_use(self.settings)
         check_form(gate)
@@ -378,7 +378,7 @@ class Project:
         lanes = running.lanes_of(options, settings)
         if sample is None and not cases:
             draw = running.with_size_for_calls(draw or {}, settings, options, lanes)
-        with kept_open(self.store):
+        with reading_session(self.store):
             source = running.items_to_compare(
                 self.store,
                 self.settings,

@@ -168,11 +168,11 @@ def unsaved_sample(store: Path, draw: Draw, *, named: bool) -> SampleSource:
     """
     from replaydiff.replay.engine.items import SampleSource
     from replaydiff.replay.store.connection import open_store
-    from replaydiff.replay.store.samples import get_sample, is_kept, list_samples, name_conflict
+    from replaydiff.replay.store.samples import get_sample, is_stored, list_samples, name_conflict
 
     def usable(name: str) -> bool:
         items = [replace(item, sample=name) for item in draw.items]
-        return name not in taken or is_kept(con, replace(draw.sample, name=name), items)
+        return name not in taken or is_stored(con, replace(draw.sample, name=name), items)
 
     wanted = draw.sample.name
     others = (f"{wanted}-{number}" for number in itertools.count(2))

@@ -186,8 +186,8 @@ def prune(app: App, before: str, runs: bool, shared: Path | None, yes: bool, as_
         return
     gone = f"{found['traces']:,} traces" + (f" and {found['runs']:,} runs" if runs else "")
     kept = (
-        f"; {found['kept_in_samples']:,} as old are kept: samples hold them"
-        if found["kept_in_samples"]
+        f"; {found['traces_in_samples']:,} as old are kept: samples hold them"
+        if found["traces_in_samples"]
         else ""
     )
     click.echo(f"{gone} {'were deleted' if yes else 'would be deleted'}{kept}")

@@ -1,7 +1,7 @@
 """Columns of values in the layout of Apache Arrow, which DuckDB reads in place.
 
 A column is built where its values are, maybe in another process, from which it is sent as a few large
-buffers, laid out as https://arrow.apache.org/docs/format/Columnar.html says.
+buffers, laid out as https://arrow.apache.org/docs/format/Columnar.html specifies.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ColumnType:
-    """What the values of a column are."""
+    """The type of the values of a column."""
 
     format: bytes
     """Arrow's code for the type."""
@@ -81,10 +81,10 @@ def column(kind: ColumnType, values: Sequence[Any]) -> ArrowColumn:
     if kind.format == b"b":
         return ArrowColumn(len(values), nulls, (present, _bits([value is True for value in values])))
     if kind.format == b"tsu:":
-        given = [0 if time is None else (time - _EPOCH) // _MICROSECOND for time in values]
+        numbers = [0 if time is None else (time - _EPOCH) // _MICROSECOND for time in values]
     else:
-        given = [0 if value is None else value for value in values]
-    return ArrowColumn(len(values), nulls, (present, array(_NUMBERS[kind.format], given).tobytes()))
+        numbers = [0 if value is None else value for value in values]
+    return ArrowColumn(len(values), nulls, (present, array(_NUMBERS[kind.format], numbers).tobytes()))
 
 
 _NUMBERS = {b"i": "i", b"l": "q", b"g": "d", b"tsu:": "q"}
@@ -134,7 +134,7 @@ def _lists(kind: ColumnType, values: Sequence[Sequence[Any]]) -> ArrowColumn:
 
 def _structs(kind: ColumnType, values: Sequence[Sequence[Any]]) -> ArrowColumn:
     fields = zip(*values, strict=True) if values else ((),) * len(kind.children)
-    children = [column(of, held) for (_, of), held in zip(kind.children, fields, strict=True)]
+    children = [column(of, field_values) for (_, of), field_values in zip(kind.children, fields, strict=True)]
     return ArrowColumn(len(values), 0, (None,), tuple(children))
 
 
@@ -156,10 +156,10 @@ def table(kinds: Mapping[str, ColumnType], parts: Sequence[Sequence[ArrowColumn]
     whole = struct_of(kinds)
     arrays = [_array(whole, ArrowColumn(len_of(part), 0, (None,), tuple(part))) for part in parts]
     # The parts have the types of their columns, and no others can be asked for.
-    found: nanoarrow.Array = nanoarrow.Array.from_chunks(
+    whole_table: nanoarrow.Array = nanoarrow.Array.from_chunks(
         arrays, None if arrays else _schema(whole), validate=False
     )
-    return found
+    return whole_table
 
 
 def len_of(part: Sequence[ArrowColumn]) -> int:
@@ -190,10 +190,10 @@ _SCHEMAS: dict[bytes, Callable[[Any], nanoarrow.Schema]] = {
 }
 
 
-def _array(kind: ColumnType, held: ArrowColumn) -> Any:
+def _array(kind: ColumnType, data: ArrowColumn) -> Any:
     import nanoarrow
 
-    children = [_array(of, child) for (_, of), child in zip(kind.children, held.children, strict=True)]
+    children = [_array(of, child) for (_, of), child in zip(kind.children, data.children, strict=True)]
     return nanoarrow.c_array_from_buffers(
-        _schema(kind), held.length, held.buffers, held.null_count, children=children, move=True
+        _schema(kind), data.length, data.buffers, data.null_count, children=children, move=True
     )

@@ -18,7 +18,7 @@ def mark_of_origin(store: Path) -> Path:
 
 
 def refuse_writing(store: Path) -> None:
-    """Do nothing for a store of its own.
+    """Raise if a store is the local copy of a shared folder.
 
     Args:
         store: path of the store.

@@ -34,16 +34,16 @@ _OWNER = {
     "model_calls": ("runs", "run_id"),
     "grades": ("runs", "run_id"),
 }
-"""Table → the table it is a part of, and the column that says of which row."""
+"""Table → the table it is a part of, and the column that refers to its row."""
 _KEYS = {"traces": "trace_id", "samples": "name", "runs": "run_id"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pruned:
-    """What was, or would be, left out."""
+    """How many rows were, or would be, deleted."""
 
     traces: int
-    kept_in_samples: int
+    traces_in_samples: int
     """Traces as old that stay, since a sample holds them."""
     runs: int
 
@@ -60,9 +60,9 @@ def prune(con: DuckDBPyConnection, before: datetime, *, runs: bool, really: bool
     nothing is changed. The file gets no smaller by it: `compact` makes it so.
     """
     old = "started_at < $1 AND trace_id NOT IN (SELECT trace_id FROM sample_items)"
-    found = Pruned(
+    pruned = Pruned(
         traces=_count(con, f"SELECT count(*) FROM traces WHERE {old}", before),
-        kept_in_samples=_count(
+        traces_in_samples=_count(
             con,
             "SELECT count(*) FROM traces WHERE started_at < $1"
             " AND trace_id IN (SELECT trace_id FROM sample_items)",
@@ -71,7 +71,7 @@ def prune(con: DuckDBPyConnection, before: datetime, *, runs: bool, really: bool
         runs=_count(con, "SELECT count(*) FROM runs WHERE created_at < $1", before) if runs else 0,
     )
     if not really:
-        return found
+        return pruned
     with transaction(con):
         con.execute(
             f"DELETE FROM tool_calls WHERE trace_id IN (SELECT trace_id FROM traces WHERE {old})", [before]
@@ -86,41 +86,45 @@ def prune(con: DuckDBPyConnection, before: datetime, *, runs: bool, really: bool
             for table in (*parts, "runs"):
                 con.execute(f"DELETE FROM {table} WHERE {aged}", [before])
             con.execute("DELETE FROM judge_votes WHERE cast_at < $1", [before])
-    return found
+    return pruned
 
 
-def merge(con: DuckDBPyConnection, other: DuckDBPyConnection) -> dict[str, int]:
+def merge(con: DuckDBPyConnection, source: DuckDBPyConnection) -> dict[str, int]:
     """Take in what another store has and this one has not; rows taken by table.
 
     What both have stays as it is here: a trace by its id, a sample by its name, a run by its id, a vote of
     the judge by what it was asked.
 
     Raises:
-        InputError: both hold redacted traces, and one token would stand for two values.
+        InputError: both hold redacted traces, and a token would mean two values.
     """
     here = {table: _keys(con, table, key) for table, key in _KEYS.items()}
     here["decisions"] = {tuple(row) for rows in in_batches(con, "SELECT * FROM decisions") for row in rows}
     taken: dict[str, int] = {}
     with transaction(con):
-        merge_tokens(con, other)
+        merge_tokens(con, source)
         for table in _MERGED:
             columns = _columns(con, table)
             owner, key = _OWNER.get(table, (table, _KEYS.get(table)))
-            place = list(columns).index(key) if key else None
+            key_position = list(columns).index(key) if key else None
             taken[table] = 0
-            for rows in in_batches(other, f"SELECT * FROM {table}"):
-                fresh = [row for row in rows if (row if place is None else row[place]) not in here[owner]]
+            for rows in in_batches(source, f"SELECT * FROM {table}"):
+                fresh = [
+                    row
+                    for row in rows
+                    if (row if key_position is None else row[key_position]) not in here[owner]
+                ]
                 sql.insert(con, table, columns, fresh)
                 taken[table] += len(fresh)
-        taken["judge_votes"] = _merge_votes(con, other)
+        taken["judge_votes"] = _merge_votes(con, source)
     return taken
 
 
-def _merge_votes(con: DuckDBPyConnection, other: DuckDBPyConnection) -> int:
+def _merge_votes(con: DuckDBPyConnection, source: DuckDBPyConnection) -> int:
     """Copy votes, which are keyed by question and belong to no run: neither store's votes are paid again."""
     columns = _columns(con, "judge_votes")
     before = _count(con, "SELECT count(*) FROM judge_votes")
-    for rows in in_batches(other, "SELECT * FROM judge_votes"):
+    for rows in in_batches(source, "SELECT * FROM judge_votes"):
         sql.insert(con, "judge_votes", columns, rows, "ON CONFLICT DO NOTHING")
     return _count(con, "SELECT count(*) FROM judge_votes") - before
 
@@ -202,7 +206,7 @@ def _keys(con: DuckDBPyConnection, table: str, key: str) -> set[object]:
 
 
 def _columns(con: DuckDBPyConnection, table: str) -> dict[str, str]:
-    """Name → SQL type of a table's columns, in their order."""
+    """Return name → SQL type of a table's columns, in their order."""
     return dict(
         con.execute(
             "SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = $1 ORDER BY column_index",
@@ -212,5 +216,5 @@ def _columns(con: DuckDBPyConnection, table: str) -> dict[str, str]:
 
 
 def _count(con: DuckDBPyConnection, query: str, *values: object) -> int:
-    found = con.execute(query, list(values)).fetchone()
-    return int(found[0]) if found else 0
+    row = con.execute(query, list(values)).fetchone()
+    return int(row[0]) if row else 0

@@ -52,15 +52,15 @@ UNWRITTEN = re.compile(
     r"No space left on device|File too large|Disk quota exceeded|Input/output error|Read-only file system",
     re.IGNORECASE,
 )
-"""What DuckDB says of a disk that takes no more, whatever class its error has."""
+"""DuckDB's messages about a full disk, whatever class its error has."""
 _DAMAGED = re.compile(
     r"Corrupt database file|checksum|Could not read enough bytes|Failed to deserialize|"
     r"Failed to load metadata|metadata pointer|corrupted",
     re.IGNORECASE,
 )
-"""What DuckDB says of a file that is cut off or was written to by something else."""
+"""DuckDB's messages about a file that is cut off or was written to by another program."""
 _MEMORY = re.compile(r"failed to (allocate|pin) .* used\)")
-"""What DuckDB says where its memory limit is reached, also inside a FATAL error of a commit."""
+"""DuckDB's messages at its memory limit, also inside a FATAL error of a commit."""
 _RESTORE = "restore it from a copy, or move it away and import again (golden sets are files of their own)"
 _WITHOUT_LOG = "restore both files from a copy, or move the .wal file away to do without those writes"
 _LOG_START = b"\x64\x00\x62"
@@ -134,7 +134,7 @@ def open_store(
     return con
 
 
-def kept_open(path: Path) -> AbstractContextManager[object]:
+def reading_session(path: Path) -> AbstractContextManager[object]:
     """Return a context in which the store stays open for reading, if there is one.
 
     Opening a file takes DuckDB 15 ms of processor time, and opening it once more next to none. Nothing may
@@ -149,9 +149,9 @@ def kept_open(path: Path) -> AbstractContextManager[object]:
 def _open_copy(path: Path, export_to: Path | None, busy: StoreBusyError) -> DuckDBPyConnection:
     """Open a copy of a store to which another process writes; while nothing is committed, the same one."""
     state = (snapshot.fingerprint(path), pending.count(path))
-    known = _copies.get(path)
-    if known is not None and known[0] == state and export_to is None:
-        return interruptible(known[1].cursor())
+    cached = _copies.get(path)
+    if cached is not None and cached[0] == state and export_to is None:
+        return interruptible(cached[1].cursor())
     for _ in range(_COPIES):
         try:
             copied = snapshot.copy(path, path.parent)
@@ -197,7 +197,7 @@ def give_back(con: DuckDBPyConnection) -> None:
 
 @contextmanager
 def transaction(con: DuckDBPyConnection) -> Iterator[None]:
-    """All that is written within is there, or none of it. Within another one it is a part of that.
+    """Commit all that the block writes, or none of it; an inner transaction joins the outer.
 
     Raises:
         StoreWriteError: the disk is full, or cannot be written for another reason.
@@ -223,7 +223,10 @@ def transaction(con: DuckDBPyConnection) -> Iterator[None]:
 
 
 def in_transaction(con: DuckDBPyConnection) -> bool:
-    """Whether a `transaction` is open on a connection: an error of one statement would end all of it."""
+    """Return whether a `transaction` is open on a connection.
+
+    An error of one statement would end all of it.
+    """
     return id(con) in _within
 
 
@@ -284,7 +287,7 @@ def _version(con: DuckDBPyConnection, path: Path) -> int:
 
 
 def _refuse_foreign(path: Path) -> None:
-    """Say what a file is that DuckDB would not open, or would want an extension for."""
+    """Raise for a file that DuckDB would not open, or would need an extension for."""
     if path.is_dir():
         raise StoreVersionError(f"{path} is a folder, not a store", hint="name a file with --db")
     try:
@@ -372,8 +375,8 @@ def _close_off(con: DuckDBPyConnection, but: Path) -> None:
 
 def _refusal(path: Path, problem: str, locked: bool, read_only: bool) -> StoreError:
     if locked:
-        found = re.search(r"\(PID (\d+)\)", problem)
-        pid = int(found[1]) if found else None
+        holder = re.search(r"\(PID (\d+)\)", problem)
+        pid = int(holder[1]) if holder else None
         return StoreBusyError(
             f"the store {path} is in use by {_holder(pid)}",
             pid,
@@ -438,22 +441,25 @@ class Migration(NamedTuple):
 
 
 def migrations() -> list[Migration]:
-    """The migrations of this release, in order; their numbers run from 1 without a gap."""
-    found = []
+    """Return the migrations of this release, in order; their numbers run from 1 without a gap."""
+    steps = []
     for file in sorted(SCHEMA_FOLDER.glob("*.sql")):
         number, _, name = file.stem.partition("_")
-        found.append(Migration(int(number), name, file))
-    return found
+        steps.append(Migration(int(number), name, file))
+    return steps
 
 
 def _is_blank(con: DuckDBPyConnection) -> bool:
-    """Whether nothing was ever written to the file: cheaper to find out than that it has no tables."""
+    """Return whether nothing was ever written to the file: cheaper to find out than that it has no tables."""
     size = con.execute("SELECT total_blocks, wal_size FROM pragma_database_size()").fetchone()
     return size == (0, "0 bytes")
 
 
 def _applied(con: DuckDBPyConnection) -> int | None:
-    """The schema version of an open file: 0 for a blank one, None for a database that is no store of ours."""
+    """Return the schema version of an open file.
+
+    0 for a blank one, None for a database that is no store of ours.
+    """
     try:
         newest = con.execute("SELECT coalesce(max(version), 0) FROM schema_migrations").fetchone()
     except duckdb.CatalogException:

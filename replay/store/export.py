@@ -53,7 +53,7 @@ _encoder = msgspec.json.Encoder()
 
 
 class ExportKind(StrEnum):
-    """What can be exported."""
+    """A set of rows that can be exported."""
 
     TRACES = "traces"
     SAMPLES = "samples"
@@ -64,8 +64,8 @@ class ExportKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """Which rows; what is None does not narrow them."""
+class Selection:
+    """The rows to export; a field that is None does not narrow them."""
 
     where: str | None = None
     """A condition on traces: of the others, the rows whose trace fits."""
@@ -86,27 +86,27 @@ class Export:
     column is their place in it."""
 
 
-def wanted(
+def select(
     con: DuckDBPyConnection, *, where: str | None, month: str | None, sample: str | None, run: str | None
-) -> Wanted:
-    """The selection, with its names looked up.
+) -> Selection:
+    """Return the selection, with its names looked up.
 
     Raises:
         UnknownNameError: there is no such sample or run.
     """
     if sample is not None:
         get_sample(con, sample)
-    return Wanted(where=where, month=month, sample=sample, run=get_run(con, run) if run else None)
+    return Selection(where=where, month=month, sample=sample, run=get_run(con, run) if run else None)
 
 
-def runs_of(con: DuckDBPyConnection, chosen: Wanted) -> list[RunRecord]:
-    """The runs that the selection leaves, oldest first."""
+def runs_of(con: DuckDBPyConnection, chosen: Selection) -> list[RunRecord]:
+    """Return the runs that the selection leaves, oldest first."""
     runs = [chosen.run] if chosen.run else list_runs(con, experiments=True)
     return [run for run in runs if chosen.sample in (None, run.sample)]
 
 
 def prepare(
-    con: DuckDBPyConnection, kind: ExportKind, chosen: Wanted, computed: Iterable[Grade] = ()
+    con: DuckDBPyConnection, kind: ExportKind, chosen: Selection, computed: Iterable[Grade] = ()
 ) -> Export:
     """Choose the rows. `computed` are grades that the store does not keep, for an export of grades.
 
@@ -144,12 +144,12 @@ def prepare(
         f" {tables} WHERE {' AND '.join(conditions)}",
         values,
     ).fetchall()
-    own = " AND ".join(f"chosen.{name.rpartition('.')[2]} = {name}" for name in key.split(", "))
+    same_key = " AND ".join(f"chosen.{name.rpartition('.')[2]} = {name}" for name in key.split(", "))
     return Export(
         con=con,
         kind=kind,
         rows=_count(con, "chosen"),
-        query=f"SELECT chosen.place, {_columns(kind)} {tables} JOIN chosen ON {own}"
+        query=f"SELECT chosen.place, {_columns(kind)} {tables} JOIN chosen ON {same_key}"
         " WHERE chosen.place >= $first AND chosen.place < $end ORDER BY chosen.place",
     )
 
@@ -201,7 +201,7 @@ def write_parquet(export: Export, path: Path, on_rows: OnRows) -> None:
         raise InputError(f"the Parquet file cannot be written: {str(error).splitlines()[0]}") from None
 
 
-def _choose_traces(con: DuckDBPyConnection, chosen: Wanted, *, whole: bool) -> None:
+def _choose_traces(con: DuckDBPyConnection, chosen: Selection, *, whole: bool) -> None:
     """Keep which traces fit in the table `exported`, and where they and their tool calls lie.
 
     `whole` says that sample and run narrow the traces themselves. Traces of a sample come in the order of
@@ -307,8 +307,8 @@ def _stage_rows(export: Export) -> None:
 
 def _stage_grades(con: DuckDBPyConnection, computed: Iterable[Grade]) -> None:
     con.execute("CREATE TEMP TABLE computed AS FROM grades LIMIT 0")
-    rest = iter(computed)
-    while batch := list(islice(rest, _ROWS)):
+    unstaged = iter(computed)
+    while batch := list(islice(unstaged, _ROWS)):
         sql.insert(con, "computed", GRADE_COLUMNS, [grade_row(grade) for grade in batch])
 
 
@@ -327,8 +327,8 @@ def _plain(name: str, value: Any) -> Any:
 
 
 def _count(con: DuckDBPyConnection, table: str) -> int:
-    found = con.execute(f"SELECT count(*) FROM {table}").fetchone()
-    return int(found[0]) if found else 0
+    row = con.execute(f"SELECT count(*) FROM {table}").fetchone()
+    return int(row[0]) if row else 0
 
 
 _PAYLOADS = {"served", "scores", "metadata", "messages", "steps", "detail", "votes", "request", "tool_calls"}

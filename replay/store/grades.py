@@ -1,4 +1,4 @@
-"""Grades that cost something to know, the judge's votes and batches, and a person's decisions.
+"""Grades that cost something to compute, the judge's votes and batches, and a person's decisions.
 
 A grade of the same grader version replaces the earlier one; a decision is appended and never changed.
 """
@@ -76,20 +76,20 @@ def grader_versions(con: DuckDBPyConnection, run_id: str) -> list[GraderVersion]
 def iter_grades(
     con: DuckDBPyConnection, run_id: str, versions: Mapping[str, str] | None = None
 ) -> Iterator[Grade]:
-    """All grades of a run, by item, lane, trial, grader and its version; streamed.
+    """Yield all grades of a run, by item, lane, trial, grader and its version; streamed.
 
     Args:
         con: the store.
         run_id: the run.
-        versions: of each grader the version that is wanted; None for all of them.
+        versions: of each grader the version to read; None for all of them.
     """
-    wanted = [f"{grader}\n{version}" for grader, version in (versions or {}).items()]
+    graders = [f"{grader}\n{version}" for grader, version in (versions or {}).items()]
     cursor = interruptible(con.cursor())
     cursor.execute(
         f"SELECT {', '.join(GRADE_COLUMNS)} FROM grades WHERE run_id = $run"
-        " AND ($every OR list_contains($wanted, grader || chr(10) || grader_version))"
+        " AND ($every OR list_contains($graders, grader || chr(10) || grader_version))"
         " ORDER BY item_id, lane, trial, grader, grader_version",
-        {"run": run_id, "every": versions is None, "wanted": wanted},
+        {"run": run_id, "every": versions is None, "graders": graders},
     )
     lanes: dict[str, Lane] = {}
     details: dict[str, JsonObject] = {}
@@ -99,7 +99,7 @@ def iter_grades(
 
 
 def grade_row(grade: Grade) -> tuple[Any, ...]:
-    """The values of `GRADE_COLUMNS`."""
+    """Return the values of `GRADE_COLUMNS`."""
     return (
         grade.run_id,
         clean_text(grade.item_id),
@@ -125,9 +125,9 @@ def _grade(row: Sequence[Any], lanes: dict[str, Lane], details: dict[str, JsonOb
     if lane not in lanes:
         lanes[lane] = Lane.parse(lane)
     if len(detail) > _LONG_DETAIL:
-        known = _read_detail(detail)
-    elif (known := details.get(detail)) is None:
-        known = details[detail] = _read_detail(detail)
+        decoded = _read_detail(detail)
+    elif (decoded := details.get(detail)) is None:
+        decoded = details[detail] = _read_detail(detail)
     return Grade(
         run_id=run_id,
         item_id=item_id,
@@ -139,7 +139,7 @@ def _grade(row: Sequence[Any], lanes: dict[str, Lane], details: dict[str, JsonOb
         score=score,
         passed=passed,
         reason=reason,
-        detail=known,
+        detail=decoded,
         votes=() if votes == "[]" else _read_votes(votes),
         cost_usd=cost_usd,
     )
@@ -162,7 +162,7 @@ _VOTE_CONFLICT = "ON CONFLICT DO UPDATE SET " + ", ".join(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptVote:
+class StoredVote:
     """A valid vote, with the question it answers."""
 
     judge: str
@@ -188,28 +188,28 @@ class SentBatch:
     """The provider's; None while it is not known whether the batch was taken."""
 
 
-def write_votes(con: DuckDBPyConnection, votes: Sequence[KeptVote], at: datetime) -> None:
+def write_votes(con: DuckDBPyConnection, votes: Sequence[StoredVote], at: datetime) -> None:
     """Keep votes; one on the same material with the same index is replaced."""
-    rows = {(kept.judge, kept.material, kept.vote.index): vote_row(kept, at) for kept in votes}
+    rows = {(vote.judge, vote.material, vote.vote.index): vote_row(vote, at) for vote in votes}
     sql.insert(con, "judge_votes", VOTE_COLUMNS, list(rows.values()), _VOTE_CONFLICT)
 
 
-def vote_row(kept: KeptVote, at: datetime) -> tuple[Any, ...]:
-    """The values of `VOTE_COLUMNS`."""
+def vote_row(stored: StoredVote, at: datetime) -> tuple[Any, ...]:
+    """Return the values of `VOTE_COLUMNS`."""
     return (
-        kept.judge,
-        kept.material,
-        kept.vote.index,
-        kept.vote.state.value,
-        sql.real(kept.vote.score),
-        None if kept.vote.reason is None else clean_text(kept.vote.reason),
-        sql.real(kept.cost_usd),
+        stored.judge,
+        stored.material,
+        stored.vote.index,
+        stored.vote.state.value,
+        sql.real(stored.vote.score),
+        None if stored.vote.reason is None else clean_text(stored.vote.reason),
+        sql.real(stored.cost_usd),
         at,
     )
 
 
 def read_votes(con: DuckDBPyConnection, judge: str) -> dict[tuple[str, int], Vote]:
-    """Every vote of a judge, by material and index."""
+    """Return every vote of a judge, by material and index."""
     rows = con.execute(
         "SELECT material, index, state, score, reason FROM judge_votes WHERE judge = ?", [judge]
     ).fetchall()
@@ -234,7 +234,7 @@ def drop_batch(con: DuckDBPyConnection, mark: str) -> None:
 
 
 def sent_batches(con: DuckDBPyConnection, judges: Sequence[str]) -> list[SentBatch]:
-    """The batches of these judges that were not fetched yet, the oldest first."""
+    """Return the batches of these judges that were not fetched yet, the oldest first."""
     rows = con.execute(
         "SELECT mark, judge, requests, sent_at, batch_id FROM judge_batches WHERE list_contains(?, judge)"
         " ORDER BY sent_at, mark",
@@ -257,7 +257,7 @@ def add_decision(con: DuckDBPyConnection, decision: Decision) -> None:
 
 
 def decision_row(decision: Decision) -> list[Any]:
-    """The values of a decision's columns."""
+    """Return the values of a decision's columns."""
     return [
         decision.item_id,
         decision.action.value,
@@ -281,7 +281,7 @@ def latest_decision(con: DuckDBPyConnection, item_id: str) -> Decision | None:
 
 
 def decisions(con: DuckDBPyConnection) -> list[Decision]:
-    """All decisions, oldest first."""
+    """Return all decisions, oldest first."""
     rows = con.execute(f"SELECT {_DECISION_COLUMNS} FROM decisions ORDER BY decided_at, rowid").fetchall()
     return [_decision(row) for row in rows]
 

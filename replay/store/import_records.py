@@ -4,8 +4,8 @@ A rejected record has its reason; a later import of its file replaces it. A mark
 source was read completely, so that the next import of it reads only what is new.
 
 A redaction token belongs to a hash of the value, keyed with random bytes that are made once in each store.
-So the same address gets the same token in every import, and the store does not say whose it is; who has the
-whole store can still try out guesses, since the key is in it.
+So the same address gets the same token in every import, and the store does not reveal whose it is; someone with
+the whole store can still try out guesses, since the key is in it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 EXCERPT_CHARACTERS = 200
-KEPT_CHARACTERS = 1_000_000
+STORED_CHARACTERS = 1_000_000
 """The longest record that is kept whole when it is rejected."""
 
 _COLUMNS = {
@@ -43,7 +43,7 @@ _COLUMNS = {
     "alone": "BOOLEAN",
     "rejected_at": "TIMESTAMP",
 }
-_PLACE = ("source", "file", "line", "id")
+_REJECT_KEY = ("source", "file", "line", "id")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,10 +58,10 @@ class Reject:
     excerpt: str
     """The beginning of the record, at most `EXCERPT_CHARACTERS`."""
     id: str = ""
-    """The record's own id, where file and line do not say which one it is."""
+    """The record's own id, where file and line do not identify it."""
     record: str | None = None
     """The whole record as JSON text, or the line as it is; None where it is longer than
-    `KEPT_CHARACTERS` or cannot be kept."""
+    `STORED_CHARACTERS` or cannot be kept."""
     alone: bool = False
     """The record is a trace by itself, so it can be tried again without the rest of its file. Tried alone, a
     part of a trace would replace the whole."""
@@ -91,7 +91,7 @@ def write_rejects(con: DuckDBPyConnection, rejects: Sequence[Reject]) -> None:
         )
         for reject in rejects
     }
-    changed = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS if name not in _PLACE)
+    changed = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS if name not in _REJECT_KEY)
     sql.insert(con, "rejects", _COLUMNS, list(rows.values()), f"ON CONFLICT DO UPDATE SET {changed}")
 
 
@@ -116,10 +116,10 @@ def take_rejects(con: DuckDBPyConnection, source: str | None = None) -> list[Sto
 
 
 def list_rejects(con: DuckDBPyConnection, source: str | None = None) -> list[StoredReject]:
-    """The rejects (of one source) by source, file and line."""
+    """Return the rejects (of one source) by source, file and line."""
     rows = con.execute(
         f"SELECT {', '.join(_COLUMNS)} FROM rejects WHERE source = coalesce(?, source)"
-        f" ORDER BY {', '.join(_PLACE)}",
+        f" ORDER BY {', '.join(_REJECT_KEY)}",
         [source],
     ).fetchall()
     return [StoredReject(**dict(zip(_COLUMNS, row, strict=True))) for row in rows]
@@ -138,11 +138,11 @@ def mark_read(
 
 def last_read(con: DuckDBPyConnection, source: str, origin: str, filters: JsonObject) -> datetime | None:
     """Return the time up to which this was read completely; None if never."""
-    found = con.execute(
+    mark = con.execute(
         "SELECT read_until FROM import_marks WHERE source = $1 AND origin = $2 AND filter = $3",
         [source, origin, encode(filters)],
     ).fetchone()
-    return found[0] if found else None
+    return mark[0] if mark else None
 
 
 _TOKEN_COLUMNS = {"kind": "VARCHAR", "number": "BIGINT", "digest": "BLOB"}
@@ -165,34 +165,34 @@ class Tokens:
         self._is_key_stored = stored is not None
         self._lock = threading.Lock()
         """Held while numbers are given, or new tokens are taken to be stored."""
-        self._known: dict[tuple[str, bytes], int] = {}
+        self._numbers: dict[tuple[str, bytes], int] = {}
         self._last: Counter[str] = Counter()
         self._new: list[tuple[str, int, bytes]] = []
         for kind, number, digest in con.execute("SELECT kind, number, digest FROM redactions").fetchall():
-            self._known[kind, digest] = number
+            self._numbers[kind, digest] = number
             self._last[kind] = max(self._last[kind], number)
 
     def of(self, kind: str, value: str) -> str:
-        """The token of a value, like `[EMAIL_1]`."""
+        """Return the token of a value, like `[EMAIL_1]`."""
         [number] = self.numbers([(kind, value_digest(self.key, kind, value))])
         return f"[{kind}_{number}]"
 
     def numbers(self, digests: Iterable[tuple[str, bytes]]) -> list[int]:
         """Return the numbers of values by kind and digest; new values get the next ones, in this order."""
-        found = []
+        numbers = []
         with self._lock:
             for kind, digest in digests:
-                number = self._known.get((kind, digest))
+                number = self._numbers.get((kind, digest))
                 if number is None:
                     self._last[kind] += 1
-                    number = self._known[kind, digest] = self._last[kind]
+                    number = self._numbers[kind, digest] = self._last[kind]
                     self._new.append((kind, number, digest))
-                found.append(number)
-        return found
+                numbers.append(number)
+        return numbers
 
     @property
     def has_new(self) -> bool:
-        """Whether there are tokens that are not stored yet."""
+        """Return whether there are tokens that are not stored yet."""
         return bool(self._new)
 
     def save(self, con: DuckDBPyConnection) -> None:
@@ -205,26 +205,26 @@ class Tokens:
         sql.insert(con, "redactions", _TOKEN_COLUMNS, new)
 
 
-def merge_tokens(con: DuckDBPyConnection, other: DuckDBPyConnection) -> None:
+def merge_tokens(con: DuckDBPyConnection, source: DuckDBPyConnection) -> None:
     """Take in the tokens of another store, whose redacted traces are taken in.
 
     Where there are none here, the key is taken, too: record hashes that were keyed with the one that was here
     match nothing any more, and their records are converted again.
 
     Raises:
-        InputError: one token would stand for two values.
+        InputError: a token would mean two values.
     """
-    theirs, ours = _tokens(other), _tokens(con)
+    theirs, ours = _tokens(source), _tokens(con)
     if not theirs:
         return
     if not ours:
         con.execute("DELETE FROM redaction_key")
-        sql.insert(con, "redaction_key", {"key": "BLOB"}, [(_key(other),)])
-    elif _key(con) != _key(other) or any(
+        sql.insert(con, "redaction_key", {"key": "BLOB"}, [(_key(source),)])
+    elif _key(con) != _key(source) or any(
         theirs.get(token, digest) != digest for token, digest in ours.items()
     ):
         raise InputError(
-            "both stores hold redacted traces, and [EMAIL_1] stands for different addresses in them",
+            "both stores hold redacted traces, and [EMAIL_1] means different addresses in them",
             hint="import the traces again into one store",
         )
     new = [(*token, digest) for token, digest in theirs.items() if token not in ours]

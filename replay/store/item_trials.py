@@ -113,18 +113,18 @@ class _ItemValues:
 
     def _call(self, served: ServedCall) -> ServedCall:
         call = served.call
-        known = self._calls.setdefault(call.name, [])
-        same = next((other for other in known if _same_json(other, call)), None)
+        earlier_calls = self._calls.setdefault(call.name, [])
+        same = next((earlier for earlier in earlier_calls if _same_json(earlier, call)), None)
         if same is None:
-            known.append(call)
+            earlier_calls.append(call)
             return served
         if same != call:
             same = replace(call, args=same.args, result=same.result)
-        own = self._item.trace_id
+        item_trace_id = self._item.trace_id
         return ServedCall(
             call=same,
             rule=served.rule,
-            from_trace_id=own if served.from_trace_id == own else served.from_trace_id,
+            from_trace_id=item_trace_id if served.from_trace_id == item_trace_id else served.from_trace_id,
             note=served.note,
         )
 
@@ -144,9 +144,9 @@ def _share_words(item: Item) -> None:
         object.__setattr__(item, "trace_id", item.id)
 
 
-def _same_json(one: ToolCall, other: ToolCall) -> bool:
-    """Whether two calls have the very same arguments and result."""
-    if one.args != other.args or one.result != other.result:
+def _same_json(first: ToolCall, second: ToolCall) -> bool:
+    """Return whether two calls have the very same arguments and result."""
+    if first.args != second.args or first.result != second.result:
         return False
     # `1 == 1.0 == True` in Python, and not in JSON, which also has an order of keys.
-    return _encode((one.args, one.result)) == _encode((other.args, other.result))
+    return _encode((first.args, first.result)) == _encode((second.args, second.result))

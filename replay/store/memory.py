@@ -31,14 +31,14 @@ T = TypeVar("T")
 
 
 class _Grant:
-    """What a connection got beyond what it has at first, until the end."""
+    """The memory that a connection got beyond its first limit, until the end."""
 
     def __init__(self, con: DuckDBPyConnection) -> None:
         self._con, self._memory_mb = con, MEMORY_MB
         self._most_mb = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2_000_000
 
     def more(self) -> bool:
-        """Give half as much again; return False where it has half of the machine's memory or gets none."""
+        """Raise the limit by half; return False where it has half of the machine's memory or gets none."""
         if self._memory_mb >= self._most_mb:
             return False
         self._memory_mb = min(self._memory_mb * 3 // 2, self._most_mb)
@@ -52,7 +52,7 @@ class _Grant:
         return True
 
     def end(self) -> None:
-        """Take it back."""
+        """Restore the first memory limit."""
         if self._memory_mb > MEMORY_MB:
             # Refused as long as another cursor uses it; then it ends with the connection.
             with suppress(duckdb.Error):
@@ -61,7 +61,7 @@ class _Grant:
 
 
 def with_memory(con: DuckDBPyConnection, work: Callable[[], T]) -> T:
-    """Return what some work comes to, which is repeated with more memory where it needs it.
+    """Return the result of some work, which is repeated with more memory where it needs it.
 
     Args:
         con: the connection that the work uses.

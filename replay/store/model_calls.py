@@ -40,7 +40,7 @@ _read_calls = sql.reader(tuple[ToolCall, ...])
 
 
 class Recorded(NamedTuple):
-    """An answer that can be served again."""
+    """A recorded answer of a model, which can be served again."""
 
     status: int
     content_type: str
@@ -50,7 +50,7 @@ class Recorded(NamedTuple):
 
 
 def write_model_calls(con: DuckDBPyConnection, calls: Sequence[ModelCall]) -> None:
-    """Keep them; one that is there already stays as it is."""
+    """Store recorded model calls; those that are stored already stay as they are."""
     rows = [
         (
             call.run_id,
@@ -79,7 +79,7 @@ def write_model_calls(con: DuckDBPyConnection, calls: Sequence[ModelCall]) -> No
 
 
 def model_calls_of(con: DuckDBPyConnection, run_id: str, item_id: str) -> list[ModelCall]:
-    """What was recorded of one item, by lane, trial and place."""
+    """Return what was recorded of one item, by lane, trial and place."""
     rows = con.execute(
         f"SELECT {', '.join(_CALL)} FROM model_calls WHERE run_id = ? AND item_id = ?"
         " ORDER BY lane, trial, index",
@@ -89,24 +89,24 @@ def model_calls_of(con: DuckDBPyConnection, run_id: str, item_id: str) -> list[M
 
 
 def count_model_calls(con: DuckDBPyConnection, run_id: str) -> dict[Lane, int]:
-    """How many requests each lane of a run made; lanes without one are left out."""
+    """Return how many requests each lane of a run made; lanes without one are left out."""
     rows = con.execute("SELECT lane, count(*) FROM model_calls WHERE run_id = ? GROUP BY lane", [run_id])
     return {Lane.parse(lane): count for lane, count in rows.fetchall()}
 
 
 def latest_recorded(con: DuckDBPyConnection) -> str | None:
     """Return the newest run with recorded requests; None if there is none."""
-    found = con.execute(
+    row = con.execute(
         "SELECT run_id FROM runs WHERE run_id IN (SELECT run_id FROM model_calls)"
         " ORDER BY created_at DESC, run_id DESC LIMIT 1"
     ).fetchone()
-    return found[0] if found else None
+    return row[0] if row else None
 
 
 def recorded_answers(
     con: DuckDBPyConnection, run_id: str, request_hash: str, trial: int, item_id: str, lane: Lane
 ) -> list[Recorded]:
-    """The whole answers that a run got to a request in trials of this index, in order.
+    """Return the whole answers that a run got to a request in trials of this index, in order.
 
     Those of the same item and lane where there are some, else of the same item, else of any one trial.
     Errors of the provider count only where it gave nothing else.
@@ -125,11 +125,11 @@ def recorded_answers(
             "lane": str(lane),
         },
     ).fetchall()
-    found = [
+    answers = [
         Recorded(status, kind or "application/json", text.encode(), _read_usage(usage) if usage else None)
         for status, kind, text, usage in rows
     ]
-    return [one for one in found if one.status < 400] or found
+    return [answer for answer in answers if answer.status < 400] or answers
 
 
 def _call(fields: dict[str, Any]) -> ModelCall:

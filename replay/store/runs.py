@@ -142,12 +142,12 @@ def latest_run(
     where = f"WHERE {kind} IS NOT DISTINCT FROM ?"
     where += " AND finished_at IS NULL" if unfinished else ""
     where += " AND json_exists(lanes, '$.old') AND json_exists(lanes, '$.new')" if compared else ""
-    found = _runs(con, f"{where} ORDER BY created_at DESC, run_id DESC LIMIT 1", [experiment])
-    return found[0] if found else None
+    runs = _runs(con, f"{where} ORDER BY created_at DESC, run_id DESC LIMIT 1", [experiment])
+    return runs[0] if runs else None
 
 
 def chosen_run(con: DuckDBPyConnection, run_id: str | None, *, compared: bool = False) -> RunRecord:
-    """The run that a command is about: by its id or a unique beginning of it, else the newest.
+    """Return the run that a command is about: by its id or a unique beginning of it, else the newest.
 
     Args:
         con: the store.
@@ -167,7 +167,7 @@ def chosen_run(con: DuckDBPyConnection, run_id: str | None, *, compared: bool = 
 
 
 def list_runs(con: DuckDBPyConnection, *, experiments: bool = False) -> list[RunRecord]:
-    """All runs, oldest first; those of bisections and forks only where they are wanted."""
+    """Return all runs, oldest first; those of bisections and forks only on request."""
     where = "" if experiments else f"WHERE NOT json_exists(settings, '$.{EXPERIMENT}')"
     return _runs(con, f"{where} ORDER BY created_at, run_id")
 
@@ -184,12 +184,12 @@ def item_counts(con: DuckDBPyConnection) -> dict[str, int]:
 
 
 def finish_run(con: DuckDBPyConnection, run_id: str, at: datetime) -> None:
-    """Say that nothing of the run is missing any more."""
+    """Mark a run as finished: none of its trials is missing."""
     con.execute("UPDATE runs SET finished_at = ? WHERE run_id = ?", [at, run_id])
 
 
 def set_run_settings(con: DuckDBPyConnection, run: RunRecord) -> None:
-    """Keep what else became known of a run."""
+    """Store settings of a run that were determined later."""
     con.execute("UPDATE runs SET settings = ? WHERE run_id = ?", [encode(run.settings), run.id])
 
 
@@ -201,7 +201,7 @@ def add_look(con: DuckDBPyConnection, run: RunRecord, look: Look) -> RunRecord:
 
 
 def iter_items(con: DuckDBPyConnection, run_id: str) -> Iterator[Item]:
-    """The items of a run by position, read in batches; writes on `con` may go on in between."""
+    """Yield the items of a run by position, read in batches; writes on `con` may go on in between."""
     cursor = interruptible(con.cursor())
     position, size = 0, _READ_BATCH
     query = "SELECT item FROM run_items WHERE run_id = ? AND position >= ? AND position < ? ORDER BY position"
@@ -218,8 +218,8 @@ def iter_items(con: DuckDBPyConnection, run_id: str) -> Iterator[Item]:
 
 def end_of_items(con: DuckDBPyConnection, run_id: str) -> int:
     """Return the position after that of a run's last item; 0 if it has none."""
-    found = con.execute("SELECT max(position) + 1 FROM run_items WHERE run_id = ?", [run_id]).fetchone()
-    return int(found[0] or 0) if found else 0
+    row = con.execute("SELECT max(position) + 1 FROM run_items WHERE run_id = ?", [run_id]).fetchone()
+    return int(row[0] or 0) if row else 0
 
 
 HAS_REPEAT = "coalesce(({item}->>'$.has_repeat')::BOOLEAN, true)"
@@ -271,20 +271,20 @@ def delete_run(con: DuckDBPyConnection, run_id: str) -> None:
 
 
 def get_item(con: DuckDBPyConnection, run_id: str, item_id: str) -> Item:
-    """One item of a run, by its id or a unique beginning of it of at least six characters.
+    """Return one item of a run, by its id or a unique beginning of it of at least six characters.
 
     Raises:
         UnknownNameError: the run has no such item.
         InputError: several begin with it.
     """
     table = "(SELECT item_id FROM run_items WHERE run_id = $run)"
-    found = con.execute(
+    matches = con.execute(
         f"SELECT item_id FROM {table} WHERE item_id = $item"
         " OR (length($item) >= 6 AND starts_with(item_id, $item))"
         " ORDER BY item_id = $item DESC, item_id LIMIT 3",
         {"run": run_id, "item": item_id},
     ).fetchall()
-    ids = [str(row[0]) for row in found]
+    ids = [str(row[0]) for row in matches]
     if not ids:
         rows = con.execute(f"SELECT item_id FROM {table} ORDER BY 1 LIMIT 1000", {"run": run_id}).fetchall()
         raise UnknownNameError("item", item_id, [str(row[0]) for row in rows], where=f"run {run_id}")
@@ -296,8 +296,8 @@ def get_item(con: DuckDBPyConnection, run_id: str, item_id: str) -> Item:
     return read_item(all_rows(con, query, [run_id, ids[0]])[0][0])
 
 
-def _runs(con: DuckDBPyConnection, rest: str, values: list[Any] | None = None) -> list[RunRecord]:
-    rows = con.execute(f"SELECT {_RUN} FROM runs {rest}", values or []).fetchall()
+def _runs(con: DuckDBPyConnection, clauses: str, values: list[Any] | None = None) -> list[RunRecord]:
+    rows = con.execute(f"SELECT {_RUN} FROM runs {clauses}", values or []).fetchall()
     return [
         RunRecord(
             id=run_id,

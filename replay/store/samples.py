@@ -30,8 +30,8 @@ def write_sample(con: DuckDBPyConnection, sample: SampleRecord, items: Sequence[
     Raises:
         InputError: another sample has that name.
     """
-    if sample.name in [known.name for known in list_samples(con)]:
-        if is_kept(con, sample, items):
+    if sample.name in [stored.name for stored in list_samples(con)]:
+        if is_stored(con, sample, items):
             return False
         raise name_conflict(get_sample(con, sample.name), sample)
     con.begin()
@@ -61,20 +61,20 @@ def write_sample(con: DuckDBPyConnection, sample: SampleRecord, items: Sequence[
     return True
 
 
-def name_conflict(stored: SampleRecord, wanted: SampleRecord) -> InputError:
+def name_conflict(stored: SampleRecord, drawn: SampleRecord) -> InputError:
     """Return the error for a sample that differs from the stored one of its name."""
-    same_draw = wanted == replace(
-        stored, size=wanted.size, population=wanted.population, created_at=wanted.created_at
+    same_draw = drawn == replace(
+        stored, size=drawn.size, population=drawn.population, created_at=drawn.created_at
     )
-    new = f"`--name {wanted.name}-{wanted.size}`"
-    if not same_draw or wanted.size == stored.size:
+    new = f"`--name {drawn.name}-{drawn.size}`"
+    if not same_draw or drawn.size == stored.size:
         hint = "choose another --name"
-    elif wanted.population != stored.population:
-        hint = f"its traces are {wanted.population} now; {new} draws from all of them"
-    elif wanted.size > stored.size:
-        hint = f"{new} draws these {stored.size} and {wanted.size - stored.size} more"
+    elif drawn.population != stored.population:
+        hint = f"its traces are {drawn.population} now; {new} draws from all of them"
+    elif drawn.size > stored.size:
+        hint = f"{new} draws these {stored.size} and {drawn.size - stored.size} more"
     else:
-        hint = f"{new} draws {wanted.size} of these"
+        hint = f"{new} draws {drawn.size} of these"
     return InputError(
         f"sample {stored.name!r} exists with {stored.size} of {stored.population} traces, and a sample is "
         "never changed, because runs refer to it",
@@ -88,14 +88,14 @@ def get_sample(con: DuckDBPyConnection, name: str) -> SampleRecord:
     Raises:
         UnknownNameError: there is none of that name.
     """
-    known = {sample.name: sample for sample in list_samples(con)}
-    if name not in known:
-        raise UnknownNameError("sample", name, known, "draw one with `replay sample`")
-    return known[name]
+    samples = {sample.name: sample for sample in list_samples(con)}
+    if name not in samples:
+        raise UnknownNameError("sample", name, samples, "draw one with `replay sample`")
+    return samples[name]
 
 
 def list_samples(con: DuckDBPyConnection) -> list[SampleRecord]:
-    """All samples, oldest first."""
+    """Return all samples, oldest first."""
     rows = con.execute(f"SELECT {_COLUMNS} FROM samples ORDER BY created_at, name").fetchall()
     return [
         SampleRecord(
@@ -113,7 +113,7 @@ def list_samples(con: DuckDBPyConnection) -> list[SampleRecord]:
 
 
 def sample_items(con: DuckDBPyConnection, name: str) -> list[SampleItem]:
-    """The items of a sample in the order of the draw.
+    """Return the items of a sample in the order of the draw.
 
     Raises:
         UnknownNameError: there is no sample of that name.
@@ -129,8 +129,8 @@ def sample_items(con: DuckDBPyConnection, name: str) -> list[SampleItem]:
     ]
 
 
-def is_kept(con: DuckDBPyConnection, sample: SampleRecord, items: Sequence[SampleItem]) -> bool:
-    """Whether the sample of that name is this very one.
+def is_stored(con: DuckDBPyConnection, sample: SampleRecord, items: Sequence[SampleItem]) -> bool:
+    """Return whether the sample of that name is this very one.
 
     Raises:
         UnknownNameError: there is no sample of that name.

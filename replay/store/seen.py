@@ -30,13 +30,15 @@ class SeenIds:
         self._sorted.append(new)
 
     def among(self, ids: Collection[str]) -> set[str]:
-        """Those of these ids that are in it."""
-        found = {one for one in ids if hash(one) in self._recent} if self._recent else set()
+        """Return those of these ids that are in it."""
+        present = (
+            {candidate for candidate in ids if hash(candidate) in self._recent} if self._recent else set()
+        )
         if not self._sorted:
-            return found
+            return present
         listed = [*ids]
         hashes = np.fromiter(map(hash, listed), np.int64, len(listed))
-        for held in self._sorted:
-            places = np.minimum(np.searchsorted(held, hashes), len(held) - 1)
-            found.update(listed[at] for at in np.flatnonzero(held[places] == hashes))
-        return found
+        for hashes_seen in self._sorted:
+            places = np.minimum(np.searchsorted(hashes_seen, hashes), len(hashes_seen) - 1)
+            present.update(listed[at] for at in np.flatnonzero(hashes_seen[places] == hashes))
+        return present

@@ -149,16 +149,16 @@ def attach(folder: Path, copies: Path) -> Path:
 
 def _bring_up(copy: Path, folder: Path, present: Sequence[SharedRun]) -> None:
     """Make the local copy hold the runs of a folder, and no others."""
-    known = copy.with_suffix(".runs")
+    run_list = copy.with_suffix(".runs")
     listed = "\n".join(sorted(run.run_id for run in present))
-    if copy.exists() and known.exists() and known.read_text(encoding="utf-8") == listed:
+    if copy.exists() and run_list.exists() and run_list.read_text(encoding="utf-8") == listed:
         with open_store(copy, read_only=True):
             return
     with open_store(copy, export_to=folder / "runs", refresh=True) as con, _storage(folder):
         _refresh(con, folder, {run.run_id: run for run in present})
         con.execute("CHECKPOINT")
     write_whole(mark_of_origin(copy), f"{folder}\n")
-    write_whole(known, listed)
+    write_whole(run_list, listed)
 
 
 def published(folder: Path) -> list[SharedRun]:
@@ -168,15 +168,15 @@ def published(folder: Path) -> list[SharedRun]:
         folder: the shared folder.
 
     Raises:
-        StoreError: what a folder says of its run cannot be read, or is not about it.
+        StoreError: the description of a run cannot be read, or is of another run.
         StoreVersionError: a newer replaydiff published a run.
     """
-    found = []
+    runs = []
     for complete in (folder / "runs").glob(f"*/{_COMPLETE}"):
         # What another process has expired meanwhile is not there.
         with suppress(FileNotFoundError):
-            found.append(_read_complete(complete))
-    return sorted(found, key=lambda run: (run.created_at, run.run_id))
+            runs.append(_read_complete(complete))
+    return sorted(runs, key=lambda run: (run.created_at, run.run_id))
 
 
 def _read_complete(complete: Path) -> SharedRun:
@@ -249,7 +249,7 @@ def check_clock(folder: Path) -> None:
 def _raise_unless_missing(
     _: object, __: str, info: tuple[type[BaseException], BaseException, object]
 ) -> None:
-    """Pass over a file that another process has deleted."""
+    """Ignore the error of a file that another process has deleted."""
     if not isinstance(info[1], FileNotFoundError):
         raise info[1]
 
@@ -280,9 +280,11 @@ def _prepare(folder: Path) -> None:
 
 
 def _is_begun(folder: Path) -> bool:
-    """Whether a folder holds nothing, or no more than a killed command made of a shared folder."""
-    own = ("runs", f".{LAYOUT}.")
-    return not any((folder / "runs").glob("*")) and all(one.name.startswith(own) for one in folder.iterdir())
+    """Return whether a folder holds nothing, or no more than a killed command made of a shared folder."""
+    expected_names = ("runs", f".{LAYOUT}.")
+    return not any((folder / "runs").glob("*")) and all(
+        entry.name.startswith(expected_names) for entry in folder.iterdir()
+    )
 
 
 def _check(folder: Path) -> None:
@@ -354,26 +356,26 @@ def _take_in(con: DuckDBPyConnection, files: Path, run: SharedRun) -> None:
         StoreError: a file does not have the rows of the run.
     """
     with transaction(con):
-        for table, wanted in run.rows.items():
+        for table, expected in run.rows.items():
             file = _quoted(files / f"{table}.parquet")
             rows = f"FROM read_parquet('{file}')"
             if table in _SHARED:
-                [(found,)] = con.execute(f"SELECT count(*) {rows}").fetchall()
+                [(count,)] = con.execute(f"SELECT count(*) {rows}").fetchall()
                 con.execute(f"INSERT INTO {table} BY NAME SELECT * {rows} ON CONFLICT DO NOTHING")
             else:
-                [(found,)] = con.execute(
+                [(count,)] = con.execute(
                     f"INSERT INTO {table} BY NAME SELECT * {rows} WHERE {_OF_RUN}", {"run": run.run_id}
                 ).fetchall()
-            if found != wanted:
+            if count != expected:
                 raise StoreError(
-                    f"{files / table}.parquet has {found} rows of run {run.run_id} in place of {wanted}",
+                    f"{files / table}.parquet has {count} rows of run {run.run_id} instead of {expected}",
                     hint="delete the folder of that run and publish it again",
                 )
 
 
 @contextmanager
 def _storage(folder: Path) -> Iterator[None]:
-    """Turn what the file system or DuckDB say of the folder into one sentence."""
+    """Turn an error of the file system or DuckDB into a sentence about the folder."""
     try:
         yield
     except OSError as error:

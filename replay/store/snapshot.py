@@ -37,7 +37,7 @@ def copy(path: Path, folder: Path) -> Path:
 
     Raises:
         UnsettledError: the writer never left the file alone for as long as a copy takes.
-        OSError: the copy cannot be written: no space, say.
+        OSError: the copy cannot be written: no space, for example.
     """
     target = folder / f"{_PREFIX}{os.getpid()}-{secrets.token_hex(4)}.duckdb"
     try:
@@ -75,12 +75,12 @@ def fingerprint(path: Path) -> tuple[tuple[int, int] | None, ...]:
 def is_open_here(path: Path) -> bool:
     """Return whether this process has a file open."""
     try:
-        wanted = path.stat()
+        status = path.stat()
     except OSError:
         return False
     for name in os.listdir("/dev/fd"):  # noqa: PTH208 - numbers, not paths
         with contextlib.suppress(OSError):
-            if os.path.samestat(os.fstat(int(name)), wanted):
+            if os.path.samestat(os.fstat(int(name)), status):
                 return True
     return False
 
@@ -91,7 +91,7 @@ def log_of(path: Path) -> Path:
 
 
 def _checkpoint_log(path: Path) -> Path:
-    """The log into which others commit during a checkpoint."""
+    """Return the log into which others commit during a checkpoint."""
     return path.with_name(f"{path.name}.wal.checkpoint")
 
 
@@ -110,8 +110,8 @@ def _copy(source: Path, target: Path) -> None:
 
 def _changed(path: Path) -> tuple[int, int] | None:
     with contextlib.suppress(OSError):
-        found = path.stat()
-        return found.st_mtime_ns, found.st_size
+        status = path.stat()
+        return status.st_mtime_ns, status.st_size
     return None
 
 

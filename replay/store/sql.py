@@ -27,7 +27,7 @@ _encoder = msgspec.json.Encoder(enc_hook=encode_hook)
 
 
 def clean(value: Json) -> Json:
-    """The value with every string and key made storable, and NaN and infinities turned to null.
+    """Return the value with every string and key made storable, and NaN and infinities turned to null.
 
     Two keys that become equal by it keep the last value.
     """
@@ -43,7 +43,7 @@ def clean(value: Json) -> Json:
 
 
 def clean_text(text: str) -> str:
-    """The text with lone surrogates and NULs replaced by U+FFFD."""
+    """Return the text with lone surrogates and NULs replaced by U+FFFD."""
     if text.isascii() and "\x00" not in text:
         return text
     return _BAD.sub("\ufffd", text)
@@ -62,7 +62,7 @@ def encode(value: Any) -> str:
 
 
 def clean_json_text(value: Any) -> str:
-    """The same text, a line for each value."""
+    """Return the same text, a line for each value."""
     return str(msgspec.json.format(encode(value), indent=1))
 
 
@@ -91,12 +91,12 @@ def insert(
     for kind, column, is_constant in zip(columns.values(), lists, constant, strict=True):
         # A list takes DuckDB twice as long as all the rest of the statement.
         parameters.append(column[0] if is_constant else column)
-        place = f"${len(parameters)}"
+        placeholder = f"${len(parameters)}"
         if is_constant:
-            values.append(f"{place}::{kind}")
+            values.append(f"{placeholder}::{kind}")
         else:
             values.append(f"c{len(unnested)}")
-            unnested.append(f"unnest({place}::{kind}[]) AS {values[-1]}")
+            unnested.append(f"unnest({placeholder}::{kind}[]) AS {values[-1]}")
     # Beside the lists, DuckDB would copy the constants for each row, which takes as long as the lists.
     con.execute(
         f"INSERT INTO {table} ({', '.join(columns)}) SELECT {', '.join(values)}"
@@ -106,7 +106,7 @@ def insert(
 
 
 def _is_constant(column: list[Any]) -> bool:
-    """Whether a column holds one value only: the same object, or equal texts."""
+    """Return whether a column holds one value only: the same object, or equal texts."""
     first = column[0]
     # Equal values of another type may differ: `1 == True`, `0.0 == -0.0`.
     if isinstance(first, str):
@@ -135,7 +135,7 @@ def real(number: float | None) -> float | None:
 
 
 def resolve(con: DuckDBPyConnection, table: str, column: str, name: str, kind: str, hint: str) -> str:
-    """The full id for an id or its unique beginning of at least six characters.
+    """Return the full id for an id or its unique beginning of at least six characters.
 
     Raises:
         UnknownNameError: nothing is called that.
@@ -146,12 +146,12 @@ def resolve(con: DuckDBPyConnection, table: str, column: str, name: str, kind: s
         return str(exact[0])
     if len(name) >= 6:
         matching = f"SELECT {column} FROM {table} WHERE starts_with({column}, ?) ORDER BY 1 LIMIT 4"
-        found = [str(row[0]) for row in con.execute(matching, [name]).fetchall()]
-        if len(found) == 1:
-            return found[0]
-        if found:
-            some = ", ".join(found[:3]) + (", …" if len(found) > 3 else "")
+        matching_ids = [str(row[0]) for row in con.execute(matching, [name]).fetchall()]
+        if len(matching_ids) == 1:
+            return matching_ids[0]
+        if matching_ids:
+            some = ", ".join(matching_ids[:3]) + (", …" if len(matching_ids) > 3 else "")
             raise InputError(f"several {kind}s begin with {name!r}: {some}", hint="type more of the id")
     near = f"SELECT {column} FROM {table} ORDER BY jaro_winkler_similarity({column}, ?) DESC, 1 LIMIT 3"
-    known = [str(row[0]) for row in con.execute(near, [name]).fetchall()]
-    raise UnknownNameError(kind, name, known, "" if known else hint)
+    nearest_ids = [str(row[0]) for row in con.execute(near, [name]).fetchall()]
+    raise UnknownNameError(kind, name, nearest_ids, "" if nearest_ids else hint)

@@ -54,13 +54,13 @@ _APART = ("trace_id", "source", "updated_at", "metadata", "messages", "steps", "
 def field_types(kind: type) -> dict[str, Any]:
     """Return the type of each field of a dataclass, without the `None` of optional fields."""
     hints = typing.get_type_hints(kind)
-    found = {}
+    types = {}
     for field in dataclasses.fields(kind):
         hint = hints[field.name]
-        others = [one for one in typing.get_args(hint) if one is not type(None)]
+        others = [member for member in typing.get_args(hint) if member is not type(None)]
         optional = type(None) in typing.get_args(hint)
-        found[field.name] = others[0] if optional and len(others) == 1 else hint
-    return found
+        types[field.name] = others[0] if optional and len(others) == 1 else hint
+    return types
 
 
 class _Column(NamedTuple):
@@ -109,9 +109,9 @@ class _Table:
     def values_of(self, value: Any) -> list[Any]:
         """Return the columns of a value."""
         values = list(self._read(value))
-        for place, convert in self._converted:
-            if values[place] is not None:
-                values[place] = convert(values[place])
+        for position, convert in self._converted:
+            if values[position] is not None:
+                values[position] = convert(values[position])
         return values
 
 
@@ -128,7 +128,7 @@ _CALL = _Table([_of_field(name, kind) for name, kind in field_types(ToolCall).it
 COLUMNS = _TRACE.types
 """What `TraceRow.columns` holds: name → SQL type."""
 FACTS = tuple(name for name in COLUMNS if name not in ("incomplete", "usage"))
-"""Those that are shown: `state` says the same as `incomplete`, and the tokens stand beside `usage`."""
+"""Fields of the published record: `state` repeats `incomplete`, and the token columns repeat `usage`."""
 CALL_COLUMNS = _CALL.types
 """What each of `TraceRow.calls` holds: name → SQL type."""
 _STATE, _INDEX = list(COLUMNS).index("state"), list(CALL_COLUMNS).index("index")
@@ -209,14 +209,14 @@ class TraceColumns:
         Raises:
             ValueError: a value is not of its column's type; names the column.
         """
-        found = cls([], [], [], [], [], [], [], [], [])
-        held = [*rows]
-        if held:
-            fields = TraceRow(*zip(*held, strict=True))
-            for own, more in zip(_lists_of(found), _lists_of(fields), strict=True):
-                own.extend(more)
-            found.parts.append(_packed(fields))
-        return found
+        columns = cls([], [], [], [], [], [], [], [], [])
+        row_list = [*rows]
+        if row_list:
+            fields = TraceRow(*zip(*row_list, strict=True))
+            for target, more in zip(_lists_of(columns), _lists_of(fields), strict=True):
+                target.extend(more)
+            columns.parts.append(_packed(fields))
+        return columns
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -224,8 +224,8 @@ class TraceColumns:
 
     def extend(self, rows: TraceColumns) -> None:
         """Add rows at the end."""
-        for own, more in zip(_lists_of(self), _lists_of(rows), strict=True):
-            own.extend(more)
+        for target, more in zip(_lists_of(self), _lists_of(rows), strict=True):
+            target.extend(more)
         self.parts.extend(rows.parts)
 
 
@@ -244,13 +244,13 @@ def _packed(rows: Any) -> tuple[arrow.ArrowColumn, ...]:
     hashes = [record_hash or None for record_hash in rows.record_hash]
     apart = (rows.source, rows.source_id, rows.digest, rows.updated_at, hashes, rows.counts)
     texts = (rows.metadata, rows.messages, rows.steps, rows.calls)
-    found = []
+    columns_of_rows = []
     for (name, kind), values in zip(PACKED.items(), (*apart, *texts, *columns), strict=True):
         try:
-            found.append(arrow.column(kind, values))
+            columns_of_rows.append(arrow.column(kind, values))
         except (TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"{name} of a trace cannot be stored: {error}") from error
-    return tuple(found)
+    return tuple(columns_of_rows)
 
 
 def encode_trace(trace: Trace, record_hash: str = "") -> TraceRow:
@@ -300,10 +300,10 @@ def _counts(calls: Sequence[ToolCall]) -> tuple[int, int, int, int]:
 
 
 def _calls(calls: Sequence[ToolCall]) -> list[list[Any]]:
-    found = [_CALL.values_of(call) for call in calls]
-    for index, values in enumerate(found):
+    rows = [_CALL.values_of(call) for call in calls]
+    for index, values in enumerate(rows):
         values[_INDEX] = index
-    return found
+    return rows
 
 
 def _digest(texts: Sequence[str]) -> str:
@@ -340,20 +340,24 @@ def _public(value: Any) -> Any:
         case ToolCall():
             return _call(value)
         case Step():
-            return _known(value, _STEP_FIELDS)
+            return _public_fields(value, _STEP_FIELDS)
         case tuple():
-            return [_public(one) for one in value]
+            return [_public(member) for member in value]
     return value
 
 
-def _known(value: Step | ToolCall, names: Iterable[str]) -> dict[str, Any]:
+def _public_fields(value: Step | ToolCall, names: Iterable[str]) -> dict[str, Any]:
     """Return the fields that are not empty."""
-    found = {PUBLIC_NAMES.get(name, name): _public(getattr(value, name)) for name in names}
-    return {name: held for name, held in found.items() if held is not None and held != []}
+    public_values = {PUBLIC_NAMES.get(name, name): _public(getattr(value, name)) for name in names}
+    return {
+        name: field_value
+        for name, field_value in public_values.items()
+        if field_value is not None and field_value != []
+    }
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
-    record = _known(call, _CALL_FIELDS)
+    record = _public_fields(call, _CALL_FIELDS)
     if record["answered"]:
         # An answer of nothing is an answer, too.
         del record["answered"]

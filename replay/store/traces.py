@@ -61,7 +61,7 @@ _TRACE_JSON, _CALL_JSON = json_readers(Trace), json_readers(ToolCall)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """What became of a batch of traces."""
+    """How many traces of a batch were new, updated or unchanged."""
 
     new: int = 0
     updated: int = 0
@@ -87,8 +87,8 @@ class StoredIds:
         from replaydiff.replay.store.seen import SeenIds
 
         self._ids = SeenIds()
-        found = con.execute("SELECT trace_id FROM traces")
-        while rows := found.fetchmany(_READ_IDS):
+        cursor = con.execute("SELECT trace_id FROM traces")
+        while rows := cursor.fetchmany(_READ_IDS):
             self.add(trace_id for (trace_id,) in rows)
 
     def add(self, ids: Iterable[str]) -> None:
@@ -103,7 +103,7 @@ class StoredIds:
 def write_rows(
     con: DuckDBPyConnection,
     rows: TraceColumns,
-    places: Sequence[int] | None = None,
+    positions: Sequence[int] | None = None,
     stored_ids: StoredIds | None = None,
 ) -> Written:
     """Store a batch in one transaction; of two traces of one source and id in it the last one counts.
@@ -113,15 +113,15 @@ def write_rows(
     Args:
         con: the store.
         rows: the batch.
-        places: the positions of the rows in it that are meant; None for all.
+        positions: those of the rows to store; None for all.
         stored_ids: those in the store, where they are known; those that are written are put in.
     """
     times = rows.updated_at
     latest: dict[tuple[str, str], int] = {}
-    for place in range(len(rows)) if places is None else places:
-        key = rows.source[place], rows.source_id[place]
-        if key not in latest or not is_older(times[place], times[latest[key]]):
-            latest[key] = place
+    for row in range(len(rows)) if positions is None else positions:
+        key = rows.source[row], rows.source_id[row]
+        if key not in latest or not is_older(times[row], times[latest[key]]):
+            latest[key] = row
     ids: list[str | None] = [None] * len(rows)
     touched: list[tuple[str, int]] = []
     left: set[str] = set()
@@ -129,23 +129,23 @@ def write_rows(
         names = _Names(con, latest, stored_ids)
         new = updated = 0
         replaced: list[str] = []
-        for (source, source_id), place in latest.items():
+        for (source, source_id), row in latest.items():
             trace_id, stored = names.of(source, source_id)
             if stored is None:
                 new += 1
-            elif is_older(times[place], stored.updated_at):
-                if stored.digest != rows.digest[place]:
+            elif is_older(times[row], stored.updated_at):
+                if stored.digest != rows.digest[row]:
                     left.add(source_id)
                 continue
-            elif stored.digest == rows.digest[place]:
-                later = times[place] is not None and times[place] != stored.updated_at
-                if later or _low(rows.record_hash[place]) != stored.low_hash:
-                    touched.append((trace_id, place))
+            elif stored.digest == rows.digest[row]:
+                later = times[row] is not None and times[row] != stored.updated_at
+                if later or _low(rows.record_hash[row]) != stored.low_hash:
+                    touched.append((trace_id, row))
                 continue
             else:
                 updated += 1
                 replaced.append(trace_id)
-            ids[place] = trace_id
+            ids[row] = trace_id
         for table in ("traces", "tool_calls") if replaced else ():
             con.execute(f"DELETE FROM {table} WHERE trace_id IN (SELECT unnest(?::VARCHAR[]))", [replaced])
         if new or updated:
@@ -187,30 +187,30 @@ def _touch(con: DuckDBPyConnection, touched: Sequence[tuple[str, int]], rows: Tr
             " WHERE trace_id = known.id",
             [
                 [trace_id for trace_id, _ in touched],
-                [rows.updated_at[place] for _, place in touched],
-                [rows.record_hash[place] or None for _, place in touched],
-                [[*rows.counts[place]] for _, place in touched],
+                [rows.updated_at[row] for _, row in touched],
+                [rows.record_hash[row] or None for _, row in touched],
+                [[*rows.counts[row]] for _, row in touched],
             ],
         )
 
 
 def call_counts(con: DuckDBPyConnection, source_ids: Iterable[str]) -> dict[tuple[str, str], tuple[int, ...]]:
     """Return the numbers of tool calls (`TraceRow.counts`) of the traces with these ids, by source and id."""
-    found = con.execute(
+    stored_counts = con.execute(
         "SELECT source, source_id, call_counts FROM traces WHERE source_id IN (SELECT unnest(?::VARCHAR[]))"
         " AND call_counts IS NOT NULL",
         [[*source_ids]],
     ).fetchall()
-    return {(source, source_id): tuple(counts) for source, source_id, counts in found}
+    return {(source, source_id): tuple(counts) for source, source_id, counts in stored_counts}
 
 
-def is_older(one: datetime | None, other: datetime | None) -> bool:
-    """Return whether one state of a trace is older than the other, as far as the source says."""
-    return one is not None and other is not None and one < other
+def is_older(time: datetime | None, reference: datetime | None) -> bool:
+    """Return whether one state of a trace is older than the other, as far as the source records it."""
+    return time is not None and reference is not None and time < reference
 
 
 def get_trace(con: DuckDBPyConnection, trace_id: str) -> Trace:
-    """One trace, by its id or a unique beginning of it of at least six characters.
+    """Return one trace, by its id or a unique beginning of it of at least six characters.
 
     Raises:
         UnknownNameError: there is none.
@@ -223,7 +223,7 @@ def get_trace(con: DuckDBPyConnection, trace_id: str) -> Trace:
 def iter_traces(
     con: DuckDBPyConnection, trace_ids: Iterable[str], without: Collection[str] = ()
 ) -> Iterator[Trace]:
-    """The traces of these full ids, in the order given, read in batches.
+    """Yield the traces of these full ids, in the order given, read in batches.
 
     Args:
         con: the store.
@@ -238,39 +238,41 @@ def iter_traces(
     size = _READ_BATCH
     while batch := list(islice(ids, size)):
         traces, length = _read(cursor, batch, without=without)
-        found = {trace.trace_id: trace for trace in traces}
+        traces_by_id = {trace.trace_id: trace for trace in traces}
         size = min(2 * size, _READ_BYTES * len(batch) // max(length, 1) + 1)
         for trace_id in batch:
-            if trace_id not in found:
+            if trace_id not in traces_by_id:
                 raise UnknownNameError("trace", trace_id, (), _HINT)
-            yield found[trace_id]
+            yield traces_by_id[trace_id]
 
 
 def read_traces(
     con: DuckDBPyConnection, trace_ids: list[str], rows: tuple[int, int], call_rows: tuple[int, int]
 ) -> list[Trace]:
-    """The traces of these full ids, in their order, where it is known between which rows of the tables (both
-    included) they and their tool calls lie. Many times faster than `iter_traces` over a whole store.
+    """Return the traces of these full ids, in their order.
+
+    `rows` and `call_rows` are the first and last rows of the tables that may hold them and their tool calls:
+    many times faster than `iter_traces` over a whole store.
     """
-    found = {trace.trace_id: trace for trace in _read(con, trace_ids, rows, call_rows)[0]}
-    return [found[trace_id] for trace_id in trace_ids]
+    traces_by_id = {trace.trace_id: trace for trace in _read(con, trace_ids, rows, call_rows)[0]}
+    return [traces_by_id[trace_id] for trace_id in trace_ids]
 
 
 def trace_months(con: DuckDBPyConnection) -> list[tuple[str, int]]:
-    """The months (`YYYY-MM`, UTC) that have traces, oldest first, with how many."""
+    """Return the months (`YYYY-MM`, UTC) that have traces, oldest first, with how many."""
     return con.execute(
         "SELECT strftime(started_at, '%Y-%m') AS month, count(*) FROM traces GROUP BY month ORDER BY month"
     ).fetchall()
 
 
 def traces_of_source(con: DuckDBPyConnection, source: str) -> list[str]:
-    """The ids of the traces that came through this importer."""
+    """Return the ids of the traces that came through this importer."""
     rows = con.execute("SELECT trace_id FROM traces WHERE source = ?", [source]).fetchall()
     return [str(trace_id) for (trace_id,) in rows]
 
 
 def count_tool_calls(con: DuckDBPyConnection) -> dict[str, int]:
-    """How often each tool was called in all traces, the most frequent first."""
+    """Return how often each tool was called in all traces, the most frequent first."""
     rows = con.execute(
         "SELECT name, count(*) FROM tool_calls GROUP BY name ORDER BY count(*) DESC, name"
     ).fetchall()
@@ -329,7 +331,7 @@ def alike_traces(con: DuckDBPyConnection, trace_ids: Collection[str]) -> dict[st
 
 
 def most_varied_traces(con: DuckDBPyConnection, number: int) -> list[str]:
-    """The ids of the traces that call the most different tools, newer ones first among equals."""
+    """Return the ids of the traces that call the most different tools, newer ones first among equals."""
     rows = con.execute(
         "SELECT c.trace_id FROM tool_calls c JOIN traces t USING (trace_id) GROUP BY c.trace_id, t.started_at"
         " ORDER BY count(DISTINCT c.name) DESC, t.started_at DESC, c.trace_id LIMIT ?",
@@ -339,9 +341,9 @@ def most_varied_traces(con: DuckDBPyConnection, number: int) -> list[str]:
 
 
 def count_traces(con: DuckDBPyConnection) -> int:
-    """How many traces the store has."""
-    found = con.execute("SELECT count(*) FROM traces").fetchone()
-    return int(found[0]) if found else 0
+    """Return how many traces the store has."""
+    counted = con.execute("SELECT count(*) FROM traces").fetchone()
+    return int(counted[0]) if counted else 0
 
 
 _LOW = 2**64
@@ -367,23 +369,23 @@ class _Names:
         self, con: DuckDBPyConnection, keys: Iterable[tuple[str, str]], stored_ids: StoredIds | None
     ) -> None:
         self._con, self._stored_ids = con, stored_ids
-        self._known: dict[str, _Stored] = {}
+        self._ids: dict[str, _Stored] = {}
         self._look_up([name for source, source_id in keys for name in (source_id, f"{source}:{source_id}")])
 
     def of(self, source: str, source_id: str) -> tuple[str, _Stored | None]:
-        """The id, and what is stored (None for a new trace)."""
+        """Return the id, and what is stored (None for a new trace)."""
         name = f"{source}:{source_id}"
-        if (holder := self._known.get(name)) and holder[:2] == (source, source_id):
+        if (holder := self._ids.get(name)) and holder[:2] == (source, source_id):
             return name, holder
-        name, holder = source_id, self._known.get(source_id)
+        name, holder = source_id, self._ids.get(source_id)
         while holder is not None:
             if holder[:2] == (source, source_id):
                 return name, holder
             name = f"{source}:{name}"
-            if name not in self._known:
+            if name not in self._ids:
                 self._look_up([name])
-            holder = self._known.get(name)
-        self._known[name] = _Stored(source, source_id, "", None, None)
+            holder = self._ids.get(name)
+        self._ids[name] = _Stored(source, source_id, "", None, None)
         return name, None
 
     def _look_up(self, names: Collection[str]) -> None:
@@ -398,7 +400,7 @@ class _Names:
             " WHERE rowid IN (SELECT rowid FROM traces WHERE trace_id IN (SELECT unnest(?::VARCHAR[])))",
             [[*names]],
         ).fetchall()
-        self._known.update({name: _Stored(*stored) for name, *stored in rows})
+        self._ids.update({name: _Stored(*stored) for name, *stored in rows})
 
 
 _ALL = (0, 2**62)
@@ -413,30 +415,30 @@ def _read(
 ) -> tuple[list[Trace], int]:
     """Return traces in any order, and how many characters of text they were read from."""
     call_names = list(CALL_COLUMNS)
-    found_calls = all_rows(
+    call_values = all_rows(
         con,
         f"SELECT trace_id, {', '.join(call_names)} FROM tool_calls"
         " WHERE trace_id IN (SELECT unnest(?::VARCHAR[])) AND rowid BETWEEN ? AND ? ORDER BY trace_id, index",
         [ids, *call_rows],
     )
     calls: dict[str, list[ToolCall]] = {}
-    for trace_id, *values in found_calls:
+    for trace_id, *values in call_values:
         calls.setdefault(trace_id, []).append(ToolCall(**_fields(call_names, values, _CALL_JSON)))
     left_out = {"tool_calls", *without}
     names = [field.name for field in dataclasses.fields(Trace) if field.name not in left_out]
     readers = {name: read for name, read in _TRACE_JSON.items() if name in names}
-    found = all_rows(
+    trace_rows = all_rows(
         con,
         f"SELECT {', '.join(names)} FROM traces"
         " WHERE trace_id IN (SELECT unnest(?::VARCHAR[])) AND rowid BETWEEN ? AND ?",
         [ids, *rows],
     )
     traces = []
-    for row in found:
+    for row in trace_rows:
         fields = _fields(names, row, readers)
         fields["tags"] = tuple(fields["tags"])
         traces.append(Trace(tool_calls=tuple(calls.get(fields["trace_id"], ())), **fields))
-    length = sum(len(value) for row in (*found, *found_calls) for value in row if isinstance(value, str))
+    length = sum(len(value) for row in (*trace_rows, *call_values) for value in row if isinstance(value, str))
     return traces, length
 
 
@@ -484,7 +486,7 @@ def list_traces(
     limit: int,
     offset: int = 0,
 ) -> tuple[list[Listed], int]:
-    """The newest `limit` traces that fit, newest first, and how many fit altogether.
+    """Return the newest `limit` traces that fit, newest first, and how many fit altogether.
 
     With `text` only those that hold it, in any case of its letters: in their id, session, user, input,
     response, tool path or error. `offset` leaves out so many of the newest.
@@ -497,8 +499,8 @@ def list_traces(
         chosen, values = selection(cursor, where, month)
         if text:
             values["text"] = text.lower()
-            held = " OR ".join(f"contains(lower({name}), $text)" for name in _SEARCHED)
-            chosen = f"(SELECT * FROM {chosen}) AS traces WHERE {held}"
+            text_matches = " OR ".join(f"contains(lower({name}), $text)" for name in _SEARCHED)
+            chosen = f"(SELECT * FROM {chosen}) AS traces WHERE {text_matches}"
         rows = cursor.execute(
             f"SELECT {', '.join(names)} FROM {chosen} ORDER BY started_at DESC, trace_id"
             f" LIMIT {int(limit)} OFFSET {int(offset)}",

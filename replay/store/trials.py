@@ -71,7 +71,7 @@ def write_trials(con: DuckDBPyConnection, trials: Sequence[Trial]) -> None:
 
 
 def iter_trials(con: DuckDBPyConnection, run_id: str) -> Iterator[Trial]:
-    """All trials of a run, by position of their item, then lane, then index; streamed.
+    """Yield all trials of a run, by position of their item, then lane, then index; streamed.
 
     Trials of one item with equal calls share them.
     """
@@ -82,17 +82,17 @@ def iter_trials(con: DuckDBPyConnection, run_id: str) -> Iterator[Trial]:
         " ORDER BY i.position, t.lane, t.index"
     )
     item = -1
-    known: dict[str, tuple[ServedCall, ...]] = {}
+    shared_calls: dict[str, tuple[ServedCall, ...]] = {}
     end = end_of_items(con, run_id)
     cursor = interruptible(con.cursor())
     for position, *row in by_position(cursor, query, {"run": run_id}, end=end, batch=_READ_BATCH):
         if position != item:
-            item, known = position, {}
-        yield _trial(row, known)
+            item, shared_calls = position, {}
+        yield _trial(row, shared_calls)
 
 
 def trials_of(con: DuckDBPyConnection, run_id: str, item_id: str) -> list[Trial]:
-    """The trials of one item, by lane and index."""
+    """Return the trials of one item, by lane and index."""
     rows = all_rows(
         con,
         f"SELECT {', '.join(_TRIAL)} FROM trials WHERE run_id = ? AND item_id = ? ORDER BY lane, index",
@@ -102,7 +102,7 @@ def trials_of(con: DuckDBPyConnection, run_id: str, item_id: str) -> list[Trial]
 
 
 def finished_keys(con: DuckDBPyConnection, run_id: str) -> set[tuple[str, str, int]]:
-    """Item id, lane and index of every trial that need not be repeated: all but the cancelled ones."""
+    """Return item id, lane and index of every trial that need not be repeated: all but the cancelled ones."""
     rows = con.execute(
         "SELECT item_id, lane, index FROM trials WHERE run_id = ? AND status <> ?",
         [run_id, Status.CANCELLED.value],
@@ -135,7 +135,7 @@ def set_aside(
 
 
 def count_statuses(con: DuckDBPyConnection, run_id: str) -> dict[Lane, dict[Status, int]]:
-    """How the trials of each lane of a run ended."""
+    """Return how the trials of each lane of a run ended."""
     counts: dict[Lane, dict[Status, int]] = {}
     for lane, status, count in con.execute(
         "SELECT lane, status, count(*) FROM trials WHERE run_id = ? GROUP BY ALL", [run_id]
@@ -163,25 +163,25 @@ def count_blocked(con: DuckDBPyConnection, run_id: str) -> dict[Lane, dict[Block
 
 def spent_usd(con: DuckDBPyConnection, run_id: str, lanes: Collection[Lane]) -> float | None:
     """Return the known total cost of these lanes' trials; None if none has a cost."""
-    found = con.execute(
+    row = con.execute(
         "SELECT sum(cost_usd) FROM trials WHERE run_id = ? AND lane IN (SELECT unnest(?::VARCHAR[]))",
         [run_id, list(lanes)],
     ).fetchone()
-    return found[0] if found else None
+    return row[0] if row else None
 
 
 def spent_tokens(con: DuckDBPyConnection, run_id: str, lanes: Collection[Lane]) -> int:
-    """What the agents of these lanes read and wrote together, as far as they say."""
-    [(found,)] = con.execute(
+    """Return what the agents of these lanes read and wrote together, as far as they report it."""
+    [(tokens,)] = con.execute(
         "SELECT sum((usage->>'$.input_tokens')::HUGEINT + (usage->>'$.output_tokens')::HUGEINT)"
         " FROM trials WHERE run_id = ? AND lane IN (SELECT unnest(?::VARCHAR[]))",
         [run_id, list(lanes)],
     ).fetchall()
-    return int(found or 0)
+    return int(tokens or 0)
 
 
 def unpatched_calls(con: DuckDBPyConnection, run_id: str, lane: Lane) -> list[tuple[str, str]]:
-    """Item id and tool name of every call in a lane that ran for real, allowed or not."""
+    """Return item id and tool name of every call in a lane that ran for real, allowed or not."""
     rows = con.execute(
         "SELECT item_id, made->>'$.call.name'"
         " FROM (SELECT item_id, unnest(served->'$[*]') AS made FROM trials WHERE run_id = ? AND lane = ?)"
@@ -192,7 +192,7 @@ def unpatched_calls(con: DuckDBPyConnection, run_id: str, lane: Lane) -> list[tu
 
 
 def unasked_tools(con: DuckDBPyConnection, run_id: str, lane: Lane, tools: Collection[str]) -> dict[str, int]:
-    """Which of these tools a lane never called, with how often its replayed items were recorded with them."""
+    """Return the tools that a lane never called, with how often its replayed items recorded them."""
     rows = con.execute(
         "WITH replayed AS (SELECT item_id, served FROM trials WHERE run_id = $run AND lane = $lane)"
         " SELECT name, count(*) FROM (SELECT unnest(item->>'$.tape[*].name') AS name FROM run_items"
@@ -230,16 +230,16 @@ def _text(value: str | None) -> str | None:
     return None if value is None else clean_text(value)
 
 
-def _trial(row: Sequence[Any], known: dict[str, tuple[ServedCall, ...]] | None = None) -> Trial:
-    """Return the trial of a row; `known` has lists of calls by their text, which trials then share."""
+def _trial(row: Sequence[Any], shared_calls: dict[str, tuple[ServedCall, ...]] | None = None) -> Trial:
+    """Return the trial of a row; `shared_calls` has lists of calls by their text, which trials then share."""
     fields = dict(zip(_TRIAL, row, strict=True))
     fields["lane"] = Lane.parse(fields["lane"])
     fields["status"] = Status(fields["status"])
     text = fields["served"]
-    served = None if known is None else known.get(text)
+    served = None if shared_calls is None else shared_calls.get(text)
     fields["served"] = served = read_served(text) if served is None else served
-    if known is not None:
-        known[text] = served
+    if shared_calls is not None:
+        shared_calls[text] = served
     fields["usage"] = None if fields["usage"] is None else read_usage(fields["usage"])
     fields["scores"] = read_scores(fields["scores"])
     fields["turns"] = () if fields["turns"] is None else read_turns(fields["turns"])

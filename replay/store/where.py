@@ -1,4 +1,4 @@
-"""Conditions on traces: what `--where`, `[sample] where` and `observed:CONDITION` may say.
+"""Conditions on traces: what `--where`, `[sample] where` and `observed:CONDITION` may contain.
 
 A condition is an SQL expression of DuckDB over the columns of a trace:
 
@@ -8,7 +8,7 @@ A condition is an SQL expression of DuckDB over the columns of a trace:
     tags = 'vip'                      one of the tags is `vip` (as is `'vip' IN tags`)
     tools = 'cancel_order'            that tool was called; `tool_path` is the whole path as text
     metadata.plan = 'gold'            a field of the metadata, at any depth: `metadata.user.plan`
-    metadata."service.name" = 'shop'  names that are no plain words stand in double quotes
+    metadata."service.name" = 'shop'  names that are no plain words are put in double quotes
     scores.reward >= 1                a score; true counts as 1 and false as 0
     input ILIKE '%refund%'
 
@@ -84,12 +84,12 @@ def json_text(column: str, keys: list[str]) -> str:
     paths = ["".join("/" + key.replace("~", "~0").replace("/", "~1") for key in keys)]
     if len(keys) > 1:
         paths.append("/" + ".".join(keys).replace("~", "~0").replace("/", "~1"))
-    found = [f"json_extract_string({column}, '{path.replace(chr(39), chr(39) * 2)}')" for path in paths]
-    return found[0] if len(found) == 1 else f"coalesce({', '.join(found)})"
+    extractions = [f"json_extract_string({column}, '{path.replace(chr(39), chr(39) * 2)}')" for path in paths]
+    return extractions[0] if len(extractions) == 1 else f"coalesce({', '.join(extractions)})"
 
 
 def compile_condition(con: DuckDBPyConnection, where: str) -> str:
-    """The condition as SQL of one expression, with the short forms written out.
+    """Return the condition as SQL of one expression, with the short forms written out.
 
     Raises:
         InputError: it is no single expression.
@@ -117,16 +117,16 @@ class _Compiler:
         if not bare or {**node, "select_list": []} != self._parse("SELECT (1)")["node"] | {"select_list": []}:
             raise self._error("is more than one condition; write a single one")
         node["select_list"] = [self._rewrite(node["select_list"][0], "boolean")]
-        found = self._con.execute(
+        row = self._con.execute(
             "SELECT json_deserialize_sql(?::JSON)", [json.dumps({"error": False, "statements": [statement]})]
         ).fetchone()
-        assert found is not None  # noqa: S101 - a SELECT without FROM has one row
-        return str(found[0]).removeprefix("SELECT ")
+        assert row is not None  # noqa: S101 - a SELECT without FROM has one row
+        return str(row[0]).removeprefix("SELECT ")
 
     def _parse(self, sql: str) -> dict[str, Any]:
-        found = self._con.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchone()
-        assert found is not None  # noqa: S101 - as above
-        parsed = json.loads(found[0])
+        row = self._con.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchone()
+        assert row is not None  # noqa: S101 - as above
+        parsed = json.loads(row[0])
         if parsed["error"]:
             raise self._error(
                 f"cannot be read: {' '.join(parsed['error_message'].split())}; "
@@ -143,15 +143,18 @@ class _Compiler:
     def _expression(self, sql: str) -> Any:
         return self._parse(f"SELECT {sql}")["node"]["select_list"][0]
 
-    def _rewrite(self, node: Any, wanted: str) -> Any:
-        """The node with its short forms written out; `wanted` is how a JSON field is to be read there."""
+    def _rewrite(self, node: Any, read_as: str) -> Any:
+        """Return the node with its short forms written out.
+
+        `read_as` is how a JSON field is to be read there.
+        """
         if isinstance(node, list):
-            return [self._rewrite(item, wanted) for item in node]
+            return [self._rewrite(item, read_as) for item in node]
         if not isinstance(node, dict):
             return node
         path = _json_path(node)
         if path:
-            return self._expression(_READ[wanted].format(json_text(path[0], path[1:])))
+            return self._expression(_READ[read_as].format(json_text(path[0], path[1:])))
         kind = node.get("type", "")
         parts = _operands(node)
         listed = self._membership(node, parts)
@@ -175,11 +178,14 @@ class _Compiler:
         if node.get("function_name") in _ARITHMETIC:
             read = "number"
         elif "class" not in node:  # an argument's wrapper
-            read = wanted
+            read = read_as
         return {key: self._rewrite(value, read) for key, value in node.items()}
 
     def _membership(self, node: dict[str, Any], parts: list[Any]) -> Any:
-        """`tags = 'x'`, `tags <> 'x'` and `tags IN ('x', 'y')` as membership; None for anything else."""
+        """Return `tags = 'x'`, `tags <> 'x'` and `tags IN ('x', 'y')` as membership.
+
+        None for anything else.
+        """
         if len(parts) < 2:
             return None
         names, others = [p for p in parts if _list_column(p)], [p for p in parts if not _list_column(p)]
@@ -202,7 +208,10 @@ _READ = {
 
 
 def _json_path(node: Any) -> list[str] | None:
-    """Column and keys of `metadata.a.b`, `traces.metadata.a` or `metadata['a']`; None for anything else."""
+    """Return column and keys of `metadata.a.b`, `traces.metadata.a` or `metadata['a']`.
+
+    None for anything else.
+    """
     if not isinstance(node, dict):
         return None
     if node.get("type") == "COLUMN_REF":
@@ -218,7 +227,7 @@ def _json_path(node: Any) -> list[str] | None:
 
 
 def _operands(node: dict[str, Any]) -> list[Any]:
-    """What a comparison, IN or BETWEEN compares; empty for any other node."""
+    """Return what a comparison, IN or BETWEEN compares; empty for any other node."""
     kind = str(node.get("type", ""))
     if kind in ("COMPARE_BETWEEN", "COMPARE_NOT_BETWEEN"):
         return [node["input"], node["lower"], node["upper"]]
@@ -228,7 +237,7 @@ def _operands(node: dict[str, Any]) -> list[Any]:
 
 
 def _reading(parts: list[Any], *, exact: bool) -> str:
-    """How JSON fields compared with these are to be read."""
+    """Return how JSON fields compared with these are to be read."""
     kinds = {_literal_kind(part) for part in parts if not _json_path(part)}
     if kinds == {"BOOLEAN"}:
         return "boolean"
@@ -236,7 +245,7 @@ def _reading(parts: list[Any], *, exact: bool) -> str:
         return "text"
     whole = [part for part in parts if _literal_kind(part) == "INTEGER"]
     if exact and any(len(part["literal"]["text"]) > _EXACT_DIGITS for part in whole):
-        # A DOUBLE cannot tell such ids apart; as text they are exact.
+        # A DOUBLE cannot distinguish such ids; as text they are exact.
         for part in whole:
             part["literal"] = {"kind": "STRING", "text": part["literal"]["text"]}
         return "text"
@@ -254,14 +263,17 @@ def _list_column(node: Any) -> str | None:
 
 
 def _names(node: Any) -> list[str]:
-    """The parts of a column's name, without the table's, the column itself in lower case; else empty."""
+    """Return the parts of a column's name, without the table's, the column itself in lower case.
+
+    Else empty.
+    """
     names: list[str] = node.get("column_names", []) if isinstance(node, dict) else []
     names = names[1:] if len(names) > 1 and names[0].lower() == "traces" else names
     return [names[0].lower(), *names[1:]] if names else []
 
 
 def shown(where: str) -> str:
-    """The condition in an error: one line, at most 120 characters, nothing a terminal would obey."""
+    """Return the condition in an error: one line, at most 120 characters, nothing a terminal would obey."""
     flat = " ".join("".join(c if c.isprintable() else " " for c in where).split())
     return f"`{flat if len(flat) <= 120 else flat[:119] + '…'}`"
 
@@ -286,10 +298,10 @@ def matching_ids(
     month: str | None = None,
     order: str = "started_at",
 ) -> list[str]:
-    """The ids of the traces that fit the condition (and month, `YYYY-MM`), ordered by a column, then id.
+    """Return the ids of the traces that fit the condition (and the month), ordered by a column, then id.
 
     Raises:
-        InputError: the condition or the month cannot be used; says why.
+        InputError: the condition or the month cannot be used; the message gives the reason.
     """
     if isinstance(store, Path):
         from replaydiff.replay.store.connection import open_store
@@ -322,7 +334,10 @@ def guarded(con: DuckDBPyConnection, where: str | None) -> Iterator[DuckDBPyConn
 
 
 def selection(con: DuckDBPyConnection, where: str | None, month: str | None) -> tuple[str, dict[str, Any]]:
-    """What follows FROM to select the traces that fit, and the values it needs; for use within `guarded`."""
+    """Return what follows FROM to select the traces that fit, and the values it needs.
+
+    For use within `guarded`.
+    """
     conditions = ["true"]
     values: dict[str, Any] = {}
     if month is not None:
@@ -334,15 +349,15 @@ def selection(con: DuckDBPyConnection, where: str | None, month: str | None) -> 
 
 
 def month_range(month: str) -> tuple[datetime, datetime]:
-    """The first moment of a month (`YYYY-MM`, UTC) and of the next.
+    """Return the first moment of a month (`YYYY-MM`, UTC) and of the next.
 
     Raises:
         InputError: it is not a month.
     """
-    found = re.fullmatch(r"(\d{4})-(\d{2})", month, re.ASCII)
-    if not found or not 1 <= int(found[2]) <= 12 or not 1 <= int(found[1]) <= 9998:
+    match = re.fullmatch(r"(\d{4})-(\d{2})", month, re.ASCII)
+    if not match or not 1 <= int(match[2]) <= 12 or not 1 <= int(match[1]) <= 9998:
         raise InputError(f"{month!r} is not a month", hint="write it as YYYY-MM, like 2026-10")
-    year, number = int(found[1]), int(found[2])
+    year, number = int(match[1]), int(match[2])
     return datetime(year, number, 1), datetime(year + number // 12, number % 12 + 1, 1)
 
 
@@ -367,7 +382,7 @@ def field_text(name: str) -> str:
 
 
 def _refusal(where: str, error: duckdb.Error) -> InputError:
-    """DuckDB's error on a person's condition, as a sentence."""
+    """Return DuckDB's error on a person's condition, as a sentence."""
     if isinstance(error, duckdb.InterruptException):
         return InputError(
             f"the condition {shown(where)} took longer than {TIME_LIMIT_S:g} s and was stopped",

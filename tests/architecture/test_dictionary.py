@@ -62,6 +62,7 @@ CLEAN = (
     "replay/llm",
     "replay/messages",
     "replay/redact",
+    "replay/store",
     "replay/view",
 )
 """Rooms without such a name; the budget of each is 0."""

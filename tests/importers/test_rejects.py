@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from replaydiff.importers import ingest as module
-from replaydiff.importers.base import KEPT_CHARACTERS, RecordError
+from replaydiff.importers.base import STORED_CHARACTERS, RecordError
 from replaydiff.importers.sources import jsonl
 from replaydiff.replay.model import Trace
 from replaydiff.replay.store.connection import open_store
@@ -117,7 +117,7 @@ def test_a_part_of_a_trace_is_not_tried_alone_since_it_would_replace_the_whole(f
 
 
 def test_a_record_that_is_too_long_keeps_its_beginning_alone(folder: Path) -> None:
-    write(folder / "f.jsonl", BAD | {"input": "x" * KEPT_CHARACTERS}, "{" + "y" * KEPT_CHARACTERS)
+    write(folder / "f.jsonl", BAD | {"input": "x" * STORED_CHARACTERS}, "{" + "y" * STORED_CHARACTERS)
     run("import", "jsonl", "f.jsonl")
     assert [(r.record, r.alone, len(r.excerpt)) for r in rejects()] == [(None, False, 200)] * 2
 

@@ -17,7 +17,7 @@ from replaydiff.replay.engine.journal import path_of
 from replaydiff.replay.model import Action, Decision, GradeState, Lane, SampleItem, SampleRecord, Trace, Vote
 from replaydiff.replay.store import pending
 from replaydiff.replay.store.connection import open_store
-from replaydiff.replay.store.grades import KeptVote, add_decision, decisions, read_votes, write_votes
+from replaydiff.replay.store.grades import StoredVote, add_decision, decisions, read_votes, write_votes
 from replaydiff.replay.store.import_records import Tokens
 from replaydiff.replay.store.runs import EXPERIMENT
 from replaydiff.replay.store.samples import write_sample
@@ -110,9 +110,9 @@ def test_merge_takes_the_tokens_of_redacted_traces(
 def test_merge_takes_the_votes_that_were_paid_for_elsewhere(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def vote(index: int, score: float) -> KeptVote:
+    def vote(index: int, score: float) -> StoredVote:
         cast = Vote(index=index, state=GradeState.SCORED, score=score, reason="so it is")
-        return KeptVote(judge="j", material="m", vote=cast, cost_usd=0.01)
+        return StoredVote(judge="j", material="m", vote=cast, cost_usd=0.01)
 
     here, there = _store(tmp_path / "here.duckdb"), _store(tmp_path / "there.duckdb")
     for path, votes in ((here, [vote(0, 1.0)]), (there, [vote(0, 0.5), vote(1, 0.5)])):
@@ -159,7 +159,7 @@ def test_prune_says_first_and_keeps_what_a_sample_holds(
         "store": str(path),
         "done": False,
         "traces": 1,
-        "kept_in_samples": 1,
+        "traces_in_samples": 1,
         "runs": 0,
         **unneeded,
     }

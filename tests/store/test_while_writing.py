@@ -18,7 +18,7 @@ from replaydiff.replay.errors import StoreBusyError
 from replaydiff.replay.model import Action, GradeState, Vote
 from replaydiff.replay.store import pending, snapshot
 from replaydiff.replay.store.connection import open_store
-from replaydiff.replay.store.grades import KeptVote, decisions, read_votes, vote_row
+from replaydiff.replay.store.grades import StoredVote, decisions, read_votes, vote_row
 from replaydiff.replay.store.traces import count_traces, write_traces
 from tests.diff.build import item
 from tests.stand_ins.full import examples
@@ -56,7 +56,9 @@ with open_store(Path(sys.argv[1])) as con:
             con.execute("CHECKPOINT")
 """
 AT = datetime(2026, 11, 1, 12)
-VOTE = KeptVote(judge="j", material="m", vote=Vote(index=0, state=GradeState.SCORED, score=1.0), cost_usd=0.1)
+VOTE = StoredVote(
+    judge="j", material="m", vote=Vote(index=0, state=GradeState.SCORED, score=1.0), cost_usd=0.1
+)
 
 
 class Writer:
