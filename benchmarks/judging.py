@@ -74,7 +74,7 @@ JUDGE = Judge(
     id=JudgeId(model="m", prompt_hash="p", rubric_hash="r"),
     model="claude-opus-5-5",
     rubric="3 is good.",
-    own_rubric=False,
+    user_rubric=False,
     votes=3,
     max_tokens=100,
     concurrency=8,

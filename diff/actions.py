@@ -408,10 +408,10 @@ def _differences(
     tool: str, expected: JsonObject, actual: JsonObject, rules: ArgumentRules
 ) -> Iterator[Behaviour]:
     differences = list(rules.differences(expected, actual))
-    removed = [value for value in differences if not value.made]
-    added = [value for value in differences if not value.wanted]
+    removed = [value for value in differences if not value.actual]
+    added = [value for value in differences if not value.expected]
     for old in list(removed):
-        new = next((value for value in added if equal(old.wanted[0], value.made[0])), None)
+        new = next((value for value in added if equal(old.expected[0], value.actual[0])), None)
         if new is not None:
             yield Behaviour("renamed", (tool, old.path, new.path))
             removed.remove(old)
@@ -419,9 +419,9 @@ def _differences(
     yield from (Behaviour("removed", (tool, value.path)) for value in removed)
     yield from (Behaviour("added", (tool, value.path)) for value in added)
     for value in differences:
-        if value.made and value.wanted:
+        if value.actual and value.expected:
             yield Behaviour("changed", (tool, value.path))
-        if value.made and value not in added and _is_word(word := value.made[0]):
+        if value.actual and value not in added and _is_word(word := value.actual[0]):
             yield Behaviour("value", (tool, value.path, json.dumps(word)))
 
 

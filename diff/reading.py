@@ -319,12 +319,12 @@ def _pairwise_grades_against(
     def turned(graded: GradedTrial) -> GradedTrial:
         grades = {name: grade for name, grade in graded.grades.items() if name != PAIRWISE}
         new = grades_by_trial.get(graded.trial.index)
-        return replace(graded, grades=grades if new is None else grades | {PAIRWISE: rest_of(new)})
+        return replace(graded, grades=grades if new is None else grades | {PAIRWISE: opposite_grade(new)})
 
     return {**lanes, Lane.OLD: tuple(turned(one) for one in lanes.get(Lane.OLD, ()))}
 
 
-def rest_of(new: Grade) -> Grade:
+def opposite_grade(new: Grade) -> Grade:
     """The old trial's grade of the same comparison."""
     rest = None if new.score is None else 1 - new.score
     votes = (replace(vote, score=None if vote.score is None else 1 - vote.score) for vote in new.votes)

@@ -129,7 +129,7 @@ def label_blind(settings: Settings, decisions: Decisions, run_id: str) -> int | 
 
 
 def _label_sheet(settings: Settings, decisions: Decisions, run_id: str) -> Path | None:
-    path = labels.own_sheet(settings, run_id, decisions.person)
+    path = labels.personal_sheet(settings, run_id, decisions.person)
     if not path.exists():
         try:
             with open_store(decisions.store, read_only=True) as con:

@@ -26,7 +26,7 @@ _OUTER = " \t\r\n.,;:!?\"'`()[]*"
 
 
 def applies(item: Item, settings: Settings) -> bool:  # noqa: ARG001
-    """A case with an answer that can be compared without a model."""
+    """Return whether a case has an answer that can be compared without a model."""
     expectation = item.expectation
     return (
         expectation is not None
@@ -40,26 +40,26 @@ def grade(item: Item, trial: Trial, settings: Settings) -> Grade | None:  # noqa
     """Compare the response of a finished trial with the expected answer."""
     if trial.status is not Status.OK or item.expectation is None or item.expectation.answer is None:
         return None
-    wanted, response = item.expectation.answer, trial.final_response or ""
+    expected, response = item.expectation.answer, trial.final_response or ""
     as_number = item.expectation.tolerance == "numeric_close" or (
-        item.expectation.tolerance is None and _NUMBER.fullmatch(wanted.strip()) is not None
+        item.expectation.tolerance is None and _NUMBER.fullmatch(expected.strip()) is not None
     )
     if as_number:
-        target = numbers(wanted)[0]
+        target = numbers(expected)[0]
         passed = any(close(number, target) for number in numbers(response))
     else:
-        passed = _plain(response) == _plain(wanted)
-    reason = None if passed else f"expected the answer {wanted!r}, got {_clip(response)!r}"
+        passed = _plain(response) == _plain(expected)
+    reason = None if passed else f"expected the answer {expected!r}, got {_clip(response)!r}"
     return scored(trial, NAME, VERSION, float(passed), reason=reason)
 
 
 def numbers(text: str) -> list[float]:
-    """The numbers in a text, in order."""
-    return [float(found.replace(",", "").replace("−", "-")) for found in _NUMBER.findall(text)]
+    """Return the numbers in a text, in order."""
+    return [float(match.replace(",", "").replace("−", "-")) for match in _NUMBER.findall(text)]
 
 
 def close(number: float, target: float) -> bool:
-    """Within 1 % of the target; of 0, within 0.01."""
+    """Return whether a number is within 1 % of the target, or within 0.01 of a target of 0."""
     return abs(number - target) <= RELATIVE * (abs(target) or 1.0) * (1 + 1e-12)
 
 

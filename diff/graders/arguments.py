@@ -1,8 +1,8 @@
-r"""Whether the arguments of two calls agree, where some places of them have rules of their own.
+r"""Compare the arguments of two calls, some values of which may have their own rules.
 
-    JSON in a string    a string that is a JSON object or array counts as what it says, at any depth
+    JSON in a string    a string that is a JSON object or array counts as what it contains, at any depth
     path                `customer.email`, `items.0.price`; `*` is any key or index; `\.` is a dot in a key
-    rule                what `PathRule` and `NamedRule` say; it decides for everything below its path
+    rule                a `PathRule` or `NamedRule`; it decides for everything below its path
 
 Where two paths lead to one place, the one that names the key goes before the one with `*`. Everything that no
 path leads to is compared as JSON, the top level by `exact` or `subset` as elsewhere. Numbers are compared in
@@ -40,12 +40,12 @@ _MOST_DIGITS = 400
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A place where two calls' arguments do not agree."""
+    """A path at which the arguments of two calls do not agree."""
 
     path: str
-    wanted: tuple[Json, ...]
+    expected: tuple[Json, ...]
     """The value expected there; empty where none is."""
-    made: tuple[Json, ...]
+    actual: tuple[Json, ...]
     rule: str = ""
     """What would have been enough, in words; empty where only equal values are."""
 
@@ -57,7 +57,7 @@ class _Node:
 
 
 def canonical(args: JsonObject, ignored: Collection[str] = ()) -> str:
-    """`canonical_args` with JSON inside strings decoded."""
+    """Return `canonical_args` with JSON inside strings decoded."""
     text = canonical_args(args, ignored)
     if '"{' in text or '"[' in text:
         # What is nested too deeply to be walked is compared as the text it is.
@@ -70,7 +70,7 @@ class ArgumentRules:
     """The comparison rules of one tool's arguments."""
 
     def __init__(self, rules: ToolMatch, how: str, ignored: Collection[str], root: Path) -> None:
-        """Rules; `how` is `exact` or `subset`, `root` where functions of the user's are found."""
+        """Set the rules; `how` is `exact` or `subset`, user functions are imported from `root`."""
         self._how, self._ignored, self._root = how, ignored, root
         self._function = rules.function
         self._top = _Node()
@@ -80,132 +80,137 @@ class ArgumentRules:
                 node = node.below.setdefault(key.replace("\\.", "."), _Node())
             node.rule = rule
 
-    def differences(self, wanted: JsonObject, made: JsonObject) -> Iterator[Difference]:
-        """Where they do not agree, in the order of the expected keys; nothing where they do.
+    def differences(self, expected: JsonObject, actual: JsonObject) -> Iterator[Difference]:
+        """Yield the paths at which two calls' arguments differ, in the order of the expected keys.
 
         Raises:
             ReplayError: a function of the user's cannot be loaded, or failed.
         """
         if self._function is not None:
-            if not _call_user_function(self._function, wanted, made, self._root):
-                yield Difference("", (wanted,), (made,), f"as {self._function} compares")
+            if not _call_user_function(self._function, expected, actual, self._root):
+                yield Difference("", (expected,), (actual,), f"as {self._function} compares")
             return
-        keys = [key for key in wanted if key not in self._ignored]
+        keys = [key for key in expected if key not in self._ignored]
         if self._how == "exact":
-            keys += [key for key in made if key not in wanted and key not in self._ignored]
-        yield from self._members(keys, wanted, made, [self._top], "")
+            keys += [key for key in actual if key not in expected and key not in self._ignored]
+        yield from self._members(keys, expected, actual, [self._top], "")
 
     def _members(
         self,
         keys: Iterable[str],
-        wanted: Mapping[str, Json],
-        made: Mapping[str, Json],
+        expected: Mapping[str, Json],
+        actual: Mapping[str, Json],
         nodes: list[_Node],
         path: str,
     ) -> Iterator[Difference]:
         for key in keys:
             below = [node.below[key] for node in nodes if key in node.below]
             below += [node.below[ANY] for node in nodes if key != ANY and ANY in node.below]
-            place = f"{path}.{key}" if path else key
-            if key in wanted and key in made:
-                yield from self._values(wanted[key], made[key], below, place)
+            key_path = f"{path}.{key}" if path else key
+            if key in expected and key in actual:
+                yield from self._values(expected[key], actual[key], below, key_path)
             elif next((node.rule for node in below if node.rule), None) != "ignore":
                 yield Difference(
-                    place,
-                    (wanted[key],) if key in wanted else (),
-                    (made[key],) if key in made else (),
+                    key_path,
+                    (expected[key],) if key in expected else (),
+                    (actual[key],) if key in actual else (),
                 )
 
-    def _values(self, wanted: Json, made: Json, nodes: list[_Node], path: str) -> Iterator[Difference]:
+    def _values(self, expected: Json, actual: Json, nodes: list[_Node], path: str) -> Iterator[Difference]:
         rule = next((node.rule for node in nodes if node.rule is not None), None)
         if rule is not None:
-            if not _holds(rule, wanted, made, self._root):
-                yield Difference(path, (wanted,), (made,), _rule_text(rule))
+            if not _holds(rule, expected, actual, self._root):
+                yield Difference(path, (expected,), (actual,), _rule_text(rule))
             return
         if any(node.below for node in nodes):
-            inner_wanted, inner_made = _decode_json_text(wanted), _decode_json_text(made)
-            if isinstance(inner_wanted, dict) and isinstance(inner_made, dict):
-                keys = [*inner_wanted, *(key for key in inner_made if key not in inner_wanted)]
-                yield from self._members(keys, inner_wanted, inner_made, nodes, path)
+            inner_expected, inner_actual = _decode_json_text(expected), _decode_json_text(actual)
+            if isinstance(inner_expected, dict) and isinstance(inner_actual, dict):
+                keys = [*inner_expected, *(key for key in inner_actual if key not in inner_expected)]
+                yield from self._members(keys, inner_expected, inner_actual, nodes, path)
                 return
             if (
-                isinstance(inner_wanted, list)
-                and isinstance(inner_made, list)
-                and len(inner_wanted) == len(inner_made)
+                isinstance(inner_expected, list)
+                and isinstance(inner_actual, list)
+                and len(inner_expected) == len(inner_actual)
             ):
-                rows = _numbered(inner_wanted)
-                yield from self._members(rows, rows, _numbered(inner_made), nodes, path)
+                rows = _numbered(inner_expected)
+                yield from self._members(rows, rows, _numbered(inner_actual), nodes, path)
                 return
-        if not equal(wanted, made):
-            yield Difference(path, (wanted,), (made,))
+        if not equal(expected, actual):
+            yield Difference(path, (expected,), (actual,))
 
 
-def equal(wanted: Json, made: Json) -> bool:
-    """Whether two values are the same as JSON, JSON inside strings decoded.
+def equal(expected: Json, actual: Json) -> bool:
+    """Return whether two values are the same as JSON, JSON inside strings decoded.
 
     A direct comparison decides most; only where a string may contain JSON, or a number is none, both are
     serialised.
     """
     try:
-        found = _equal_values(wanted, made)
+        quick_answer = _equal_values(expected, actual)
     except RecursionError:
-        found = None
-    return canonical({"": wanted}) == canonical({"": made}) if found is None else found
+        quick_answer = None
+    return canonical({"": expected}) == canonical({"": actual}) if quick_answer is None else quick_answer
 
 
-def _equal_values(one: Json, other: Json) -> bool | None:
+def _equal_values(expected: Json, actual: Json) -> bool | None:
     """Return whether two values are equal; None if that requires serialising them."""
-    kind = type(one)
-    if kind is not type(other):
-        return _equal_across_types(one, other)
-    if kind in _PLAIN and one == other:
+    kind = type(expected)
+    if kind is not type(actual):
+        return _equal_across_types(expected, actual)
+    if kind in _PLAIN and expected == actual:
         return True
-    if isinstance(one, str) and isinstance(other, str):
-        return None if one[:1] in _OPENING or other[:1] in _OPENING else False
+    if isinstance(expected, str) and isinstance(actual, str):
+        return None if expected[:1] in _OPENING or actual[:1] in _OPENING else False
     pairs: Iterable[tuple[Json, Json]]
-    if isinstance(one, dict) and isinstance(other, dict):
-        if one.keys() != other.keys():
+    if isinstance(expected, dict) and isinstance(actual, dict):
+        if expected.keys() != actual.keys():
             return False
-        pairs = zip(one.values(), map(other.__getitem__, one), strict=True)
-    elif isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        if len(one) != len(other):
+        pairs = zip(expected.values(), map(actual.__getitem__, expected), strict=True)
+    elif isinstance(expected, list | tuple) and isinstance(actual, list | tuple):
+        if len(expected) != len(actual):
             return False
-        pairs = zip(one, other, strict=True)
+        pairs = zip(expected, actual, strict=True)
     else:
         # Two numbers that differ; but what is no number is written as null.
-        both = isinstance(one, float) and isinstance(other, float) and isfinite(one) and isfinite(other)
-        return None if isinstance(one, float) and not both else False
+        both = (
+            isinstance(expected, float)
+            and isinstance(actual, float)
+            and isfinite(expected)
+            and isfinite(actual)
+        )
+        return None if isinstance(expected, float) and not both else False
     result: bool | None = True
     for value, opposite in pairs:
         # The usual case, without a call.
         if type(value) is type(opposite) and type(value) in _PLAIN and value == opposite:
             continue
-        found = _equal_values(value, opposite)
-        if found is False:
+        pair_equal = _equal_values(value, opposite)
+        if pair_equal is False:
             return False
-        if found is None:
+        if pair_equal is None:
             result = None
     return result
 
 
-def _equal_across_types(one: Json, other: Json) -> bool | None:
-    if isinstance(one, str) or isinstance(other, str):
-        text, value = (one, other) if isinstance(one, str) else (other, one)
+def _equal_across_types(expected: Json, actual: Json) -> bool | None:
+    if isinstance(expected, str) or isinstance(actual, str):
+        text, value = (expected, actual) if isinstance(expected, str) else (actual, expected)
         inside = isinstance(text, str) and text[:1] in _OPENING and isinstance(value, dict | list | tuple)
         return None if inside else False
-    numbers = [value for value in (one, other) if isinstance(value, int | float)]
+    numbers = [value for value in (expected, actual) if isinstance(value, int | float)]
     if any(isinstance(value, float) and not isfinite(value) for value in numbers):
         return None
     if len(numbers) == 2:
-        return not isinstance(one, bool) and not isinstance(other, bool) and one == other
-    return None if isinstance(one, list | tuple) and isinstance(other, list | tuple) else False
+        return not isinstance(expected, bool) and not isinstance(actual, bool) and expected == actual
+    return None if isinstance(expected, list | tuple) and isinstance(actual, list | tuple) else False
 
 
 def _decode_json_text(value: Json) -> Json:
     """Return a value, parsed if it is a string with a JSON object or array."""
     if isinstance(value, str) and value[:1] in ("{", "["):
-        found = decode(value)
-        return found if isinstance(found, dict | list) else value
+        decoded = decode(value)
+        return decoded if isinstance(decoded, dict | list) else value
     return value
 
 
@@ -222,34 +227,34 @@ def _numbered(rows: list[Json]) -> dict[str, Json]:
     return {str(index): value for index, value in enumerate(rows)}
 
 
-def _holds(rule: NamedRule | PathRule, wanted: Json, made: Json, root: Path) -> bool:
+def _holds(rule: NamedRule | PathRule, expected: Json, actual: Json, root: Path) -> bool:
     if isinstance(rule, PathRule):
         if rule.function is not None:
-            return _call_user_function(rule.function, wanted, made, root)
+            return _call_user_function(rule.function, expected, actual, root)
         if rule.regex is not None:
-            text = made if isinstance(made, str) else json.dumps(made, ensure_ascii=False)
+            text = actual if isinstance(actual, str) else json.dumps(actual, ensure_ascii=False)
             return re.search(rule.regex, text) is not None
-        return _near(rule, wanted, made)
+        return _near(rule, expected, actual)
     match rule:
         case "ignore":
             return True
         case "ignore_case":
-            return canonical({"": wanted}).casefold() == canonical({"": made}).casefold()
+            return canonical({"": expected}).casefold() == canonical({"": actual}).casefold()
         case "date" | "time":
-            moments = _moment(wanted), _moment(made)
+            moments = _moment(expected), _moment(actual)
             if moments[0] is None or moments[1] is None:
-                return equal(wanted, made)
+                return equal(expected, actual)
             if rule == "date":
                 return moments[0].date() == moments[1].date()
             return _utc(moments[0]) == _utc(moments[1])
         case _:
-            return equal(wanted, made)
+            return equal(expected, actual)
 
 
-def _near(rule: PathRule, wanted: Json, made: Json) -> bool:
-    numbers = _number(wanted), _number(made)
+def _near(rule: PathRule, expected: Json, actual: Json) -> bool:
+    numbers = _number(expected), _number(actual)
     if numbers[0] is None or numbers[1] is None:
-        return equal(wanted, made)
+        return equal(expected, actual)
     try:
         allowed = Decimal(str(rule.tolerance or 0)) + Decimal(str(rule.relative or 0)) * abs(numbers[0])
         return abs(numbers[0] - numbers[1]) <= allowed
@@ -264,14 +269,14 @@ def _number(value: Json) -> Decimal | None:
         return None
     try:
         text = str(value)
-        found = Decimal(text) if len(text) <= _MOST_DIGITS else None
+        number = Decimal(text) if len(text) <= _MOST_DIGITS else None
     except (ArithmeticError, ValueError):
         return None
-    return found if found is not None and found.is_finite() else None
+    return number if number is not None and number.is_finite() else None
 
 
 def _moment(value: Json) -> datetime | None:
-    """A date or time as ISO 8601 writes it, with `/` for `-` as well, or with the English month."""
+    """Return a date or time as ISO 8601 writes it, with `/` for `-` as well, or with the English month."""
     if not isinstance(value, str):
         return None
     text = value.strip()
@@ -294,10 +299,10 @@ def _utc(moment: datetime) -> datetime:
         return moment.replace(tzinfo=UTC)
 
 
-def _call_user_function(target: str, wanted: Json, made: Json, root: Path) -> bool:
+def _call_user_function(target: str, expected: Json, actual: Json, root: Path) -> bool:
     function = _function(target, root)
     try:
-        return bool(function(wanted, made))
+        return bool(function(expected, actual))
     except Exception as error:  # noqa: BLE001 - the user's function may raise anything
         raise ReplayError(
             f"the function {target}, which compares arguments, failed: {type(error).__name__}: {error}; "
@@ -328,9 +333,9 @@ def _rule_text(rule: NamedRule | PathRule) -> str:
     return f"within {' + '.join(allowed)}"
 
 
-def merge_rules(own: str | ToolMatch | None, under: str | ToolMatch | None) -> ToolMatch | None:
+def merge_rules(rules: str | ToolMatch | None, fallback: str | ToolMatch | None) -> ToolMatch | None:
     """Merge two sets of rules for a tool, the first with precedence; None if both are empty."""
-    upper, lower = _as_match(own), _as_match(under)
+    upper, lower = _as_match(rules), _as_match(fallback)
     if upper is None or lower is None:
         return upper or lower
     decided = upper.args is not None or upper.function is not None

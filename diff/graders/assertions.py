@@ -1,4 +1,6 @@
-"""What must hold of every trial: `[[assert]]` in the settings, and `assert` of a case. No model is asked.
+"""Check every trial against assertions: `[[assert]]` in the settings, and `assert` of a case.
+
+No model is asked.
 
 A trial passes where every assertion holds; `detail["failed"]` names those that do not, `detail["partial"]` is
 the share that does. A trial that was stopped has no answer and may make more calls: it fails where an
@@ -30,9 +32,9 @@ _SHOWN = 60
 
 
 def of_item(item: Item, settings: Settings) -> tuple[Assertion, ...]:
-    """Return the assertions that hold an item: those of the settings, then its own."""
-    own = item.expectation.assertions if item.expectation is not None else None
-    return (*settings.assert_, *(own or ()))
+    """Return the assertions on an item's trials: those of the settings, then its own."""
+    item_assertions = item.expectation.assertions if item.expectation is not None else None
+    return (*settings.assert_, *(item_assertions or ()))
 
 
 def require(assertions: Sequence[Assertion]) -> None:
@@ -41,14 +43,14 @@ def require(assertions: Sequence[Assertion]) -> None:
     Raises:
         SettingsError: RE2 cannot read a pattern, or a schema has a keyword that is not checked.
     """
-    for one in assertions:
-        if reason := _unusable(one):
-            raise SettingsError(f"[[assert]] {describe(one)}: {reason}")
+    for assertion in assertions:
+        if reason := _unusable(assertion):
+            raise SettingsError(f"[[assert]] {describe(assertion)}: {reason}")
 
 
-def describe(one: Assertion) -> str:
+def describe(assertion: Assertion) -> str:
     """Return an assertion in words: `contains "refund"`."""
-    for kind, value in _given(one):
+    for kind, value in _values_of(assertion):
         text = json.dumps(value, ensure_ascii=False)
         return f"{kind} {text if len(text) <= _SHOWN else text[: _SHOWN - 1] + '…'}"
     return ""
@@ -56,14 +58,16 @@ def describe(one: Assertion) -> str:
 
 def grade(item: Item, trial: Trial, settings: Settings) -> Grade | None:
     """Grade a trial; None for one that errored."""
-    wanted = of_item(item, settings)
-    if trial.status.is_error or not wanted:
+    assertions = of_item(item, settings)
+    if trial.status.is_error or not assertions:
         return None
-    for one in wanted:
-        if reason := _unusable(one):
-            return failed(trial, NAME, VERSION, f"{describe(one)}: {reason}")
+    for assertion in assertions:
+        if reason := _unusable(assertion):
+            return failed(trial, NAME, VERSION, f"{describe(assertion)}: {reason}")
     ended = trial.status is Status.OK
-    broken = [(one, reason) for one in wanted if (reason := _broken(one, trial, ended=ended))]
+    broken = [
+        (assertion, reason) for assertion in assertions if (reason := _broken(assertion, trial, ended=ended))
+    ]
     if not broken and not ended:
         return abstained(trial, NAME, VERSION, f"stopped before it answered: {trial.reason or trial.status}")
     return scored(
@@ -73,21 +77,21 @@ def grade(item: Item, trial: Trial, settings: Settings) -> Grade | None:
         float(not broken),
         reason="; ".join(reason for _, reason in broken) or None,
         detail={
-            "partial": 1 - len(broken) / len(wanted),
-            "failed": [describe(one) for one, _ in broken],
+            "partial": 1 - len(broken) / len(assertions),
+            "failed": [describe(assertion) for assertion, _ in broken],
         },
     )
 
 
-def _given(one: Assertion) -> Iterator[tuple[str, object]]:
+def _values_of(assertion: Assertion) -> Iterator[tuple[str, object]]:
     for kind in _CHECKS:
-        if (value := getattr(one, kind)) is not None:
+        if (value := getattr(assertion, kind)) is not None:
             yield kind, value
 
 
-def _broken(one: Assertion, trial: Trial, *, ended: bool) -> str | None:
-    """Why an assertion does not hold; None where it does, or cannot be decided yet."""
-    for kind, value in _given(one):
+def _broken(assertion: Assertion, trial: Trial, *, ended: bool) -> str | None:
+    """Return why an assertion does not hold; None where it does, or cannot be decided yet."""
+    for kind, value in _values_of(assertion):
         if ended or kind in _DECIDED_EARLY:
             return _CHECKS[kind](value, trial)
     return None
@@ -110,7 +114,7 @@ def _not_contains(value: object, trial: Trial) -> str | None:
 
 
 def _matches(value: object, trial: Trial) -> str | None:
-    return None if _found(str(value), _answer(trial)) else f"the answer does not match {value!r}"
+    return None if _search_pattern(str(value), _answer(trial)) else f"the answer does not match {value!r}"
 
 
 def _json(value: object, trial: Trial) -> str | None:
@@ -119,7 +123,7 @@ def _json(value: object, trial: Trial) -> str | None:
     except (ValueError, RecursionError):
         return "the answer is not JSON"
     assert isinstance(value, dict)  # noqa: S101 - the model's type
-    wrong = json_shape.first_error(value, answer, _found)
+    wrong = json_shape.first_error(value, answer, _search_pattern)
     return wrong and f"the answer does not meet the schema: {wrong}"
 
 
@@ -137,8 +141,8 @@ def _must_not_call(value: object, trial: Trial) -> str | None:
 
 
 def _max_calls(value: object, trial: Trial) -> str | None:
-    made = len(trial.served)
-    return f"made {made} calls, more than {value}" if made > int(str(value)) else None
+    calls = len(trial.served)
+    return f"made {calls} calls, more than {value}" if calls > int(str(value)) else None
 
 
 _CHECKS: dict[str, Callable[[object, Trial], str | None]] = {
@@ -155,17 +159,17 @@ _DECIDED_EARLY = ("must_not_call", "max_calls")
 """What no further call can correct."""
 
 
-def _unusable(one: Assertion) -> str | None:
-    if one.matches is not None:
-        return _pattern_error(one.matches)
-    if one.json_schema is not None:
-        return json_shape.unusable(one.json_schema, _pattern_error)
+def _unusable(assertion: Assertion) -> str | None:
+    if assertion.matches is not None:
+        return _pattern_error(assertion.matches)
+    if assertion.json_schema is not None:
+        return json_shape.unusable(assertion.json_schema, _pattern_error)
     return None
 
 
 @lru_cache(maxsize=256)
 def _pattern_error(pattern: str) -> str | None:
-    """Why RE2 cannot read a pattern."""
+    """Return why RE2 cannot read a pattern."""
     import duckdb
 
     try:
@@ -176,7 +180,7 @@ def _pattern_error(pattern: str) -> str | None:
 
 
 @lru_cache(maxsize=8192)
-def _found(pattern: str, text: str) -> bool:
+def _search_pattern(pattern: str, text: str) -> bool:
     return _search(pattern, text)
 
 
@@ -189,7 +193,10 @@ def _search(pattern: str, text: str) -> bool:
 
 
 def _connection() -> DuckDBPyConnection:
-    """A connection of this thread to an empty store in memory: connections are not shared by threads."""
+    """Return a connection of this thread to an empty store in memory.
+
+    Connections are not shared by threads.
+    """
     if not hasattr(_engine, "connection"):
         import duckdb
 

@@ -1,4 +1,4 @@
-"""What a grader is, and how it makes a grade.
+"""The protocol of a grader, and functions that make its grades.
 
 A grader looks at one trial of one item and returns a `Grade`, or None where it cannot grade the trial.
 `applies` decides whether an item has anything to grade at all: an item it does not apply to is left out of
@@ -95,7 +95,7 @@ def _unscored(trial: Trial, grader: str, version: str, state: GradeState, reason
 
 
 def failure_sentence(name: str, grades: Iterable[Grade], run_id: str) -> str | None:
-    """Return that most grades of a metric failed, with the most frequent reason and what to do.
+    """Return a sentence that most grades of a metric failed, with the most frequent reason and what to do.
 
     Args:
         name: of the metric.
@@ -119,7 +119,10 @@ def failure_sentence(name: str, grades: Iterable[Grade], run_id: str) -> str | N
 
 
 def _failure(grade: Grade) -> tuple[GradeState, str] | None:
-    """The state and reason of a grade that failed; None where it has a score or the grader abstained."""
+    """Return the state and reason of a grade that failed.
+
+    None where it has a score or the grader abstained.
+    """
     if grade.score is not None:
         return None
     vote = next((vote for vote in grade.votes if vote.state in _FAILED), None)

@@ -1,4 +1,4 @@
-"""Whether the world is as it should be after the trial, whichever way the agent took there.
+"""Grade the state after a trial, however the agent reached it.
 
 `[grading] end_state` names a function of the user: it gets the tool calls of a trial, in their order, with
 what the tools answered, and gives the state that they leave behind (any JSON value). A case is compared with
@@ -29,14 +29,17 @@ _SETTING = "[grading] end_state"
 
 
 def applies(item: Item, settings: Settings) -> bool:
-    """A case with an `expected_state`; a sampled trace where the settings name the function."""
+    """Return whether the end state of an item can be graded.
+
+    A case with `expected_state`, or a function is set.
+    """
     if item.expectation is None:
         return settings.grading.end_state is not None
     return item.expectation.state is not None
 
 
 def grade(item: Item, trial: Trial, settings: Settings) -> Grade | None:
-    """Hold the state after a finished trial against the expected or recorded one."""
+    """Compare the state after a finished trial with the expected or recorded state."""
     if trial.status.is_error:
         return None
     if trial.status is not Status.OK:
@@ -46,32 +49,32 @@ def grade(item: Item, trial: Trial, settings: Settings) -> Grade | None:
     work_out = function(settings.grading.end_state, settings.root)
     try:
         state = work_out([served.call for served in trial.served])
-        wanted = work_out(item.tape) if item.expectation is None else item.expectation.state
+        expected = work_out(item.tape) if item.expectation is None else item.expectation.state
     except Exception as error:  # noqa: BLE001 - whatever the user's function does, it grades nothing
         return failed(trial, NAME, VERSION, f"{_SETTING} failed: {type(error).__name__}: {error}")
-    reason = difference(wanted, state, whole=item.expectation is None)
+    reason = difference(expected, state, whole=item.expectation is None)
     return scored(trial, NAME, VERSION, float(reason is None), reason=reason)
 
 
-def difference(wanted: Json, state: Json, *, whole: bool, path: str = "the state") -> str | None:
+def difference(expected: Json, state: Json, *, whole: bool, path: str = "the state") -> str | None:
     """Return the first difference from the expected state; `whole` also counts unexpected keys."""
-    if isinstance(wanted, dict) and isinstance(state, dict):
-        for key in [*wanted, *(key for key in state if whole and key not in wanted)]:
+    if isinstance(expected, dict) and isinstance(state, dict):
+        for key in [*expected, *(key for key in state if whole and key not in expected)]:
             inner = key if path == "the state" else f"{path}.{key}"
             if key not in state:
                 return f"{inner} is missing"
-            if key not in wanted:
+            if key not in expected:
                 return f"{inner} should not be there"
-            found = difference(wanted[key], state[key], whole=whole, path=inner)
-            if found:
-                return found
+            inner_difference = difference(expected[key], state[key], whole=whole, path=inner)
+            if inner_difference:
+                return inner_difference
         return None
-    return None if same(wanted, state) else f"{path} should be {_clip(wanted)}, and is {_clip(state)}"
+    return None if same(expected, state) else f"{path} should be {_clip(expected)}, and is {_clip(state)}"
 
 
 @functools.cache
 def function(target: str, root: Path) -> Callable[[Sequence[ToolCall]], Any]:
-    """The user's function of this name.
+    """Return the user's function of this name.
 
     Raises:
         SettingsError: there is none.

@@ -34,7 +34,7 @@ _LIMITS: dict[str, tuple[Callable[[Any], bool], Callable[[Any], float], int]] = 
 """Keyword → the values it is about, their size, and 1 where it is the least."""
 _SCHEMAS, _LISTS = {"items", "additionalProperties", "not"}, {"anyOf", "allOf", "oneOf"}
 _PLAIN = {"type", "required", "properties", "enum", "const", "pattern"}
-_KNOWN = _NOTES | _LIMITS.keys() | _SCHEMAS | _LISTS | _PLAIN
+_KEYWORDS = _NOTES | _LIMITS.keys() | _SCHEMAS | _LISTS | _PLAIN
 _DEPTH = 64
 
 
@@ -50,14 +50,14 @@ def unusable(schema: Any, pattern_error: Callable[[str], str | None], depth: int
         return None
     if not isinstance(schema, dict) or depth > _DEPTH:
         return "a schema must be an object, true or false, at most 64 levels deep"
-    if unknown := sorted(schema.keys() - _KNOWN):
+    if unknown := sorted(schema.keys() - _KEYWORDS):
         return f"the schema keyword {unknown[0]!r} is not supported"
     if not _well_formed(schema):
         return "a schema keyword has a value of the wrong type"
     if "pattern" in schema and (wrong := pattern_error(schema["pattern"])):
         return wrong
     parts = [schema[key] for key in _SCHEMAS & schema.keys()]
-    parts += [one for key in _LISTS & schema.keys() for one in schema[key]]
+    parts += [alternative for key in _LISTS & schema.keys() for alternative in schema[key]]
     parts += schema.get("properties", {}).values()
     return next((wrong for part in parts if (wrong := unusable(part, pattern_error, depth + 1))), None)
 
@@ -78,12 +78,14 @@ def _well_formed(schema: dict[str, Any]) -> bool:
     )
 
 
-def first_error(schema: Any, value: Any, found: Callable[[str, str], bool], path: str = "$") -> str | None:
-    """Return the first place where a value does not meet a usable schema; None where it does."""
-    return next(_errors(schema, value, found, path), None)
+def first_error(
+    schema: Any, value: Any, pattern_matches: Callable[[str, str], bool], path: str = "$"
+) -> str | None:
+    """Return the first path at which a value does not meet a usable schema; None where it does."""
+    return next(_errors(schema, value, pattern_matches, path), None)
 
 
-def _errors(schema: Any, value: Any, found: Callable[[str, str], bool], path: str) -> Iterator[str]:
+def _errors(schema: Any, value: Any, pattern_matches: Callable[[str, str], bool], path: str) -> Iterator[str]:
     if isinstance(schema, bool):
         if not schema:
             yield f"{path} must not be there"
@@ -95,39 +97,39 @@ def _errors(schema: Any, value: Any, found: Callable[[str, str], bool], path: st
             yield f"{path} must be {' or '.join(allowed)}"
     if "const" in schema and not equal(schema["const"], value):
         yield f"{path} must be {schema['const']!r}"
-    if "enum" in schema and not any(equal(one, value) for one in schema["enum"]):
+    if "enum" in schema and not any(equal(member, value) for member in schema["enum"]):
         yield f"{path} must be one of {schema['enum']!r}"
-    if isinstance(value, str) and "pattern" in schema and not found(schema["pattern"], value):
+    if isinstance(value, str) and "pattern" in schema and not pattern_matches(schema["pattern"], value):
         yield f"{path} must match {schema['pattern']!r}"
     for keyword, (concerns, size, sign) in _LIMITS.items():
         if keyword in schema and concerns(value) and sign * (size(value) - schema[keyword]) < 0:
             yield f"{path} breaks {keyword} {schema[keyword]}"
-    yield from _combined(schema, value, found, path)
+    yield from _combined(schema, value, pattern_matches, path)
     if isinstance(value, dict):
-        yield from _members(schema, value, found, path)
+        yield from _members(schema, value, pattern_matches, path)
     if isinstance(value, list) and "items" in schema:
-        for place, one in enumerate(value):
-            yield from _errors(schema["items"], one, found, f"{path}[{place}]")
+        for index, member in enumerate(value):
+            yield from _errors(schema["items"], member, pattern_matches, f"{path}[{index}]")
 
 
 def _members(
-    schema: dict[str, Any], value: dict[str, Any], found: Callable[[str, str], bool], path: str
+    schema: dict[str, Any], value: dict[str, Any], pattern_matches: Callable[[str, str], bool], path: str
 ) -> Iterator[str]:
     properties = schema.get("properties", {})
     yield from (f"{path}.{name} is missing" for name in schema.get("required", ()) if name not in value)
-    for name, one in value.items():
+    for name, member in value.items():
         within = properties[name] if name in properties else schema.get("additionalProperties", True)
-        yield from _errors(within, one, found, f"{path}.{name}")
+        yield from _errors(within, member, pattern_matches, f"{path}.{name}")
 
 
 def _combined(
-    schema: dict[str, Any], value: Any, found: Callable[[str, str], bool], path: str
+    schema: dict[str, Any], value: Any, pattern_matches: Callable[[str, str], bool], path: str
 ) -> Iterator[str]:
-    def met(one: Any) -> bool:
-        return first_error(one, value, found, path) is None
+    def met(part: Any) -> bool:
+        return first_error(part, value, pattern_matches, path) is None
 
-    for one in schema.get("allOf", ()):
-        yield from _errors(one, value, found, path)
+    for part in schema.get("allOf", ()):
+        yield from _errors(part, value, pattern_matches, path)
     if "anyOf" in schema and not any(map(met, schema["anyOf"])):
         yield f"{path} meets none of anyOf"
     if "oneOf" in schema and sum(map(met, schema["oneOf"])) != 1:

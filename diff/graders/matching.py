@@ -1,4 +1,4 @@
-"""Whether an agent's tool calls are the expected ones: pure comparison of two lists of calls.
+"""Compare an agent's tool calls with the expected ones: pure functions of two lists of calls.
 
 What counts
     Two calls *fit* when their names are equal and their arguments agree. Arguments agree by one of three
@@ -9,15 +9,15 @@ What counts
     ignore   names alone (so too where an expected call names no arguments)
 
     Values are equal as JSON: 1 equals 1.0, true is not 1, the order of keys never counts, the order of lists
-    does; a string that is a JSON object or array counts as what it says. A tool's `paths` give single values
-    a rule of their own, and its `function` decides alone (`diff.graders.arguments`).
+    does; a string that is a JSON object or array counts as what it contains. A tool's `paths` give single
+    values a rule of their own, and its `function` decides alone (`diff.graders.arguments`).
 
     `ignore_args` are taken out of both sides first. `only_tools` and `ignore_tools` take calls out of
     both lists before anything is compared, so positions in a reason count the calls that are left.
 
 When a list matches (E expected calls, A actual ones)
     strict     same calls, same order: E[i] fits A[i] for every i, and the lengths are equal
-    in_order   E is a subsequence of A: other calls may stand between
+    in_order   E is a subsequence of A: other calls may come between
     unordered  a one-to-one pairing of E and A exists
     subset     every actual call can be paired with an expected one of its own; some may be missing
     superset   every expected call can be paired with an actual one of its own; others are allowed
@@ -62,7 +62,7 @@ class MatchResult:
     partial: float
     """Partial credit 0..1; 1 exactly where `passed`."""
     reason: str
-    """The first difference in words; empty where it passed."""
+    """Return the first difference in words; empty where it passed."""
 
 
 Expected = Sequence[ExpectedCall | ToolCall]
@@ -97,12 +97,14 @@ def match(
 
 
 def same_values(expected: Expected, actual: Sequence[ToolCall]) -> bool:
-    """Whether two lists have the same calls by the identity of their arguments, which `reading` shares.
+    """Return whether two lists have the same calls by identity of arguments, which `reading` shares.
 
-    False says nothing: other objects may be equal. True is a match in every mode, where no tool has rules.
+    False does not mean that they differ: other objects may be equal.
+    True is a match in every mode, where no tool has rules.
     """
     return len(expected) == len(actual) and all(
-        one.args is other.args and one.name == other.name for one, other in zip(expected, actual, strict=True)
+        expected_call.args is actual_call.args and expected_call.name == actual_call.name
+        for expected_call, actual_call in zip(expected, actual, strict=True)
     )
 
 
@@ -113,7 +115,7 @@ def can_still_match(
     ignore_by_tool: Mapping[str, Collection[str]] = _NOTHING,
     root: Path = _HERE,
 ) -> bool:
-    """Whether calls that were cut short could have become a match had they gone on.
+    """Return whether calls that were cut short could still become a match.
 
     False is certain: no continuation of `actual` matches.
     """
@@ -145,53 +147,58 @@ class _Pair:
         self._ignore_by_tool, self._root = ignore_by_tool, root
         self._rules: dict[str, tuple[str, ArgumentRules | None]] = {}
         self._plain = not (rules.tools or rules.ignore_args or ignore_by_tool)
-        self._known: dict[int, bool] = {}
+        self._agreed: dict[int, bool] = {}
         self._pairing: dict[int, int] | None = None
 
     def _ignored(self, name: str) -> Collection[str]:
-        own = self._ignore_by_tool.get(name)
-        return (*self.rules.ignore_args, *own) if own else self.rules.ignore_args
+        ignored_of_tool = self._ignore_by_tool.get(name)
+        return (*self.rules.ignore_args, *ignored_of_tool) if ignored_of_tool else self.rules.ignore_args
 
     def _how(self, name: str) -> tuple[str, ArgumentRules | None]:
-        """By which rule the arguments of a tool's calls agree, and the rules of single values if any."""
+        """Return the rule by which a tool's arguments agree, and the rules of single values if any."""
         if not self.rules.tools:
             return self.rules.args, None
         if name not in self._rules:
-            found = merge_rules(self.rules.tools.get(name), self.rules.tools.get(ANY))
-            how = found.args if found and found.args else self.rules.args
-            own = found if found and (found.paths or found.function) else None
-            self._rules[name] = how, ArgumentRules(own, how, self._ignored(name), self._root) if own else None
+            tool_rules = merge_rules(self.rules.tools.get(name), self.rules.tools.get(ANY))
+            how = tool_rules.args if tool_rules and tool_rules.args else self.rules.args
+            value_rules = tool_rules if tool_rules and (tool_rules.paths or tool_rules.function) else None
+            self._rules[name] = (
+                how,
+                ArgumentRules(value_rules, how, self._ignored(name), self._root) if value_rules else None,
+            )
         return self._rules[name]
 
     def fits(self, i: int, j: int) -> bool:
-        """Whether expected call i and actual call j are the same call."""
+        """Return whether expected call i and actual call j are the same call."""
         if self.expected[i].name != self.actual[j].name:
             return False
-        place = i * len(self.actual) + j
-        known = self._known.get(place)
-        if known is None:
-            known = self._known[place] = self._agree(i, j)
-        return known
+        pair = i * len(self.actual) + j
+        agreed = self._agreed.get(pair)
+        if agreed is None:
+            agreed = self._agreed[pair] = self._agree(i, j)
+        return agreed
 
     def _agree(self, i: int, j: int) -> bool:
-        """Whether the arguments of two calls to one tool agree."""
-        name, wanted, made = self.expected[i].name, self.expected[i].args, self.actual[j].args
-        if self._plain and self.rules.args == "exact" and wanted is not None:
-            return equal(wanted, made)
-        how, own = self._how(name)
-        if how == "ignore" or wanted is None:
+        """Return whether the arguments of two calls to one tool agree."""
+        name, expected, actual = self.expected[i].name, self.expected[i].args, self.actual[j].args
+        if self._plain and self.rules.args == "exact" and expected is not None:
+            return equal(expected, actual)
+        how, value_rules = self._how(name)
+        if how == "ignore" or expected is None:
             return True
-        if own is not None:
-            return next(own.differences(wanted, made), None) is None
+        if value_rules is not None:
+            return next(value_rules.differences(expected, actual), None) is None
         ignored = self._ignored(name)
         if ignored:
-            wanted = {key: value for key, value in wanted.items() if key not in ignored}
-            made = {key: value for key, value in made.items() if key not in ignored}
+            expected = {key: value for key, value in expected.items() if key not in ignored}
+            actual = {key: value for key, value in actual.items() if key not in ignored}
         if how == "exact":
-            return equal(wanted, made)
-        if any(key not in made for key in wanted):
+            return equal(expected, actual)
+        if any(key not in actual for key in expected):
             return False
-        return equal(wanted, made if len(made) == len(wanted) else {key: made[key] for key in wanted})
+        return equal(
+            expected, actual if len(actual) == len(expected) else {key: actual[key] for key in expected}
+        )
 
     def passes(self) -> bool:
         e, a = len(self.expected), len(self.actual)
@@ -208,46 +215,46 @@ class _Pair:
                 return e <= a and len(self.pairing()) == e
 
     def common_prefix(self) -> int:
-        """How many calls from the first on fit one by one."""
+        """Return how many calls from the first on fit one by one."""
         shorter = min(len(self.expected), len(self.actual))
         return next((i for i in range(shorter) if not self.fits(i, i)), shorter)
 
     def in_order(self) -> tuple[int, int]:
-        """How many expected calls from the first on are found in order, and where the search stopped.
+        """Return how many expected calls from the first on occur in order, and where the search stopped.
 
         Taking the earliest fitting call each time is exact: it leaves the longest rest for what follows.
         """
-        found = 0
+        matched_calls = 0
         position = 0
         for j in range(len(self.actual)):
-            if found < len(self.expected) and self.fits(found, j):
-                found, position = found + 1, j + 1
-        return found, position
+            if matched_calls < len(self.expected) and self.fits(matched_calls, j):
+                matched_calls, position = matched_calls + 1, j + 1
+        return matched_calls, position
 
     def pairing(self) -> dict[int, int]:
-        """A maximum one-to-one pairing: actual index → expected index."""
+        """Return a maximum one-to-one pairing: actual index → expected index."""
         if self._pairing is None:
             holder = self._pairing = {}
             by_name: dict[str, list[int]] = {}
             for j, call in enumerate(self.actual):
                 by_name.setdefault(call.name, []).append(j)
-            for i, wanted in enumerate(self.expected):
-                places = by_name.get(wanted.name, ())
-                for j in places:
+            for i, expected_call in enumerate(self.expected):
+                positions = by_name.get(expected_call.name, ())
+                for j in positions:
                     if j not in holder and self.fits(i, j):
                         holder[j] = i
                         break
                 else:
-                    if places:
-                        self._augment(i, places, holder)
+                    if positions:
+                        self._augment(i, positions, holder)
         return self._pairing
 
-    def _augment(self, start: int, places: Sequence[int], holder: dict[int, int]) -> None:
-        """Find one of `places` for expected call `start`, moving others along an alternating path."""
+    def _augment(self, start: int, positions: Sequence[int], holder: dict[int, int]) -> None:
+        """Find one of `positions` for expected call `start`, moving others along an alternating path."""
         came_from: dict[int, int] = {}
         queue = [start]
         for i in queue:
-            for j in places:
+            for j in positions:
                 if j in came_from or not self.fits(i, j):
                     continue
                 came_from[j] = i
@@ -257,7 +264,14 @@ class _Pair:
                 end: int | None = j
                 while end is not None:
                     owner = came_from[end]
-                    before = next((other for other, held in holder.items() if held == owner), None)
+                    before = next(
+                        (
+                            actual_index
+                            for actual_index, expected_index in holder.items()
+                            if expected_index == owner
+                        ),
+                        None,
+                    )
                     holder[end] = owner
                     if before is not None:
                         del holder[before]
@@ -265,7 +279,7 @@ class _Pair:
                 return
 
     def longest_common(self) -> int:
-        """Length of the longest common subsequence."""
+        """Return the length of the longest common subsequence."""
         return len(common_subsequence(len(self.expected), len(self.actual), self.fits))
 
     def partial(self) -> float:
@@ -280,7 +294,7 @@ class _Pair:
         return 2 * common / (e + a) if e + a else 1.0
 
     def reason(self) -> str:
-        """The first difference in words."""
+        """Return the first difference in words."""
         match self.rules.mode:
             case "strict":
                 return self._strict_reason()
@@ -302,21 +316,25 @@ class _Pair:
         return self._differs(at, at, f"call {at + 1}: ")
 
     def _missing(self, at: int) -> str:
-        """`called B without A(…) first` where that is so, else `missing call 1: A(…)`."""
-        wanted = _shown(self.expected[at].name, self.expected[at].args)
+        """Return `called B without A(…) first` where that is so, else `missing call 1: A(…)`."""
+        expected_call = _shown(self.expected[at].name, self.expected[at].args)
         skipping = self._skipping(at)
-        return f"called {skipping} without {wanted} first" if skipping else f"missing call {at + 1}: {wanted}"
+        return (
+            f"called {skipping} without {expected_call} first"
+            if skipping
+            else f"missing call {at + 1}: {expected_call}"
+        )
 
     def _skipping(self, at: int) -> str | None:
-        """The first tool called which was expected after this call alone, where this one was never called."""
-        wanted = self.expected[at]
-        made = [call.name for call in self._all_actual]
-        if wanted.name in made:
+        """Return the first tool that was expected only after this call, where this one was never called."""
+        skipped = self.expected[at]
+        called_tools = [call.name for call in self._all_actual]
+        if skipped.name in called_tools:
             return None
-        place = next(i for i, call in enumerate(self._all_expected) if call is wanted)
-        before = Counter(call.name for call in self._all_expected[:place])
-        after = {call.name for call in self._all_expected[place + 1 :]}
-        for name in made:
+        position = next(i for i, call in enumerate(self._all_expected) if call is skipped)
+        before = Counter(call.name for call in self._all_expected[:position])
+        after = {call.name for call in self._all_expected[position + 1 :]}
+        for name in called_tools:
             before[name] -= 1
             if name in after and before[name] < 0:
                 return name
@@ -324,12 +342,12 @@ class _Pair:
 
     def _in_order_reason(self) -> str:
         at, position = self.in_order()
-        wanted = self.expected[at]
+        expected_call = self.expected[at]
         for j in range(position, len(self.actual)):
-            if self.actual[j].name == wanted.name:
+            if self.actual[j].name == expected_call.name:
                 return self._differs(at, j, f"call {j + 1}: ")
         if at and any(self.fits(at, j) for j in range(position)):
-            return f"called {wanted.name} before {self.expected[at - 1].name}"
+            return f"called {expected_call.name} before {self.expected[at - 1].name}"
         return self._missing(at)
 
     def _unordered_reason(self, *, missing_counts: bool, extra_counts: bool) -> str:
@@ -344,24 +362,28 @@ class _Pair:
         if missing_counts and missing:
             return f"missing call: {_shown(self.expected[missing[0]].name, self.expected[missing[0]].args)}"
         assert extra_counts  # noqa: S101 - a list without a difference passes
-        made = self.actual[extra[0]]
-        return f"extra call {extra[0] + 1}: {_shown(made.name, made.args)}"
+        extra_call = self.actual[extra[0]]
+        return f"extra call {extra[0] + 1}: {_shown(extra_call.name, extra_call.args)}"
 
     def _differs(self, i: int, j: int, prefix: str) -> str:
-        wanted, made = self.expected[i], self.actual[j]
-        wanted_args, made_args = wanted.args, made.args
+        expected, actual = self.expected[i], self.actual[j]
+        expected_args, actual_args = expected.args, actual.args
         rule = ""
-        if wanted.name == made.name and wanted.args is not None:
-            how, own = self._how(wanted.name)
-            if own is None:
-                wanted_args, made_args = _differing(wanted.args, made.args, self._ignored(wanted.name), how)
+        if expected.name == actual.name and expected.args is not None:
+            how, value_rules = self._how(expected.name)
+            if value_rules is None:
+                expected_args, actual_args = _differing(
+                    expected.args, actual.args, self._ignored(expected.name), how
+                )
             else:
-                differences = list(own.differences(wanted.args, made.args))
-                wanted_args = _at_paths((one.path, one.wanted) for one in differences)
-                made_args = _at_paths((one.path, one.made) for one in differences)
-                first = next((one for one in differences if one.rule), None)
+                differences = list(value_rules.differences(expected.args, actual.args))
+                expected_args = _at_paths(
+                    (difference.path, difference.expected) for difference in differences
+                )
+                actual_args = _at_paths((difference.path, difference.actual) for difference in differences)
+                first = next((difference for difference in differences if difference.rule), None)
                 rule = f"; {first.path or 'the arguments'} must be {first.rule}" if first else ""
-        shown = f"expected {_shown(wanted.name, wanted_args)}, got {_shown(made.name, made_args)}"
+        shown = f"expected {_shown(expected.name, expected_args)}, got {_shown(actual.name, actual_args)}"
         return f"{prefix}{shown}{rule}"
 
 
@@ -370,32 +392,33 @@ def _counts(name: str, only: frozenset[str], ignored: frozenset[str]) -> bool:
 
 
 def _differing(
-    wanted: JsonObject, made: JsonObject, ignored: Collection[str], how: str
+    expected: JsonObject, actual: JsonObject, ignored: Collection[str], how: str
 ) -> tuple[JsonObject, JsonObject]:
-    """Both sides with nothing but the arguments that differ."""
-    keys = [*wanted, *(key for key in made if key not in wanted)] if how == "exact" else list(wanted)
+    """Return both sides with nothing but the arguments that differ."""
+    keys = [*expected, *(key for key in actual if key not in expected)] if how == "exact" else list(expected)
     different = [
         key
         for key in keys
-        if key not in ignored and (key not in wanted or key not in made or not equal(wanted[key], made[key]))
+        if key not in ignored
+        and (key not in expected or key not in actual or not equal(expected[key], actual[key]))
     ]
     return (
-        {key: wanted[key] for key in different if key in wanted},
-        {key: made[key] for key in different if key in made},
+        {key: expected[key] for key in different if key in expected},
+        {key: actual[key] for key in different if key in actual},
     )
 
 
 def _at_paths(values: Iterable[tuple[str, tuple[Json, ...]]]) -> JsonObject:
-    """Path → value, where there is one; the arguments themselves where the path is the top."""
+    """Return path → value, where there is a value; the arguments themselves where the path is the top."""
     placed: JsonObject = {}
-    for path, found in values:
-        for value in found:
+    for path, values_at_path in values:
+        for value in values_at_path:
             placed.update(value if not path and isinstance(value, dict) else {path: value})
     return placed
 
 
 def _shown(name: str, args: JsonObject | None) -> str:
-    """`cancel_order(order_id='67890')`, long values and long calls cut."""
+    """Return `cancel_order(order_id='67890')`, long values and long calls cut."""
     if args is None:
         return f"{name}(…)"
     text = ", ".join(f"{key}={_clip(repr(value), _VALUE_WIDTH)}" for key, value in args.items())

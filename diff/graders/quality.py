@@ -1,6 +1,6 @@
 """Groundedness, correctness and completeness of a response, weighted to one figure.
 
-groundedness   whether the answer stands on tools. 1 where a tool is expected and any was called, 0 where none
+groundedness   whether the answer relies on tools. 1 where a tool is expected and any was called, 0 where none
                was; 1 where no grounding is expected (`grounded: false`); 0.5 where neither is set. A tool is
                expected by `tool_called: true` in `criteria`, else where `expected_tools` names one
 correctness    the share of `expected_tools` that were called, in any order; other calls are free; 1 where

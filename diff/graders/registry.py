@@ -1,4 +1,4 @@
-"""Which graders there are: the built-in ones, and the user's own, named in `[grading] graders`.
+"""List the graders: the built-in ones, and the user's own, named in `[grading] graders`.
 
 All of them cost nothing and are computed whenever a diff is made. Grades that cost something (the judge's)
 are read from the store.
@@ -122,18 +122,18 @@ def _observed_scores(trial: Trial, settings: Settings) -> dict[str, Grade]:
 
 @functools.cache
 def _user_graders(targets: tuple[str, ...], root: Path) -> tuple[Grader, ...]:
-    """The graders of these targets, in their order."""
+    """Return the graders of these targets, in their order."""
     taken = {grader.name for grader in BUILTIN} | {JUDGE, PAIRWISE}
-    found: dict[str, Grader] = {}
+    graders: dict[str, Grader] = {}
     for target in targets:
         name, function = _find(target, root)
-        if name in taken or name in found or not _NAME.fullmatch(name):
+        if name in taken or name in graders or not _NAME.fullmatch(name):
             why = "is the name of another grader" if _NAME.fullmatch(name) else "cannot name a metric"
             raise SettingsError(f"{_SETTING} = {target!r}: {name!r} {why}; rename the function")
         if inspect.iscoroutinefunction(function):
             raise SettingsError(f"{_SETTING} = {target!r} is async; a grader is a plain function")
-        found[name] = _grader(name, function)
-    return tuple(found.values())
+        graders[name] = _grader(name, function)
+    return tuple(graders.values())
 
 
 def _find(target: str, root: Path) -> tuple[str, Function]:
@@ -187,7 +187,7 @@ def _grade_of(returned: Any, trial: Trial, name: str, version: str) -> Grade | N
 
 
 def _version(function: Function) -> str:
-    """A text that changes with the file in which the function is defined."""
+    """Return a text that changes with the file in which the function is defined."""
     try:
         source = Path(inspect.getfile(inspect.unwrap(function))).read_bytes()
     except (OSError, TypeError):

@@ -1,8 +1,8 @@
-"""Whether a trial made the right tool calls.
+"""Grade whether a trial made the expected tool calls.
 
 A case that expects calls is compared with them, by the case's own rules (`match`). A sampled trace has no
 expectation and is compared with what production did: its recorded calls, by the rules of `[match]`. Arguments
-named in `ignore_args` of `[agent]` or `[tools.NAME]` never count. `match` of `[tools.NAME]` says how a tool's
+named in `ignore_args` of `[agent]` or `[tools.NAME]` never count. `match` of `[tools.NAME]` sets how a tool's
 arguments are compared where neither the case nor `[match]` does.
 
 A trial that diverged was stopped at a call the tape could not answer. It is graded on its calls up to and
@@ -33,17 +33,17 @@ def applies(item: Item, settings: Settings) -> bool:  # noqa: ARG001
 
 
 def grade(item: Item, trial: Trial, settings: Settings) -> Grade | None:
-    """Hold a trial's calls against the expectation, or against the recording. None for an errored trial."""
+    """Compare a trial's calls with the expectation or the recording; None for an errored trial."""
     if trial.status.is_error or not applies(item, settings):
         return None
     expected, rules = _expected(item, settings)
-    made = [served.call for served in trial.served]
+    actual = [served.call for served in trial.served]
     ignored = _ignored_by_tool(settings)
-    if trial.status is Status.DIVERGED and can_still_match(expected, made, rules, ignored, settings.root):
+    if trial.status is Status.DIVERGED and can_still_match(expected, actual, rules, ignored, settings.root):
         return abstained(
             trial, NAME, VERSION, f"stopped before it could be decided: {trial.reason or 'diverged'}"
         )
-    matched = match(expected, made, rules, ignored, settings.root)
+    matched = match(expected, actual, rules, ignored, settings.root)
     return scored(
         trial,
         NAME,
@@ -55,38 +55,40 @@ def grade(item: Item, trial: Trial, settings: Settings) -> Grade | None:
 
 
 def written_out(trial: Trial) -> str:
-    """A trial's calls as one text: equal texts are equal calls."""
+    """Return a trial's calls as one text: equal texts are equal calls."""
     return "\n".join(f"{served.call.name} {canonical(served.call.args)}" for served in trial.served)
 
 
-def same_calls(item: Item, one: Trial, other: Trial, settings: Settings) -> bool:
-    """Whether two trials of an item made the same calls, by the rules its recording is compared with."""
+def same_calls(item: Item, first: Trial, second: Trial, settings: Settings) -> bool:
+    """Return whether two trials of an item made the same calls, by the rules for its recording."""
     _, rules = _expected(item, settings)
-    made = [[served.call for served in trial.served] for trial in (one, other)]
-    return match(made[0], made[1], rules, _ignored_by_tool(settings), settings.root).passed
+    calls_of_trials = [[served.call for served in trial.served] for trial in (first, second)]
+    return match(
+        calls_of_trials[0], calls_of_trials[1], rules, _ignored_by_tool(settings), settings.root
+    ).passed
 
 
 def _expected(item: Item, settings: Settings) -> tuple[Sequence[ExpectedCall | ToolCall], Match]:
     never = settings.agent.ignore_args
     if item.expectation is not None and item.expectation.tool_calls is not None:
-        own = item.expectation.match
+        item_match = item.expectation.match
         rules = Match(
-            mode=own.mode,
-            args=own.args,
-            only_tools=own.only_tools,
-            ignore_tools=own.ignore_tools,
-            ignore_args=(*own.ignore_args, *never),
-            tools=_tools(own.tools, settings),
+            mode=item_match.mode,
+            args=item_match.args,
+            only_tools=item_match.only_tools,
+            ignore_tools=item_match.ignore_tools,
+            ignore_args=(*item_match.ignore_args, *never),
+            tools=_tools(item_match.tools, settings),
         )
         return item.expectation.tool_calls, rules
-    wanted = settings.match
+    run_match = settings.match
     rules = Match(
-        mode=wanted.mode,
-        args=wanted.args,
-        only_tools=wanted.only_tools,
-        ignore_tools=wanted.ignore_tools,
+        mode=run_match.mode,
+        args=run_match.args,
+        only_tools=run_match.only_tools,
+        ignore_tools=run_match.ignore_tools,
         ignore_args=never,
-        tools=_tools(wanted.tools, settings),
+        tools=_tools(run_match.tools, settings),
     )
     return item.tape, rules
 
@@ -101,9 +103,9 @@ def counts_tool(name: str, rules: Match) -> bool:
     return (not rules.only_tools or name in rules.only_tools) and name not in rules.ignore_tools
 
 
-def _tools(given: Mapping[str, str | ToolMatch], settings: Settings) -> dict[str, str | ToolMatch]:
+def _tools(rules: Mapping[str, str | ToolMatch], settings: Settings) -> dict[str, str | ToolMatch]:
     """Return the rules of single tools, with `[tools.NAME]` as fallback."""
-    tools = dict(given)
+    tools = dict(rules)
     for name, tool in settings.tools.items():
         if (merged := merge_rules(tools.get(name), tool.match)) is not None:
             tools[name] = merged
@@ -111,7 +113,7 @@ def _tools(given: Mapping[str, str | ToolMatch], settings: Settings) -> dict[str
 
 
 def ignores(tool: str, argument: str, settings: Settings) -> bool:
-    """Whether a tool's argument never counts against a recording, whatever its value."""
+    """Return whether a tool's argument never counts against a recording, whatever its value."""
     if argument in settings.agent.ignore_args or argument in _ignored_by_tool(settings).get(tool, ()):
         return True
     rules = _tools(settings.match.tools, settings)
@@ -136,21 +138,21 @@ def _ignored_by_tool(settings: Settings) -> Mapping[str, Sequence[str]]:
 
 
 def _names_expected(item: Item, settings: Settings) -> bool:
-    """A case that names tools, unless its quality is graded: there a share of them may be enough."""
+    """Return whether a case names tools whose calls decide it; graded quality may accept a share of them."""
     named = item.expectation is not None and item.expectation.tools is not None
     return named and not quality.applies(item, settings)
 
 
 def _grade_names(item: Item, trial: Trial, settings: Settings) -> Grade | None:  # noqa: ARG001
-    """Whether every tool a case names was called, in any order, others allowed."""
+    """Return whether every tool a case names was called, in any order, others allowed."""
     if trial.status.is_error or item.expectation is None or item.expectation.tools is None:
         return None
-    wanted = dict.fromkeys(item.expectation.tools)
+    named_tools = dict.fromkeys(item.expectation.tools)
     called = {served.call.name for served in trial.served}
-    missing = [name for name in wanted if name not in called]
+    missing = [name for name in named_tools if name not in called]
     if missing and trial.status is Status.DIVERGED:
         return abstained(trial, TOOLS_NAME, TOOLS_VERSION, f"stopped before it called {', '.join(missing)}")
-    partial = 1 - len(missing) / len(wanted) if wanted else 1.0
+    partial = 1 - len(missing) / len(named_tools) if named_tools else 1.0
     reason = f"never called {', '.join(missing)}" if missing else None
     return scored(
         trial, TOOLS_NAME, TOOLS_VERSION, float(not missing), reason=reason, detail={"partial": partial}

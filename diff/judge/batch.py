@@ -1,7 +1,7 @@
 """The judge's questions in batches, at half the price: sent, waited for, and fetched, across restarts.
 
     noted     a mark of ours goes into the store before a batch is sent; each question is named
-              `MARK-MATERIAL-INDEX`, so an answer says by itself which vote it is
+              `MARK-MATERIAL-INDEX`, so an answer itself identifies its vote
     sent      the provider's id goes beside the mark at once. A process that dies between the two leaves a
               mark without an id: the next one looks for a batch of that size among those sent since, and
               knows it by the mark in its answers
@@ -59,9 +59,9 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 60.0
-"""Between two looks at a batch: half as long again each time."""
+"""Seconds between two polls of a batch: half as long again each time."""
 FIRST_LINE_S, LONGEST_LINE_S = 15.0, 600.0
-"""Between two lines that say that it is waited for: twice as long each time."""
+"""Seconds between two lines of progress while waiting: twice as long each time."""
 TRIES = 3
 """How often a batch is sent, or its answers fetched, before it is left to the next call."""
 SKEW = timedelta(minutes=10)
@@ -77,13 +77,13 @@ _ENDINGS = {
 
 @dataclass(slots=True)
 class FetchedVotes:
-    """What batches answered in this call."""
+    """The votes that batches returned in this call."""
 
     answers: dict[Key, PricedVote] = field(default_factory=dict)
 
     @property
     def spent_usd(self) -> float:
-        """What they cost, as far as it is known."""
+        """Their cost, as far as it is known."""
         return sum(cast.cost_usd or 0.0 for cast in self.answers.values())
 
 
@@ -92,12 +92,12 @@ def fetch(
     run_id: str,
     judge: Judge,
     *,
-    say: Callable[[str], None],
+    report: Callable[[str], None],
     budget_usd: float | None = None,
 ) -> FetchedVotes:
     """Fetch this judge's earlier batches; then, in batch mode, send the remaining questions.
 
-    Waits for the answers. `say` gets the progress in plain lines. A batch is as large as the budget takes
+    Waits for the answers. `report` gets the progress in plain lines. A batch is as large as the budget takes
     if every answer is as long as it may be, and is followed by another where money is left.
 
     Raises:
@@ -109,17 +109,17 @@ def fetch(
         waiting = sent_batches(con, judge.versions)
     if not waiting and not judge.batch:
         return FetchedVotes()
-    return run_sync(_BatchFetch(store, run_id, judge, say, budget_usd).go(waiting))
+    return run_sync(_BatchFetch(store, run_id, judge, report, budget_usd).go(waiting))
 
 
 class _BatchFetch:
     """One call of `fetch`."""
 
     def __init__(
-        self, store: Path, run_id: str, judge: Judge, say: Callable[[str], None], budget_usd: float | None
+        self, store: Path, run_id: str, judge: Judge, report: Callable[[str], None], budget_usd: float | None
     ) -> None:
         self._store, self._run_id, self._judge = store, run_id, judge
-        self._say, self._budget_usd = say, budget_usd
+        self._report, self._budget_usd = report, budget_usd
         self._fetched = FetchedVotes()
         self._sent: set[Key] = set()
 
@@ -128,7 +128,9 @@ class _BatchFetch:
         async with self._judge.batches() as api:
             self._api: Batches = api
             try:
-                await self._wait([found for one in waiting if (found := await self._known(one))])
+                await self._wait(
+                    [identified for unfetched in waiting if (identified := await self._identify(unfetched))]
+                )
                 while self._judge.batch and (sent := await self._send()):
                     await self._wait(sent)
             except ModelFailure as failure:
@@ -143,15 +145,15 @@ class _BatchFetch:
         sent: list[SentBatch] = []
         with open_store(self._store) as con:
             for chunk in _chunks(self._affordable(con)):
-                sent.append(await self._send_one(con, chunk))
+                sent.append(await self._send_chunk(con, chunk))
                 self._sent.update(question.key for question in chunk)
         return sent
 
     def _affordable(self, con: DuckDBPyConnection) -> Iterator[Question]:
-        known = questions.known_votes(con, self._judge).keys() | self._sent
+        answered = questions.stored_votes(con, self._judge).keys() | self._sent
         left = None if self._budget_usd is None else self._budget_usd - self._fetched.spent_usd
         for question in questions.questions(
-            con, get_run(con, self._run_id), self._judge, dict.fromkeys(known)
+            con, get_run(con, self._run_id), self._judge, dict.fromkeys(answered)
         ):
             if left is not None:
                 left -= highest_cost(self._judge, question.request) or 0.0
@@ -163,33 +165,35 @@ class _BatchFetch:
                 request=replace(question.request, max_tokens=question.request.max_tokens * votes.MORE_ROOM),
             )
 
-    async def _send_one(self, con: DuckDBPyConnection, chunk: Sequence[Question]) -> SentBatch:
+    async def _send_chunk(self, con: DuckDBPyConnection, chunk: Sequence[Question]) -> SentBatch:
         for attempt in range(1, TRIES + 1):
             mark = secrets.token_hex(4)
             batch = SentBatch(mark=mark, judge=chunk[0].judge, requests=len(chunk), sent_at=utc_now())
             write_batch(con, batch)
             try:
-                named = {f"{mark}-{one.material}-{one.index}": one.request for one in chunk}
+                named = {
+                    f"{mark}-{question.material}-{question.index}": question.request for question in chunk
+                }
                 batch = replace(batch, batch_id=await self._api.send(named))
             except ModelFailure as failure:
                 if not failure.passing:
                     drop_batch(con, mark)
                     raise ReplayError(f"the judge's batch was not taken: {failure}") from None
-                found = await self._look_for(batch, _ids(con, self._judge))
-                if found is None:
+                accepted = await self._look_for(batch, _ids(con, self._judge))
+                if accepted is None:
                     drop_batch(con, mark)
                     if attempt == TRIES:
                         raise
                     await asyncio.sleep(FIRST_PAUSE_S * 2**attempt)
                     continue
-                batch = found
+                batch = accepted
             except ReplayError:
                 drop_batch(con, mark)
                 raise
             write_batch(con, batch)
-            cost = estimated_cost(self._judge, [one.request for one in chunk])
+            cost = estimated_cost(self._judge, [question.request for question in chunk])
             price = f", about ${cost:.2f} at half the price" if cost else ""
-            self._say(
+            self._report(
                 f"sent the judge a batch of {len(chunk):,} questions ({batch.batch_id}){price}; answers take "
                 "minutes, at the most a day; Ctrl-C leaves it, and fetches them later: "
                 f"`replay run --resume {self._run_id}`"
@@ -197,36 +201,40 @@ class _BatchFetch:
             return batch
         raise AssertionError("the last try returns or raises")
 
-    async def _known(self, batch: SentBatch) -> SentBatch | None:
-        """A batch of an earlier call, with the provider's id; None where it was never taken."""
+    async def _identify(self, batch: SentBatch) -> SentBatch | None:
+        """Return a batch of an earlier call, with the provider's id; None where it was never taken."""
         if batch.batch_id is not None:
-            self._say(f"an earlier batch of {batch.requests:,} questions ({batch.batch_id}) is fetched first")
+            self._report(
+                f"an earlier batch of {batch.requests:,} questions ({batch.batch_id}) is fetched first"
+            )
             return batch
         with open_store(self._store) as con:
             ours = _ids(con, self._judge)
-        found = await self._look_for(batch, ours)
+        identified = await self._look_for(batch, ours)
         with open_store(self._store) as con:
-            if found is None:
+            if identified is None:
                 drop_batch(con, batch.mark)
             else:
-                write_batch(con, found)
-        return found
+                write_batch(con, identified)
+        return identified
 
     async def _look_for(self, batch: SentBatch, ours: set[str | None]) -> SentBatch | None:
         """Return the batch with this mark among unclaimed batches of its size that were sent since."""
         strangers: set[str] = set()
         async for _ in _pauses():
-            left = [
-                one
-                for one in await self._api.recent(batch.sent_at - SKEW)
-                if one.requests == batch.requests and one.id not in ours and one.id not in strangers
+            candidates = [
+                candidate
+                for candidate in await self._api.recent(batch.sent_at - SKEW)
+                if candidate.requests == batch.requests
+                and candidate.id not in ours
+                and candidate.id not in strangers
             ]
-            for one in left:
-                if one.fetchable and await self._bears(one, batch):
-                    return replace(batch, batch_id=one.id)
-                if one.ended:
-                    strangers.add(one.id)
-            if all(one.ended for one in left):
+            for candidate in candidates:
+                if candidate.fetchable and await self._bears(candidate, batch):
+                    return replace(batch, batch_id=candidate.id)
+                if candidate.ended:
+                    strangers.add(candidate.id)
+            if all(candidate.ended for candidate in candidates):
                 return None
         return None
 
@@ -251,7 +259,7 @@ class _BatchFetch:
                 line = min(2 * line, LONGEST_LINE_S)
                 next_line = waited + line
                 questions = sum(batch.requests for batch in left)
-                self._say(f"waiting for the judge's batch: {questions:,} questions, {waited / 60:.0f} min")
+                self._report(f"waiting for the judge's batch: {questions:,} questions, {waited / 60:.0f} min")
 
     async def _ended(self, batch: SentBatch) -> bool:
         assert batch.batch_id is not None  # noqa: S101 - only such are waited for
@@ -262,7 +270,7 @@ class _BatchFetch:
         except ModelFailure as failure:
             if not failure.passing:
                 raise
-            self._say(f"waiting on: {failure}")
+            self._report(f"waiting on: {failure}")
             return False
         if state is not None and not state.ended:
             return False
@@ -270,7 +278,7 @@ class _BatchFetch:
         if state is not None and state.fetchable:
             answers = await self._answers(batch, batch.batch_id)
         else:
-            self._say(f"the provider no longer has batch {batch.batch_id}: its questions are asked again")
+            self._report(f"the provider no longer has batch {batch.batch_id}: its questions are asked again")
         self._keep(batch, answers)
         return True
 
@@ -279,9 +287,9 @@ class _BatchFetch:
             try:
                 async with aclosing(self._api.answers(batch_id, self._judge.model)) as answers:
                     return [
-                        found
+                        vote
                         async for name, answer in answers
-                        if (found := self._vote(batch, name, answer)) is not None
+                        if (vote := self._vote(batch, name, answer)) is not None
                     ]
             except ModelFailure:
                 if attempt == TRIES:
@@ -305,45 +313,45 @@ class _BatchFetch:
         return (batch.judge, named[2], index), PricedVote(vote=vote, cost_usd=cost)
 
     def _keep(self, batch: SentBatch, answers: Sequence[tuple[Key, PricedVote]]) -> None:
-        kept_votes = [
+        valid_votes = [
             StoredVote(judge=key[0], material=key[1], vote=cast.vote, cost_usd=cast.cost_usd)
             for key, cast in answers
             if cast.vote.state in CAST_STATES
         ]
         with open_store(self._store) as con, transaction(con):
-            write_votes(con, kept_votes, utc_now())
+            write_votes(con, valid_votes, utc_now())
             drop_batch(con, batch.mark)
         self._fetched.answers.update(answers)
         self._sent.update(key for key, _ in answers)
         failed = Counter(cast.vote.state.value for _, cast in answers if cast.vote.state not in CAST_STATES)
         failures = "".join(f", {count} {state}" for state, count in failed.items())
-        self._say(
-            f"the judge's batch has answered {len(kept_votes):,} of {batch.requests:,} questions{failures}"
+        self._report(
+            f"the judge's batch has answered {len(valid_votes):,} of {batch.requests:,} questions{failures}"
         )
 
 
 def _ids(con: DuckDBPyConnection, judge: Judge) -> set[str | None]:
-    return {one.batch_id for one in sent_batches(con, judge.versions)}
+    return {batch.batch_id for batch in sent_batches(con, judge.versions)}
 
 
 def _chunks(questions: Iterator[Question]) -> Iterator[list[Question]]:
-    """So many as one batch takes, of one judge."""
+    """Yield the questions in chunks of one judge that fit into one batch."""
     chunk: list[Question] = []
     size = 0
     for question in questions:
-        own = size_of(question.request)
-        full = len(chunk) >= MOST_REQUESTS or size + own > MOST_BYTES
+        question_size = size_of(question.request)
+        full = len(chunk) >= MOST_REQUESTS or size + question_size > MOST_BYTES
         if chunk and (full or chunk[0].judge != question.judge):
             yield chunk
             chunk, size = [], 0
         chunk.append(question)
-        size += own
+        size += question_size
     if chunk:
         yield chunk
 
 
 async def _pauses() -> AsyncIterator[None]:
-    """Once at once, and then again and again, at longer and longer intervals."""
+    """Yield at once, and then at longer and longer intervals."""
     pause = FIRST_PAUSE_S
     while True:
         yield

@@ -5,10 +5,10 @@ themselves; those of several runs count together where one judge graded them. Wh
 differently the majority counts; without one the row is left out of the comparison with the judge and counts
 between the people only.
 
-A judge may gate where at least `[gate] labels` labels say so, in the old lane and in the new one each: the
-one-sided lower 95 % bound (Wilson) of its agreement reaches `[gate] agreement` and lies above what a judge
-would reach that always gives the most frequent label, and the one-sided lower 95 % bound of kappa lies above
-0.4. Labelled pairs, an old and a new answer to one item, also correct the change it reports
+A judge may gate where at least `[gate] labels` labels confirm it, in the old lane and in the new one each:
+the one-sided lower 95 % bound (Wilson) of its agreement reaches `[gate] agreement` and lies above what a
+judge would reach that always gives the most frequent label, and the one-sided lower 95 % bound of kappa
+lies above 0.4. Labelled pairs, an old and a new answer to one item, also correct the change it reports
 (`corrected_by_labels`).
 
 Each judge has a file of its own in the folder `[judge] calibration`, under version control, named by a hash
@@ -64,7 +64,7 @@ IDENTITY = ("model", "prompt_hash", "rubric_hash")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeStatus:
-    """What a judge's figures are worth."""
+    """Whether a judge's figures may gate, and why not."""
 
     may_gate: bool = False
     refusal: str | None = None
@@ -118,7 +118,7 @@ class _CalibrationFile(msgspec.Struct):
 
 
 def judge_hash(model: str, prompt_hash: str, rubric_hash: str) -> str:
-    """What a judge's calibration is named by: sixteen hexadecimal digits of a SHA-256."""
+    """Return the name of a judge's calibration: sixteen hexadecimal digits of a SHA-256."""
     return hashlib.sha256("\n".join([model, prompt_hash, rubric_hash]).encode()).hexdigest()[:16]
 
 
@@ -137,29 +137,33 @@ def judge_status(settings: Settings, stored: StoredGrades) -> JudgeStatus:
         others = any(folder.glob("*.json"))
         why = "no calibration" + (", only that of another model, prompt or rubric" if others else "")
         return JudgeStatus(refusal=f"the judge is uncalibrated ({why} in {folder}): its figures do not gate")
-    found = _read(path)
-    if (found.model, found.prompt_hash, found.rubric_hash) != _identity(grade):
+    stored_calibration = _read(path)
+    if (
+        stored_calibration.model,
+        stored_calibration.prompt_hash,
+        stored_calibration.rubric_hash,
+    ) != _identity(grade):
         return JudgeStatus(
             refusal=f"the judge is uncalibrated: {path} is for another model, prompt or rubric than "
             "its name; its figures do not gate"
         )
-    document: dict[str, Any] = msgspec.to_builtins(found)
-    document["pairs"] = len(found.pairs)
+    document: dict[str, Any] = msgspec.to_builtins(stored_calibration)
+    document["pairs"] = len(stored_calibration.pairs)
     graded = {_side(lane) for (_, lane, _), grades in stored.by_trial.items() if JUDGE in grades}
-    refusal = gate_refusal(found.labels, found.lanes, sorted(graded), settings.gate)
+    refusal = gate_refusal(stored_calibration.labels, stored_calibration.lanes, sorted(graded), settings.gate)
     return JudgeStatus(
         may_gate=refusal is None,
         refusal=refusal and f"{refusal}: the judge's figures do not gate",
         document=document,
-        pairs=found.pairs,
-        people=max(1, len(found.labelled_by)),
+        pairs=stored_calibration.pairs,
+        people=max(1, len(stored_calibration.labelled_by)),
     )
 
 
 def unlike_labels(
     status: JudgeStatus, run: RunRecord, causes: Iterable[Cause], judge: str = JUDGE
 ) -> str | None:
-    """Return why labels say nothing about answers that are unlike those labelled, in a clause; else None.
+    """Return in a clause why labels do not apply to answers unlike those labelled; None where they do.
 
     A judge that likes long answers grades a version better that answers at length. Where a behaviour
     separates the lanes and no label is of an answer that shows it, nothing bears out that the judge is right
@@ -198,27 +202,27 @@ def gate_refusal(
         if lane not in lanes:
             return f"no answer of lane {lane} has a hand label; label pairs with `replay calibrate --label`"
     for lane in sorted(needed, key=lambda lane: lanes[lane].agreement_low):
-        found = lanes[lane]
+        agreement = lanes[lane]
         at_least = (
-            f"in lane {lane} the judge agrees with {found.agreement:.0%} of {found.labels} labels, that is "
-            f"with at least {found.agreement_low:.0%} at 95 % confidence"
+            f"in lane {lane} the judge agrees with {agreement.agreement:.0%} of {agreement.labels} labels, "
+            f"that is with at least {agreement.agreement_low:.0%} at 95 % confidence"
         )
-        if found.agreement_low < gate.agreement:
-            return f"{at_least}, and {gate.agreement:.0%} is required{_enough(found, gate.agreement)}"
-        if found.agreement_low <= found.constant:
+        if agreement.agreement_low < gate.agreement:
+            return f"{at_least}, and {gate.agreement:.0%} is required{_enough(agreement, gate.agreement)}"
+        if agreement.agreement_low <= agreement.constant:
             return (
-                f"{at_least}; always giving the most frequent label agrees with {found.constant:.0%}"
-                f"{_enough(found, found.constant)}"
+                f"{at_least}; always giving the most frequent label agrees with {agreement.constant:.0%}"
+                f"{_enough(agreement, agreement.constant)}"
             )
-        if found.kappa_low is None or found.kappa_low <= LEAST_KAPPA:
-            low = "not defined" if found.kappa_low is None else f"at least {found.kappa_low:.2f}"
+        if agreement.kappa_low is None or agreement.kappa_low <= LEAST_KAPPA:
+            low = "not defined" if agreement.kappa_low is None else f"at least {agreement.kappa_low:.2f}"
             return f"in lane {lane} the judge's kappa is {low}, and it takes more than {LEAST_KAPPA:g}"
     return None
 
 
-def _enough(found: LaneAgreement, bound: float) -> str:
-    """With how many labels of the lane the same agreement would do; empty where it never would."""
-    needed = labels_needed(found.agreement, max(bound, found.constant))
+def _enough(agreement: LaneAgreement, bound: float) -> str:
+    """Return with how many labels of the lane the same agreement would do; empty where it never would."""
+    needed = labels_needed(agreement.agreement, max(bound, agreement.constant))
     return "" if needed is None else f" (with this agreement {needed} labels of the lane would do)"
 
 
@@ -229,8 +233,8 @@ def corrected_by_labels(
 
     From `FEWEST_OF_RUN` labelled items of this run on, its pairs correct it, alone or together with those of
     earlier runs, whichever is surer. With fewer, and where the run has several candidates, pairs of all runs
-    say how the judge errs on this one, too, and it counts in full: that is an assumption, so the judge may
-    then hold a version and not ship it (`diff.decide`).
+    measure how the judge errs on this one, too, and it counts in full: that is an assumption, so the judge
+    may then hold a version and not ship it (`diff.decide`).
 
     Args:
         comparison: of an old and a new lane.
@@ -266,7 +270,7 @@ def corrected_by_labels(
 
 
 def _judged_changes(comparison: Comparison) -> dict[str, Judged]:
-    """Return what the judge makes of the change of each item that it graded in both versions."""
+    """Return the judge's change of each item that it graded in both versions."""
     changes: dict[str, Judged] = {}
     for block in comparison.read.blocks:
         old = _judge_scores([*block.lanes.get(Lane.OLD, ()), *block.lanes.get(Lane.OLD2, ())])
@@ -309,7 +313,7 @@ def _by_pairs_of_run(
     if alone is None or present is None or earlier is None:
         return alone
     together = pooled_change(
-        present, earlier, [(one.change, one.weight) for one in everything], comparison.confidence
+        present, earlier, [(judged.change, judged.weight) for judged in everything], comparison.confidence
     )
     return min(alone, together, key=lambda estimate: estimate.high - estimate.low)
 
@@ -337,7 +341,7 @@ def _judge_scores(trials: Sequence[GradedTrial]) -> list[float]:
 
 
 def _side(lane: str) -> str:
-    """Which version a lane is of: the A/A lane is the old one, every candidate a new one."""
+    """Return which version a lane is of: the A/A lane is the old one, every candidate a new one."""
     return Lane.parse(lane).side
 
 
@@ -349,7 +353,7 @@ def _read(path: Path) -> _CalibrationFile:
 
 
 def _identity(grade: Grade) -> tuple[str, str, str]:
-    """The judge of a grade, which carries its identity in `detail`."""
+    """Return the judge of a grade, which carries its identity in `detail`."""
     model, prompt_hash, rubric_hash = (
         str(grade.detail.get(name)) for name in ("model", "prompt_hash", "rubric_hash")
     )
@@ -357,25 +361,25 @@ def _identity(grade: Grade) -> tuple[str, str, str]:
 
 
 def calibration(con: DuckDBPyConnection, settings: Settings, filled: Sequence[Path]) -> dict[str, Any]:
-    """The calibration that filled sheets give; `disagreements` lists where judge and person part.
+    """Return the calibration that filled sheets give; `disagreements` lists where judge and person part.
 
     Raises:
         InputError: a sheet cannot be read, is of another store, or has no label; or several judges graded
             what was labelled.
     """
     people = {name: labels.read_sheet(path) for name, path in _labellers(filled).items()}
-    found = {key for given in people.values() for key in given}
-    if not found:
+    labelled_keys = {key for labels_of_person in people.values() for key in labels_of_person}
+    if not labelled_keys:
         raise InputError(
             f"no row of {', '.join(map(str, filled))} has a label; write 1, 2 or 3 in that column"
         )
-    known, runs = _graded_responses(con, settings, found)
-    decided = {key: label for key, label in majority_labels(people).items() if key in known}
+    graded, runs = _graded_responses(con, settings, labelled_keys)
+    decided = {key: label for key, label in majority_labels(people).items() if key in graded}
     if not decided:
         raise InputError(
             "no response that is labelled, by a majority where people differ, has a score of the judge"
         )
-    judges = {tuple(known[key].grade.detail.get(part) for part in IDENTITY) for key in decided}
+    judges = {tuple(graded[key].grade.detail.get(part) for part in IDENTITY) for key in decided}
     if len(judges) > 1:
         raise InputError(
             f"{len(judges)} judges graded what is labelled here (another model, prompt or rubric in another "
@@ -386,22 +390,22 @@ def calibration(con: DuckDBPyConnection, settings: Settings, filled: Sequence[Pa
         **compared(
             [
                 LabelledResponse(
-                    run=known[key].graded.trial.run_id,
-                    item=known[key].item.id,
-                    lane=str(known[key].graded.trial.lane),
-                    trial=known[key].graded.trial.index,
+                    run=graded[key].graded.trial.run_id,
+                    item=graded[key].item.id,
+                    lane=str(graded[key].graded.trial.lane),
+                    trial=graded[key].graded.trial.index,
                     label=decided[key],
-                    judge=known[key].points,
-                    score=known[key].grade.score,
-                    reason=known[key].grade.reason,
+                    judge=graded[key].points,
+                    score=graded[key].grade.score,
+                    reason=graded[key].grade.reason,
                 )
                 for key in sorted(decided)
             ]
         ),
         "labelled_by": list(people),
         "between": between(people),
-        "differing": len(found) - len(majority_labels(people)),
-        "without_score": len(found - known.keys()),
+        "differing": len(labelled_keys) - len(majority_labels(people)),
+        "without_score": len(labelled_keys - graded.keys()),
         "runs": runs,
     }
 
@@ -450,14 +454,14 @@ def _agreement(rows: Sequence[LabelledResponse]) -> Agreement:
 
 
 def _lane_agreement(rows: Sequence[LabelledResponse]) -> LaneAgreement:
-    found = _agreement(rows)
+    agreement = _agreement(rows)
     return LaneAgreement(
-        labels=found.labels,
-        agreement=found.share,
-        agreement_low=found.share_low,
-        constant=found.constant,
-        kappa=found.kappa,
-        kappa_low=found.kappa_low,
+        labels=agreement.labels,
+        agreement=agreement.share,
+        agreement_low=agreement.share_low,
+        constant=agreement.constant,
+        kappa=agreement.kappa,
+        kappa_low=agreement.kappa_low,
         higher=sum(row.judge > row.label for row in rows),
         lower=sum(row.judge < row.label for row in rows),
     )
@@ -475,12 +479,12 @@ def _pairs(rows: Sequence[LabelledResponse]) -> list[LabelledPair]:
             run=run,
             item=item,
             lane=lane,
-            label=(_mean_label(own) - _mean_label(lanes["old"])) / POINTS[-1],
-            judge=_mean_score(own) - _mean_score(lanes["old"]),
+            label=(_mean_label(lane_rows) - _mean_label(lanes["old"])) / POINTS[-1],
+            judge=_mean_score(lane_rows) - _mean_score(lanes["old"]),
         )
         for (run, item), lanes in sorted(items.items())
         if "old" in lanes
-        for lane, own in sorted(lanes.items())
+        for lane, lane_rows in sorted(lanes.items())
         if lane != "old"
     ]
 
@@ -494,11 +498,11 @@ def _mean_score(rows: Sequence[LabelledResponse]) -> float:
 
 
 def _labellers(filled: Sequence[Path]) -> dict[str, Path]:
-    """Who filled which sheet, by its file's name; a sheet that is named twice counts once."""
+    """Return the sheet of each person by the file's name; a sheet that is named twice counts once."""
     named: dict[str, Path] = {}
     for path in dict.fromkeys(path.absolute() for path in filled):
-        own = path.parent.parts[-2:] == labels.FOLDER.parts
-        name = path.stem.rpartition(".")[2] if own else path.stem
+        in_label_folder = path.parent.parts[-2:] == labels.FOLDER.parts
+        name = path.stem.rpartition(".")[2] if in_label_folder else path.stem
         named[name if name not in named else str(path)] = path
     return named
 
@@ -506,30 +510,30 @@ def _labellers(filled: Sequence[Path]) -> dict[str, Path]:
 def _graded_responses(
     con: DuckDBPyConnection, settings: Settings, keys: set[str]
 ) -> tuple[dict[str, JudgedResponse], list[str]]:
-    """Of the labelled responses those with a score of the judge, and the runs they are of."""
+    """Return the labelled responses with a score of the judge, and their runs."""
     rows = con.execute(
         "SELECT DISTINCT run_id, item_id, lane, trial FROM grades WHERE grader = ?", [JUDGE]
     ).fetchall()
-    place = {key: row[0] for row in rows if (key := labels.key_of(*row)) in keys}
-    strange = keys - place.keys()
+    run_of_key = {key: row[0] for row in rows if (key := labels.key_of(*row)) in keys}
+    strange = keys - run_of_key.keys()
     if strange:
         raise InputError(
             f"{len(strange)} labelled rows are of no run that a judge graded in this store; name the store "
             "that the sheet was drawn from with --db"
         )
-    runs = sorted(set(place.values()))
-    found = [one for run in runs for one in labels.judged_responses(con, run, settings)]
-    return {one.key: one for one in found if one.key in keys}, runs
+    runs = sorted(set(run_of_key.values()))
+    responses = [response for run in runs for response in labels.judged_responses(con, run, settings)]
+    return {response.key: response for response in responses if response.key in keys}, runs
 
 
 def majority_labels(people: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
     """Return one label per row: that of the majority; none without a majority."""
-    given: dict[str, Counter[int]] = {}
-    for own in people.values():
-        for key, label in own.items():
-            given.setdefault(key, Counter())[label] += 1
+    counts_by_key: dict[str, Counter[int]] = {}
+    for labels_of_person in people.values():
+        for key, label in labels_of_person.items():
+            counts_by_key.setdefault(key, Counter())[label] += 1
     decided = {}
-    for key, counts in given.items():
+    for key, counts in counts_by_key.items():
         (label, most), *others = counts.most_common()
         if all(count < most for _, count in others):
             decided[key] = label
@@ -538,18 +542,18 @@ def majority_labels(people: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
 
 def between(people: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
     """Return how far each two people agree on what both labelled."""
-    found = {}
-    for one, other in combinations(people, 2):
-        shared = sorted(people[one].keys() & people[other].keys())
+    agreements = {}
+    for first, second in combinations(people, 2):
+        shared = sorted(people[first].keys() & people[second].keys())
         if shared:
-            pair = agreement([people[one][k] for k in shared], [people[other][k] for k in shared], POINTS)
-            found[f"{one} and {other}"] = {
+            pair = agreement([people[first][k] for k in shared], [people[second][k] for k in shared], POINTS)
+            agreements[f"{first} and {second}"] = {
                 "labels": pair.labels,
                 "agreement": pair.share,
                 "kappa": pair.kappa,
                 "kappa_ci": pair.kappa_ci,
             }
-    return found
+    return agreements
 
 
 def _disagreements(rows: Sequence[LabelledResponse]) -> list[dict[str, Any]]:

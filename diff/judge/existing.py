@@ -51,7 +51,7 @@ class _Response:
 
     key: str
     trace_id: str | None
-    """None where a run does not tell which trace it is."""
+    """None where a run does not record which trace it is."""
     scores: Mapping[str, Score]
     run: str = ""
     lane: str = ""
@@ -74,7 +74,7 @@ def existing_calibration(
 
     Args:
         con: the store; may be read-only.
-        settings: `[judge] scale` says what values mean.
+        settings: `[judge] scale` defines the values.
         sources: of the labels: `score:NAME`, or the path of a CSV or JSON Lines file.
         by: the field of a trace that the rows of a file name.
         judge: `score:NAME` for a judge that ran elsewhere; None for the one that graded the run.
@@ -86,17 +86,17 @@ def existing_calibration(
     """
     if judge is not None and not judge.startswith(SCORE_PREFIX):
         raise InputError(f"--judge must be {SCORE_PREFIX}NAME, a score of the traces, not {judge!r}")
-    found = _of_traces(con, where) if run_id is None else _of_run(con, run_id, settings)
-    people = _labels(con, found, sources, by, settings)
+    responses = _of_traces(con, where) if run_id is None else _of_run(con, run_id, settings)
+    people = _labels(con, responses, sources, by, settings)
     decided = majority_labels(people)
-    verdicts, unread = _verdicts(found, judge, settings)
+    verdicts, unread = _verdicts(responses, judge, settings)
     keys = sorted(decided.keys() & verdicts.keys())
     if not keys:
         raise InputError(
             f"no response has both a label of {', '.join(sources)} and a verdict of {judge or 'the judge'}; "
             "`replay traces` lists the scores that traces have"
         )
-    by_key = {one.key: one for one in found}
+    by_key = {response.key: response for response in responses}
     if judge is None:
         identities = {tuple(_grade(by_key[key]).detail.get(part) for part in IDENTITY) for key in keys}
         if len(identities) > 1:
@@ -104,7 +104,7 @@ def existing_calibration(
         identity = identities.pop()
     else:
         identity = (judge, "-", "-")
-    labelled = {key for own in people.values() for key in own}
+    labelled = {key for labels_of_rater in people.values() for key in labels_of_rater}
     return {
         **dict(zip(IDENTITY, identity, strict=True)),
         **compared(
@@ -148,15 +148,15 @@ def read_values(values: Iterable[object], scale: Mapping[str, int]) -> dict[str,
     distinct = set(numbers.values())
     if numbers and distinct == {1.0}:
         raise InputError(
-            "every value is 1, which may be a pass or the lowest grade; say which in replay.toml: "
+            "every value is 1, which may be a pass or the lowest grade; define it in replay.toml: "
             '[judge] scale = { "1" = 3 }'
         )
-    found: dict[str, int | None] = {text: _WORDS.get(text) for text in texts}
+    points: dict[str, int | None] = {text: _WORDS.get(text) for text in texts}
     if distinct <= {0.0, 1.0}:
-        found |= {text: _GOOD if number else _POOR for text, number in numbers.items()}
+        points |= {text: _GOOD if number else _POOR for text, number in numbers.items()}
     elif distinct <= {float(point) for point in POINTS}:
-        found |= {text: int(number) for text, number in numbers.items()}
-    return found
+        points |= {text: int(number) for text, number in numbers.items()}
+    return points
 
 
 def _scaled(text: str, scale: Mapping[str, int]) -> int | None:
@@ -190,7 +190,7 @@ def _of_traces(con: DuckDBPyConnection, where: str | None) -> list[_Response]:
 
 
 def _of_run(con: DuckDBPyConnection, run_id: str, settings: Settings) -> list[_Response]:
-    """Return the trials of the observed lanes; a label of a recording says nothing about a replay of it."""
+    """Return the trials of the observed lanes; a label of a recording does not apply to a replay of it."""
     run = get_run(con, run_id)
     observed = {lane for lane, version in run.lanes.items() if version.kind is VersionKind.OBSERVED}
     if not observed:
@@ -199,7 +199,7 @@ def _of_run(con: DuckDBPyConnection, run_id: str, settings: Settings) -> list[_R
             "own with `replay calibrate --draw`, or compare `--old observed`"
         )
     stored = StoredGrades.read(con, run, versions_of(settings))
-    found = []
+    responses = []
     for block in read_blocks(con, run, settings, stored).blocks:
         for lane in observed & block.lanes.keys():
             for graded in block.lanes[lane]:
@@ -207,7 +207,7 @@ def _of_run(con: DuckDBPyConnection, run_id: str, settings: Settings) -> list[_R
                 trace_id = trial.served[0].from_trace_id if trial.served else None
                 if trace_id is None and run.lanes[lane].condition is None:
                     trace_id = block.item.trace_id
-                found.append(
+                responses.append(
                     _Response(
                         key=labels.key_of(run.id, block.item.id, str(lane), trial.index),
                         trace_id=trace_id,
@@ -219,47 +219,64 @@ def _of_run(con: DuckDBPyConnection, run_id: str, settings: Settings) -> list[_R
                         grade=graded.grades.get(JUDGE),
                     )
                 )
-    return found
+    return responses
 
 
 def _labels(
-    con: DuckDBPyConnection, found: Sequence[_Response], sources: Sequence[str], by: str, settings: Settings
+    con: DuckDBPyConnection,
+    responses: Sequence[_Response],
+    sources: Sequence[str],
+    by: str,
+    settings: Settings,
 ) -> dict[str, dict[str, int]]:
     """Return the labels in points, by rater and response."""
-    given: dict[str, dict[str, Score]] = {}
+    labels_by_rater: dict[str, dict[str, Score]] = {}
     for source in sources:
         if source.startswith(SCORE_PREFIX):
             name = source.removeprefix(SCORE_PREFIX)
-            own = {one.key: one.scores[name] for one in found if one.scores.get(name) is not None}
-            if not own:
+            labels_of_rater = {
+                response.key: response.scores[name]
+                for response in responses
+                if response.scores.get(name) is not None
+            }
+            if not labels_of_rater:
                 raise InputError(f"no trace has a score {name!r}; `replay show ID` lists the scores of one")
-            given[name] = own
+            labels_by_rater[name] = labels_of_rater
         else:
-            for rater, own in _of_file(con, Path(source), found, by).items():
-                given.setdefault(rater, {}).update(own)
-    points = read_values((value for own in given.values() for value in own.values()), settings.judge.scale)
+            for rater, labels_of_rater in _of_file(con, Path(source), responses, by).items():
+                labels_by_rater.setdefault(rater, {}).update(labels_of_rater)
+    points = read_values(
+        (value for labels_of_rater in labels_by_rater.values() for value in labels_of_rater.values()),
+        settings.judge.scale,
+    )
     strange = sorted(text for text, point in points.items() if point is None)
     if strange:
         raise InputError(
-            f"the label {strange[0][:40]!r} is not a grade; say what labels mean in replay.toml: [judge] "
+            f"the label {strange[0][:40]!r} is not a grade; define the labels in replay.toml: [judge] "
             'scale = { pass = 3, fail = 1 }, with 1 poor, 2 fair and 3 good, or ranges like "4..5" = 3'
         )
     return {
-        rater: {key: point for key, value in own.items() if (point := points[_text(value)]) is not None}
-        for rater, own in given.items()
+        rater: {
+            key: point
+            for key, value in labels_of_rater.items()
+            if (point := points[_text(value)]) is not None
+        }
+        for rater, labels_of_rater in labels_by_rater.items()
     }
 
 
 def _of_file(
-    con: DuckDBPyConnection, path: Path, found: Sequence[_Response], by: str
+    con: DuckDBPyConnection, path: Path, responses: Sequence[_Response], by: str
 ) -> dict[str, dict[str, Score]]:
     """Return the labels of a file by rater and response."""
     owners: dict[str, list[str]] = {}
-    fields = _field_values(con, by, [one.trace_id for one in found if one.trace_id is not None])
-    for one in found:
-        if one.trace_id in fields:
-            owners.setdefault(fields[one.trace_id], []).append(one.key)
-    given: dict[str, dict[str, Score]] = {}
+    fields = _field_values(
+        con, by, [response.trace_id for response in responses if response.trace_id is not None]
+    )
+    for response in responses:
+        if response.trace_id in fields:
+            owners.setdefault(fields[response.trace_id], []).append(response.key)
+    labels_by_rater: dict[str, dict[str, Score]] = {}
     for line, row in labels.rows(path):
         value = row.get(by, row.get(by.rpartition(".")[2]))
         label = row.get("label")
@@ -277,10 +294,10 @@ def _of_file(
                 "one; name them --by trace_id"
             )
         for key in keys:
-            given.setdefault(str(row.get("rater") or path.stem), {})[key] = label
-    if not given:
+            labels_by_rater.setdefault(str(row.get("rater") or path.stem), {})[key] = label
+    if not labels_by_rater:
         raise InputError(f"no label of {path} belongs to a response here; compare its {by} with the traces'")
-    return given
+    return labels_by_rater
 
 
 def _field_values(con: DuckDBPyConnection, by: str, ids: Sequence[str]) -> dict[str, str]:
@@ -296,21 +313,27 @@ def _field_values(con: DuckDBPyConnection, by: str, ids: Sequence[str]) -> dict[
 
 
 def _verdicts(
-    found: Sequence[_Response], judge: str | None, settings: Settings
+    responses: Sequence[_Response], judge: str | None, settings: Settings
 ) -> tuple[dict[str, tuple[int, float]], Counter[str]]:
     """Return the judge's points and score of each response, and the verdicts that mean nothing, counted."""
     if judge is None:
-        scored = [(one, one.grade.score) for one in found if one.grade and one.grade.score is not None]
-        return {one.key: (labels.points_of(score), score) for one, score in scored}, Counter()
+        scored = [
+            (response, response.grade.score)
+            for response in responses
+            if response.grade and response.grade.score is not None
+        ]
+        return {response.key: (labels.points_of(score), score) for response, score in scored}, Counter()
     name = judge.removeprefix(SCORE_PREFIX)
-    given = {one.key: one.scores[name] for one in found if one.scores.get(name) is not None}
-    points = read_values(given.values(), settings.judge.scale)
+    judge_scores = {
+        response.key: response.scores[name] for response in responses if response.scores.get(name) is not None
+    }
+    points = read_values(judge_scores.values(), settings.judge.scale)
     verdicts = {
         key: (point, point / _GOOD)
-        for key, value in given.items()
+        for key, value in judge_scores.items()
         if (point := points[_text(value)]) is not None
     }
-    return verdicts, Counter(_text(value) for key, value in given.items() if key not in verdicts)
+    return verdicts, Counter(_text(value) for key, value in judge_scores.items() if key not in verdicts)
 
 
 def _grade(response: _Response) -> Grade:

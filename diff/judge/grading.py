@@ -1,9 +1,9 @@
-"""Which trials the judge has not graded yet; ask it, and keep its grades.
+"""Grade the trials that the judge has not graded yet, and store its grades.
 
 Only trials that ended `ok` are judged, and only where the item (or a rubric of the user's own) gives
 something to judge by. Votes and grades are written as they come, so an interruption loses none but those
-being asked for; the next call goes on. A grade with fewer votes than are now wanted, or with failed ones, is
-completed: votes that were paid for are never asked for again, in this run or another. Within one call,
+being asked for; the next call continues. A grade with fewer votes than are now required, or with failed ones,
+is completed: votes that were paid for are never asked for again, in this run or another. Within one call,
 trials with the same material (same conversation, calls and response) share their votes.
 """
 
@@ -58,11 +58,11 @@ class GradingProgress:
 
 @dataclass(slots=True, kw_only=True)
 class GradingReport:
-    """What one call of `grade_run` did."""
+    """The counts and costs of one call of `grade_run`."""
 
     graded: int = 0
     """Trials that got a grade, or a more complete one."""
-    kept: int = 0
+    already_graded: int = 0
     """Trials whose grade was complete already."""
     without_standard: int = 0
     """Trials of items that bring nothing to judge by."""
@@ -144,7 +144,7 @@ class _GradingRun:
             model = None if self._judge.batch else await stack.enter_async_context(self._judge.connect())
             asking = VoteSource(
                 model,
-                known=questions.known_votes(self._con, self._judge),
+                stored_votes=questions.stored_votes(self._con, self._judge),
                 answers=self._batch.answers,
                 budget=self._budget,
                 keep=self._keep_vote,
@@ -170,13 +170,13 @@ class _GradingRun:
         return (*self._judge.notes, *([warning] if warning else []))
 
     def _tasks(self) -> Iterator[GradingTask]:
-        """What is to be graded, in the order of the items; the rest is counted."""
+        """Yield the trials to grade, in the order of the items; count the others."""
         for task in questions.grading_tasks(self._con, self._run, self._judge):
             if task.without_standard(self._judge):
                 self._report.without_standard += 1
                 self._advance()
             elif task.complete(self._judge):
-                self._report.kept += 1
+                self._report.already_graded += 1
                 self._advance()
             else:
                 yield task
@@ -272,12 +272,12 @@ class _GradingRun:
 
 
 def _add_costs(first: float | None, second: float | None) -> float | None:
-    """Two costs together; not known where one is not."""
+    """Return the sum of two costs; None where one is not known."""
     return None if first is None or second is None else first + second
 
 
 def _pass_mark(item: Item) -> float:
-    """The score from which the judge lets a response pass."""
+    """Return the score from which the judge lets a response pass."""
     expected = item.expectation
     if expected is None or expected.tolerance != "semantic_similar":
         return PASS / POINTS[-1]
@@ -286,6 +286,6 @@ def _pass_mark(item: Item) -> float:
 
 
 def _first_error(failures: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The first failure of a group that is none itself."""
-    found = failures.exceptions[0]
-    return _first_error(found) if isinstance(found, BaseExceptionGroup) else found
+    """Return the first failure of a group that is not itself a group."""
+    error = failures.exceptions[0]
+    return _first_error(error) if isinstance(error, BaseExceptionGroup) else error

@@ -24,11 +24,11 @@ class Judge:
     """A judge with its model, prompt and rubric."""
 
     id: JudgeId
-    """What its grades are bound to. Its model is named with its place where that is not the vendor's own."""
+    """The identity in its grades. The model includes the host where that is not the vendor's."""
     model: str
     rubric: str
-    own_rubric: bool
-    """Whether the rubric is the user's: it may judge where an item brings nothing to hold a response to."""
+    user_rubric: bool
+    """Whether the rubric is the user's: it may judge items that have nothing to compare a response with."""
     votes: int
     max_tokens: int
     concurrency: int
@@ -49,17 +49,20 @@ class Judge:
 
     @property
     def version(self) -> str:
-        """The grader version of its grades: model, prompt and rubric. More votes are no other judge."""
+        """Return the grader version of its grades: model, prompt and rubric.
+
+        More votes are no other judge.
+        """
         return grader_version(self.id)
 
     @property
     def pairwise_id(self) -> JudgeId:
-        """What its comparisons are bound to."""
+        """Return the identity in its comparisons."""
         return pairwise_id(self.id)
 
     @property
     def versions(self) -> tuple[str, ...]:
-        """The grader versions of its grades and of its comparisons."""
+        """Return the grader versions of its grades and of its comparisons."""
         return self.version, grader_version(self.pairwise_id)
 
     def price(self, usage: Usage) -> float | None:
@@ -72,12 +75,12 @@ class Judge:
 
 
 def grader_version(judge: JudgeId) -> str:
-    """A judge as the grader version of grades."""
+    """Return a judge as the grader version of grades."""
     return f"{judge.model}/{judge.prompt_hash}/{judge.rubric_hash}"
 
 
 def judge_identity(settings: Settings) -> JudgeId | None:
-    """What the grades of the settings' judge are bound to; None where no model is named there.
+    """Return the identity in grades of the settings' judge; None where no model is named there.
 
     Raises:
         SettingsError: the rubric cannot be read.
@@ -100,7 +103,7 @@ def judge_identity(settings: Settings) -> JudgeId | None:
 
 
 def versions_of(settings: Settings) -> tuple[str, ...]:
-    """The grader versions of the settings' judge, of grades and of comparisons; none where there is no such.
+    """Return the grader versions of the settings' judge, of grades and of comparisons; none without a judge.
 
     A rubric that cannot be read names no judge: nobody is to be asked here.
     """
@@ -112,12 +115,12 @@ def versions_of(settings: Settings) -> tuple[str, ...]:
 
 
 def pairwise_id(judge: JudgeId) -> JudgeId:
-    """What a judge's comparisons are bound to: the same model and rubric, another prompt."""
+    """Return the identity of a judge's comparisons: the same model and rubric, another prompt."""
     return replace(judge, prompt_hash=prompt.pair_prompt_hash())
 
 
 def judge_from(settings: Settings) -> Judge | None:
-    """The judge of `[judge]`; None where no model is named there: then there is no judge.
+    """Return the judge of `[judge]`; None where no model is named there: then there is no judge.
 
     Raises:
         CredentialsError: a model is named and no key is set.
@@ -151,7 +154,7 @@ def judge_from(settings: Settings) -> Judge | None:
         id=identity,
         model=model,
         rubric=_rubric(settings),
-        own_rubric=section.rubric is not None,
+        user_rubric=section.rubric is not None,
         votes=section.votes,
         max_tokens=section.max_tokens,
         concurrency=section.concurrency,
@@ -168,7 +171,7 @@ def judge_from(settings: Settings) -> Judge | None:
 
 
 def _is_free(settings: Settings) -> bool:
-    """Whether the judge costs nothing: it answers on this machine."""
+    """Return whether the judge costs nothing: it answers on this machine."""
     section = settings.judge
     return anthropic.is_loopback(section.base_url) and section.provider in PROVIDERS
 
@@ -200,13 +203,16 @@ _FAMILIES = {
 
 
 def model_family(model: str) -> str | None:
-    """The family of a model by its name; None where the name does not tell."""
+    """Return the family of a model by its name; None where the name does not show it."""
     name = model.lower()
     return next((title for title, pattern in _FAMILIES.items() if re.search(pattern, name)), None)
 
 
 def self_preference_warning(judge: str, candidates: Iterable[str | None]) -> str | None:
-    """A sentence where the judge is of the family of a model it judges; None where no such model is known."""
+    """Return a sentence where the judge is of the family of a model it judges.
+
+    None where no such model is known.
+    """
     family = model_family(judge)
     related = sorted({model for model in candidates if model and family and model_family(model) == family})
     if not related:

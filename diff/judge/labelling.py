@@ -29,8 +29,8 @@ class LabellingSession:
         self._path = path
         self._by = f"the rubric {rubric}" if rubric else "the built-in rubric"
         self._rows = labels.read(path)
-        self._waiting = [place for place, row in enumerate(self._rows) if row.label is None]
-        self._given: list[int] = []
+        self._waiting = [index for index, row in enumerate(self._rows) if row.label is None]
+        self._labelled: list[int] = []
         """Places of the rows that were labelled here, in that order: where undo goes back to."""
         self._full = False
         self._note = ""
@@ -61,19 +61,19 @@ class LabellingSession:
             self._undo()
 
     def _label(self, label: int) -> None:
-        place = self._waiting[0]
-        row = self._rows[place]
+        index = self._waiting[0]
+        row = self._rows[index]
         labels.set_label(self._path, row.key, label, self._note or row.note)
-        self._given.append(self._waiting.pop(0))
+        self._labelled.append(self._waiting.pop(0))
         self._turn()
 
     def _undo(self) -> None:
-        if not self._given:
+        if not self._labelled:
             click.echo("there is nothing to undo")
             return
-        place = self._given.pop()
-        labels.set_label(self._path, self._rows[place].key, None, self._rows[place].note)
-        self._waiting.insert(0, place)
+        index = self._labelled.pop()
+        labels.set_label(self._path, self._rows[index].key, None, self._rows[index].note)
+        self._waiting.insert(0, index)
         self._turn()
 
     def _turn(self) -> None:

@@ -59,7 +59,7 @@ class JudgedResponse:
 
     @property
     def points(self) -> int:
-        """The judge's grade on the scale that people label by."""
+        """Return the judge's grade on the scale that people label by."""
         assert self.grade.score is not None  # noqa: S101 - only scored ones are made
         return points_of(self.grade.score)
 
@@ -89,12 +89,12 @@ def judged_responses(con: DuckDBPyConnection, run_id: str, settings: Settings) -
 
 
 def key_of(run_id: str, item_id: str, lane: str, trial: int) -> str:
-    """What names a response on a sheet, and tells nothing of it."""
+    """Return the key of a response on a sheet, which reveals nothing about it."""
     name = "\x00".join([run_id, item_id, lane, str(trial)])
     return hashlib.sha256(name.encode()).hexdigest()[:12]
 
 
-def draw_responses(found: Sequence[JudgedResponse], size: int, seed: int) -> list[JudgedResponse]:
+def draw_responses(responses: Sequence[JudgedResponse], size: int, seed: int) -> list[JudgedResponse]:
     """Draw about `size` responses: the answers of all versions to one item together, strata in proportion.
 
     An item's group has one random trial of `old` and of each new lane, in random order. An item comes again,
@@ -103,23 +103,23 @@ def draw_responses(found: Sequence[JudgedResponse], size: int, seed: int) -> lis
     """
     rng = random.Random(seed)  # noqa: S311 - a draw, no secret
     trials: dict[str, dict[str, list[JudgedResponse]]] = {}
-    for one in sorted(found, key=lambda one: one.key):
+    for response in sorted(responses, key=lambda response: response.key):
         # The A/A lane is the old version once more: a pair needs one of the two.
-        if one.graded.trial.lane != Lane.OLD2:
-            lanes = trials.setdefault(one.item.id, {})
-            lanes.setdefault(str(one.graded.trial.lane), []).append(one)
-    wanted = {lane for lanes in trials.values() for lane in lanes}
+        if response.graded.trial.lane != Lane.OLD2:
+            lanes = trials.setdefault(response.item.id, {})
+            lanes.setdefault(str(response.graded.trial.lane), []).append(response)
+    drawn_lanes = {lane for lanes in trials.values() for lane in lanes}
     rounds: dict[int, list[list[JudgedResponse]]] = {}
     partial: list[list[JudgedResponse]] = []
     for lanes in trials.values():
-        for own in lanes.values():
-            rng.shuffle(own)
-        complete = min(len(lanes.get(lane, ())) for lane in wanted)
+        for lane_responses in lanes.values():
+            rng.shuffle(lane_responses)
+        complete = min(len(lanes.get(lane, ())) for lane in drawn_lanes)
         for number in range(complete):
-            group = [own[number] for own in lanes.values()]
+            group = [lane_responses[number] for lane_responses in lanes.values()]
             rng.shuffle(group)
             rounds.setdefault(number, []).append(group)
-        partial += [[one] for own in lanes.values() for one in own[complete:]]
+        partial += [[response] for lane_responses in lanes.values() for response in lane_responses[complete:]]
     groups = [group for number in sorted(rounds) for group in _stratified_order(rounds[number], rng)]
     drawn: list[JudgedResponse] = []
     for group in (*groups, *_stratified_order(partial, rng)):
@@ -132,7 +132,7 @@ def draw_responses(found: Sequence[JudgedResponse], size: int, seed: int) -> lis
 def _stratified_order(
     groups: Sequence[list[JudgedResponse]], rng: random.Random
 ) -> list[list[JudgedResponse]]:
-    """In an order of which every beginning has each stratum about as often as the whole has.
+    """Return groups in an order in which every prefix has each stratum in proportion.
 
     The n-th of a stratum's m is at a random position within the n-th of m equal parts.
     """
@@ -150,8 +150,8 @@ def _stratified_order(
 
 
 def sheet_text(drawn: Sequence[JudgedResponse], *, lines: bool) -> str:
-    """The sheet: CSV, or JSON Lines with `lines`."""
-    drawn_rows = [_row(one) for one in drawn]
+    """Return the sheet: CSV, or JSON Lines with `lines`."""
+    drawn_rows = [_row(response) for response in drawn]
     if lines:
         return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in drawn_rows)
     out = io.StringIO()
@@ -162,7 +162,7 @@ def sheet_text(drawn: Sequence[JudgedResponse], *, lines: bool) -> str:
 
 
 def read_sheet(path: Path) -> dict[str, int]:
-    """The labels of a filled sheet, by key; rows without a label are left out.
+    """Return the labels of a filled sheet, by key; rows without a label are left out.
 
     Raises:
         InputError: it cannot be read, is no such sheet, or has a label that is none.
@@ -185,22 +185,22 @@ def read_sheet(path: Path) -> dict[str, int]:
 
 
 def relabelled(path: Path, key: str, label: int | None, note: str) -> str:
-    """The text of a JSON Lines sheet with this label (None: none yet) and note in the row of this key.
+    """Return the text of a JSON Lines sheet with this label (None: none yet) and note in the row of this key.
 
     Raises:
         InputError: it cannot be read, or has no such row.
     """
-    found = [dict(row) for _, row in rows(path)]
-    if key not in [row.get("key") for row in found]:
+    row_list = [dict(row) for _, row in rows(path)]
+    if key not in [row.get("key") for row in row_list]:
         raise InputError(f"{path} has no row {key[:20]!r}; it was drawn again, or from another run")
-    for row in found:
+    for row in row_list:
         if row.get("key") == key:
             row |= {"label": "" if label is None else str(label), "note": note}
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in found)
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in row_list)
 
 
 def rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """The rows of a sheet, each with its line.
+    """Yield the rows of a sheet, each with its line.
 
     Raises:
         InputError: it cannot be read, or is neither CSV nor JSON Lines.
@@ -215,10 +215,10 @@ def rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
         for line, raw in enumerate(text.splitlines(), start=1):
             if raw.strip():
                 try:
-                    found = json.loads(raw)
+                    fields = json.loads(raw)
                 except json.JSONDecodeError as error:
                     raise InputError(f"{path}:{line}: not valid JSON: {error.msg}") from None
-                yield line, found if isinstance(found, dict) else {}
+                yield line, fields if isinstance(fields, dict) else {}
         return
     csv.field_size_limit(10_000_000)
     head = text.partition("\n")[0]
@@ -228,8 +228,8 @@ def rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
         yield reader.line_num, row
 
 
-def _row(one: JudgedResponse) -> dict[str, str]:
-    material: dict[str, Any] = document(one.item, one.graded.trial)
+def _row(judged: JudgedResponse) -> dict[str, str]:
+    material: dict[str, Any] = document(judged.item, judged.graded.trial)
     calls = []
     for call in material["tool_calls"]:
         answer = f"error: {call['error']}" if "error" in call else call["result"]
@@ -239,7 +239,7 @@ def _row(one: JudgedResponse) -> dict[str, str]:
         origin = "what production answered" if material["recorded"] else "what is expected"
         expected.append(f"{origin}: {material['reference_answer']}")
     return {
-        "key": one.key,
+        "key": judged.key,
         "conversation": "\n".join(f"{turn['role']}: {turn['text']}" for turn in material["conversation"]),
         "tool_calls": "\n".join(calls),
         "response": material["response"],
@@ -272,8 +272,11 @@ class LabelRow:
     note: str
 
 
-def own_sheet(settings: Settings, run_id: str, person: str) -> Path:
-    """Where this person (`Ada <ada@…>` is Ada) keeps labels of a run; no name leads out of the folder."""
+def personal_sheet(settings: Settings, run_id: str, person: str) -> Path:
+    """Return where this person (`Ada <ada@…>` is Ada) keeps labels of a run.
+
+    No name leads out of the folder.
+    """
     name = _plain(person.partition("<")[0]) or _plain(person) or "someone"
     return settings.root / FOLDER / f"{_plain(run_id)}.{name}.jsonl"
 
@@ -291,29 +294,29 @@ def draw_sheet(
     Raises:
         InputError: the judge gave no response of the run a score.
     """
-    found = judged_responses(con, run_id, settings)
-    if not found:
+    responses = judged_responses(con, run_id, settings)
+    if not responses:
         raise InputError(
             f"run {run_id} has no response with a score of the judge; name a model in [judge], then "
             f"`replay run --resume {run_id}`"
         )
-    return draw_responses(found, size, seed)
+    return draw_responses(responses, size, seed)
 
 
 def write_sheet(path: Path, drawn: Sequence[JudgedResponse]) -> None:
     """Write a new sheet, whole.
 
     Raises:
-        InputError: it is there already, and may hold labels; or cannot be written.
+        InputError: it exists already, and may contain labels; or cannot be written.
     """
     if path.exists():
-        raise InputError(f"{path} is there already, and may hold labels; name another file")
+        raise InputError(f"{path} exists already, and may contain labels; name another file")
     path.parent.mkdir(parents=True, exist_ok=True)
     _write(path, sheet_text(drawn, lines=path.suffix == ".jsonl"))
 
 
 def read(path: Path) -> list[LabelRow]:
-    """The rows of a sheet, in their order.
+    """Return the rows of a sheet, in their order.
 
     Raises:
         InputError: it cannot be read, is no such sheet, or has a label that is none.
@@ -330,8 +333,9 @@ def read(path: Path) -> list[LabelRow]:
 
 
 def set_label(path: Path, key: str, label: int | None, note: str = "") -> None:
-    """Put a label (None: none) and a note in the row of this key; the file is there whole at any moment, and
-    labels that are set at the same time are all kept.
+    """Write a label (None: none) and a note into the row of this key.
+
+    The file is complete at every moment, and of labels that are set at the same time none is lost.
 
     Raises:
         InputError: it cannot be read or written, or has no such row.

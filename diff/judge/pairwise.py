@@ -2,16 +2,16 @@
 
     vote    who was better, seen from the new version: 1 (new), 0.5 (neither), 0 (old). Vote 0 saw the old
             response first, vote 1 the new one
-    grade   what both votes say; where they disagree, the order decided and not the responses: a tie, 0.5
+    grade   the result of both votes; where they disagree, the order decided and not the responses: a tie, 0.5
 
 Models prefer the first (or the last) response by a margin that differs from pair to pair, so one order alone
-says little.
+is weak evidence.
 
 Trial n of the old lane and trial n of the new one are a pair where both ended `ok`. The result is stored as
 two grades of the metric `pairwise`: the new trial's score and, for the old trial, 1 minus it. So the new
 lane's mean is its win rate (ties count half), and the metric's change is wins less losses. Of several new
 lanes each is compared with the old one; there the old trial keeps the grade of its comparison with `new`, and
-the others follow from those of the candidates (`reading.rest_of`).
+the others follow from those of the candidates (`reading.opposite_grade`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from replaydiff.diff.judge.votes import (
     read_answer,
     unreadable,
 )
-from replaydiff.diff.reading import TIE, items_with_trials, rest_of
+from replaydiff.diff.reading import TIE, items_with_trials, opposite_grade
 from replaydiff.replay.llm.base import ModelReply, ModelRequest
 from replaydiff.replay.model import Grade, GradeState, Item, Lane, Message, RunRecord, Status, Trial, Vote
 from replaydiff.replay.store.grades import iter_grades
@@ -44,7 +44,7 @@ ORDERS = 2
 
 
 def read(reply: ModelReply, index: int) -> Vote:
-    """The vote of an answer; what fails becomes its state."""
+    """Return the vote of an answer; what fails becomes its state."""
     answer = read_answer(reply, index, "better")
     if isinstance(answer, Vote):
         return answer
@@ -59,7 +59,7 @@ def read(reply: ModelReply, index: int) -> Vote:
 
 
 def summarize_votes(votes: Sequence[Vote]) -> VoteSummary:
-    """One grade of both votes, seen from the new version."""
+    """Return one grade of both votes, seen from the new version."""
     failed = [vote for vote in votes if vote.score is None]
     if failed or len(votes) < ORDERS:
         states = {vote.state for vote in failed}
@@ -90,25 +90,25 @@ class Pair:
 
     @property
     def same(self) -> bool:
-        """Whether there is nothing to choose between."""
+        """Return whether there is nothing to choose between."""
         return prompt.same_document(self.item, self.old, self.new)
 
     def text(self, index: int) -> str:
-        """The user prompt of one vote: the first is shown the old response first."""
+        """Return the user prompt of one vote: the first is shown the old response first."""
         first, second = (self.old, self.new) if index == 0 else (self.new, self.old)
         return prompt.user_prompt(prompt.pair_document(self.item, first, second))
 
 
 def pairs(
-    con: DuckDBPyConnection, run: RunRecord, judge: str, kept_states: tuple[GradeState, ...]
+    con: DuckDBPyConnection, run: RunRecord, judge: str, vote_states: tuple[GradeState, ...]
 ) -> Iterator[Pair]:
-    """The pairs that the judge of this version has not compared in both orders, in the order of the items."""
+    """Yield the pairs that this judge has not compared in both orders, in the order of the items."""
     candidates = [lane for lane in run.lanes if lane.is_new]
     if Lane.OLD not in run.lanes or not candidates:
         return
     earlier = {
         (grade.item_id, grade.lane, grade.trial): tuple(
-            vote for vote in grade.votes if vote.state in kept_states
+            vote for vote in grade.votes if vote.state in vote_states
         )
         for grade in iter_grades(con, run.id)
         if (grade.grader, grade.grader_version) == (PAIRWISE, judge) and grade.lane.is_new
@@ -123,7 +123,7 @@ def pairs(
 
 
 def request(judge: Judge, text: str) -> ModelRequest:
-    """The question behind a comparison of the material of a user prompt."""
+    """Return the question behind a comparison of the material of a user prompt."""
     return ModelRequest(
         model=judge.model,
         system=prompt.pair_system_prompt(judge.rubric),
@@ -137,7 +137,7 @@ class PairComparer:
     """Asks one judge for one pair after another. For one event loop."""
 
     def __init__(self, judge: Judge, asking: VoteSource) -> None:
-        """A comparison by `judge`, whose votes come from `asking`."""
+        """Compare with `judge`, whose votes come from `asking`."""
         self._grader, self._judge, self._asking = judge, judge.pairwise_id, asking
 
     async def compare(self, pair: Pair) -> tuple[tuple[Grade, ...], int, float | None]:
@@ -170,7 +170,7 @@ class PairComparer:
     def _grades(
         self, pair: Pair, cast: tuple[Vote, ...], cost: float | None, why: str | None
     ) -> tuple[Grade, ...]:
-        found = summarize_votes(cast)
+        summary = summarize_votes(cast)
         judge = self._judge
         new = Grade(
             run_id=pair.new.run_id,
@@ -179,18 +179,18 @@ class PairComparer:
             trial=pair.new.index,
             grader=PAIRWISE,
             grader_version=grader_version(judge),
-            state=found.state,
-            score=found.score,
-            passed=found.passed,
-            reason=why or found.reason,
+            state=summary.state,
+            score=summary.score,
+            passed=summary.passed,
+            reason=why or summary.reason,
             detail={
                 "model": judge.model,
                 "prompt_hash": judge.prompt_hash,
                 "rubric_hash": judge.rubric_hash,
-                "spread": found.spread,
+                "spread": summary.spread,
             },
             votes=cast,
             cost_usd=cost,
         )
         # The old trial has one grade: its comparisons with other candidates follow from theirs.
-        return (rest_of(new), new) if new.lane == Lane.NEW else (new,)
+        return (opposite_grade(new), new) if new.lane == Lane.NEW else (new,)

@@ -31,21 +31,21 @@ class GradingTask:
     item: Item
     trial: Trial
     have: tuple[Vote, ...]
-    """Votes of an earlier call that stand."""
+    """Valid votes of an earlier call."""
     paid_usd: float | None
     """What those cost; None where it is not known."""
 
     @property
     def text(self) -> str:
-        """The user prompt about it."""
+        """Return the user prompt about it."""
         return prompt.user_prompt(prompt.document(self.item, self.trial))
 
     def without_standard(self, judge: Judge) -> bool:
-        """Whether there is nothing to judge it by."""
-        return not judge.own_rubric and not prompt.has_standard(self.item)
+        """Return whether there is nothing to judge it by."""
+        return not judge.user_rubric and not prompt.has_standard(self.item)
 
     def complete(self, judge: Judge) -> bool:
-        """Whether no vote is missing."""
+        """Return whether no vote is missing."""
         return len(self.have) >= judge.votes
 
 
@@ -61,12 +61,12 @@ class Question:
 
     @property
     def key(self) -> Key:
-        """What names its vote."""
+        """Return the key of its vote."""
         return self.judge, self.material, self.index
 
 
 def grading_tasks(con: DuckDBPyConnection, run: RunRecord, judge: Judge) -> Iterator[GradingTask]:
-    """The trials that ended `ok`, in the order of the items; none where the judge compares pairs alone."""
+    """Yield the trials that ended `ok`, in the order of the items; none for a judge of pairs alone."""
     if not judge.votes:
         return
     earlier = _earlier(con, run, judge)
@@ -83,24 +83,24 @@ def grading_tasks(con: DuckDBPyConnection, run: RunRecord, judge: Judge) -> Iter
 
 
 def pairs(con: DuckDBPyConnection, run: RunRecord, judge: Judge) -> Iterator[Pair]:
-    """The pairs that are not compared in both orders; none where the judge compares nothing."""
+    """Yield the pairs that are not compared in both orders; none where the judge compares nothing."""
     if judge.pairwise:
         yield from pairwise.pairs(con, run, grader_version(judge.pairwise_id), CAST_STATES)
 
 
-def known_votes(con: DuckDBPyConnection, judge: Judge) -> dict[Key, Vote]:
+def stored_votes(con: DuckDBPyConnection, judge: Judge) -> dict[Key, Vote]:
     """Return every valid vote of this judge, from any run."""
     return {(name, *key): vote for name in judge.versions for key, vote in read_votes(con, name).items()}
 
 
 def questions(
-    con: DuckDBPyConnection, run: RunRecord, judge: Judge, known: Mapping[Key, object]
+    con: DuckDBPyConnection, run: RunRecord, judge: Judge, answered: Mapping[Key, object]
 ) -> Iterator[Question]:
-    """The questions to ask about a run, each once, but for those whose vote is known."""
+    """Yield the questions to ask about a run, each once, except those whose vote is stored."""
     requested: set[Key] = set()
 
     def fresh(question: Question) -> bool:
-        if question.key in known or question.key in requested:
+        if question.key in answered or question.key in requested:
             return False
         requested.add(question.key)
         return True
@@ -147,7 +147,7 @@ USUAL_ANSWER = 120
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgingEstimate:
-    """What grading a run is about to take."""
+    """The votes and the cost that grading a run will need."""
 
     votes: int
     """Questions to ask."""
@@ -156,38 +156,38 @@ class JudgingEstimate:
 
 
 def estimate(con: DuckDBPyConnection, run_id: str, judge: Judge) -> JudgingEstimate:
-    """What it takes to grade a run completely, votes that are known left out."""
-    requested = questions(con, get_run(con, run_id), judge, known_votes(con, judge))
+    """Return what grading a run completely will cost; stored votes cost nothing."""
+    requested = questions(con, get_run(con, run_id), judge, stored_votes(con, judge))
     votes, cost = 0, judge.price(Usage())
     for question in requested:
         votes += 1
-        one = _price(judge, question.request, BYTES_A_TOKEN, USUAL_ANSWER)
-        cost = None if cost is None or one is None else cost + one
+        price = _price(judge, question.request, BYTES_A_TOKEN, USUAL_ANSWER)
+        cost = None if cost is None or price is None else cost + price
     return JudgingEstimate(votes=votes, cost_usd=cost)
 
 
 def spent(con: DuckDBPyConnection, run_id: str) -> float:
-    """US dollars that the judge's grades of a run have cost, as far as it is known."""
-    (found,) = con.execute(
+    """Return the US dollars that the judge's grades of a run have cost, as far as it is known."""
+    (dollars,) = con.execute(
         "SELECT coalesce(sum(cost_usd), 0) FROM grades WHERE run_id = ? AND list_contains(?, grader)",
         [run_id, [JUDGE, PAIRWISE]],
     ).fetchall()[0]
-    return float(found)
+    return float(dollars)
 
 
 def estimated_cost(judge: Judge, requests: Iterable[ModelRequest]) -> float | None:
-    """About what these questions cost; None where the price of the model is not known."""
-    costs = [_price(judge, one, BYTES_A_TOKEN, USUAL_ANSWER) for one in requests]
+    """Return the estimated cost of these questions; None where the price of the model is not known."""
+    costs = [_price(judge, request, BYTES_A_TOKEN, USUAL_ANSWER) for request in requests]
     return sum(cost for cost in costs if cost is not None) if None not in costs else None
 
 
 def highest_cost(judge: Judge, request: ModelRequest) -> float | None:
-    """What a question costs if its text is dear and its answer as long as it may be at the first try."""
+    """Return the most that a question costs at the first try: dear text, the longest answer."""
     return _price(judge, request, FEWEST_BYTES_A_TOKEN, request.max_tokens)
 
 
 def size_of(request: ModelRequest) -> int:
-    """Bytes of a question's texts."""
+    """Return the bytes of a question's texts."""
     texts = [request.system, *(turn.text for turn in request.messages if isinstance(turn, Message))]
     return len(json.dumps(request.schema)) + sum(len(text.encode("utf-8", "replace")) for text in texts)
 

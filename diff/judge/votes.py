@@ -3,7 +3,7 @@
     vote    score = points / 3 (points 1, 2 or 3); or a state: abstained (the judge gave null), refused,
             truncated (cut off, also with more room), error (no answer, or one of another form), expired and
             cancelled (its batch ended before it was answered)
-    grade   the mean of the scored votes, if they are more than half of those wanted; passes at 2 of 3,
+    grade   the mean of the scored votes, if they are more than half of those requested; passes at 2 of 3,
             and at `SIMILAR` of 1 where the response must mean what an expected answer does
             (`semantic_similar`). Else abstained; or refused, truncated, error, expired, cancelled where all
             failed votes agree on that
@@ -49,7 +49,7 @@ class PricedVote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoteSummary:
-    """What the votes on one response come to."""
+    """The combined result of the votes on one response."""
 
     state: GradeState
     score: float | None
@@ -104,7 +104,7 @@ def summarize_votes(votes: Sequence[Vote], requested: int, mark: float = PASS / 
 
 
 def read_answer(reply: ModelReply, index: int, key: str) -> tuple[Any, str] | Vote:
-    """What an answer has under `key`, and its reasoning; or the vote that it comes to without either."""
+    """Return the value of `key` in an answer and its reasoning; a failed vote if one is missing."""
     if reply.stop is Stop.REFUSED:
         return Vote(index=index, state=GradeState.REFUSED, reason="the judge's model refused to grade this")
     if reply.stop is Stop.TRUNCATED:
@@ -123,7 +123,7 @@ def read_answer(reply: ModelReply, index: int, key: str) -> tuple[Any, str] | Vo
 
 
 def read(reply: ModelReply, index: int) -> Vote:
-    """The vote of an answer that gives points; what fails becomes its state."""
+    """Return the vote of an answer that gives points; what fails becomes its state."""
     answer = read_answer(reply, index, "score")
     if isinstance(answer, Vote):
         return answer
@@ -151,7 +151,7 @@ Key = tuple[str, str, int]
 
 
 def material(text: str) -> str:
-    """Names a user prompt: 160 bits of its SHA-256, in hexadecimal digits."""
+    """Return the name of a user prompt: 160 bits of its SHA-256, in hexadecimal digits."""
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:40]
 
 
@@ -160,18 +160,18 @@ class ReceivedVote:
     """A vote, and whether it is new."""
 
     priced: PricedVote
-    """With what it cost now: nothing where it was known."""
+    """With what it cost now: nothing where it was stored."""
     new: bool
 
 
 class VoteSource:
-    """Requests each vote once, or finds it. For one event loop."""
+    """Request each vote once, or return the stored one. For one event loop."""
 
     def __init__(
         self,
         model: Model | None,
         *,
-        known: Mapping[Key, Vote],
+        stored_votes: Mapping[Key, Vote],
         answers: Mapping[Key, PricedVote],
         budget: Budget,
         keep: Callable[[StoredVote], None],
@@ -181,14 +181,14 @@ class VoteSource:
 
         Args:
             model: the model; None: nothing is requested, and what is not known stays open.
-            known: votes of earlier times.
+            stored_votes: votes of earlier times.
             answers: what a batch answered just now, failures too; what they cost counts once.
             budget: admits every request.
             keep: called with every vote that was cast, before it is used: it must not be lost any more.
             concurrency: the most requests in flight.
         """
         self._model, self._budget, self._keep = model, budget, keep
-        self._known, self._answers = dict(known), dict(answers)
+        self._stored_votes, self._answers = dict(stored_votes), dict(answers)
         self._requested: dict[Key, asyncio.Future[PricedVote | None]] = {}
         self._slots = asyncio.Semaphore(concurrency)
 
@@ -210,8 +210,8 @@ class VoteSource:
         key = (judge, material(text), index)
         if answer := self._answers.pop(key, None):
             return ReceivedVote(priced=answer, new=True)
-        if found := self._known.get(key):
-            return ReceivedVote(priced=PricedVote(vote=found, cost_usd=0.0), new=False)
+        if stored_vote := self._stored_votes.get(key):
+            return ReceivedVote(priced=PricedVote(vote=stored_vote, cost_usd=0.0), new=False)
         if earlier := self._requested.get(key):
             shared = await earlier
             return None if shared is None else ReceivedVote(priced=replace(shared, cost_usd=0.0), new=False)
@@ -239,7 +239,7 @@ class VoteSource:
                 self._budget.settle(cost)
         if cast.vote.state in CAST_STATES:
             self._keep(StoredVote(judge=judge, material=about, vote=cast.vote, cost_usd=cost))
-            self._known[key] = cast.vote
+            self._stored_votes[key] = cast.vote
         return cast
 
 
@@ -258,13 +258,13 @@ class TrialVotes:
 
 
 def missing_indices(have: Sequence[Vote], size: int) -> list[int]:
-    """The indices of votes to ask for where `size` are wanted and some are there."""
+    """Return the indices of votes to ask for, of `size`, where some exist."""
     taken = {vote.index for vote in have}
     return [index for index in range(size) if index not in taken][: max(0, size - len(have))]
 
 
 def request(judge: Judge, text: str) -> ModelRequest:
-    """The question behind a vote on the material of a user prompt."""
+    """Return the question behind a vote on the material of a user prompt."""
     return ModelRequest(
         model=judge.model,
         system=prompt.system_prompt(judge.rubric),
@@ -275,7 +275,7 @@ def request(judge: Judge, text: str) -> ModelRequest:
 
 
 class VoteCollector:
-    """Asks one judge for votes. For one event loop."""
+    """Ask one judge for votes. For one event loop."""
 
     def __init__(self, judge: Judge, asking: VoteSource) -> None:
         """Collect votes of `judge`; they come from `asking`."""

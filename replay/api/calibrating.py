@@ -98,7 +98,7 @@ class LabelSheets:
         """Return where this person's sheet is, or will be."""
         from replaydiff.diff.judge import labels
 
-        return labels.own_sheet(self._settings, self.run_id, person)
+        return labels.personal_sheet(self._settings, self.run_id, person)
 
     def rows(self, person: str) -> list[LabelRow]:
         """Return the rows of a person's sheet; empty if there is none.
@@ -216,7 +216,9 @@ def draw_sheet(store: Path, settings: Settings, run: str | None, path: Path, *, 
     return len(drawn)
 
 
-def own_sheet(store: Path, settings: Settings, run: str | None, *, size: int, seed: int) -> tuple[str, Path]:
+def personal_sheet(
+    store: Path, settings: Settings, run: str | None, *, size: int, seed: int
+) -> tuple[str, Path]:
     """Return the run and this person's sheet, drawing it if missing."""
     from replaydiff.cases.promote import person
     from replaydiff.diff.judge import labels
@@ -225,7 +227,7 @@ def own_sheet(store: Path, settings: Settings, run: str | None, *, size: int, se
 
     with open_store(store, read_only=True) as con:
         run = chosen_run(con, run).id
-        path = labels.own_sheet(settings, run, person(settings.root))
+        path = labels.personal_sheet(settings, run, person(settings.root))
         if not path.exists():
             labels.write_sheet(path, labels.draw_sheet(con, settings, run, size=size, seed=seed))
     return run, path

@@ -964,11 +964,11 @@ class Project:
 
     adraw_labels = in_thread(draw_labels)
 
-    def own_sheet(self, run: str | None = None, *, size: int = 50, seed: int = 0) -> tuple[str, Path]:
+    def personal_sheet(self, run: str | None = None, *, size: int = 50, seed: int = 0) -> tuple[str, Path]:
         """Return a run and this person's sheet, drawing it if missing."""
         from replaydiff.replay.api import calibrating
 
-        return calibrating.own_sheet(self.store, self.settings, run, size=size, seed=seed)
+        return calibrating.personal_sheet(self.store, self.settings, run, size=size, seed=seed)
 
     def calibration_state(self, run: str | None = None) -> CalibrationState:
         """Return how far the calibration of a run's judge is, and the next step.

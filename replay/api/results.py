@@ -188,7 +188,7 @@ class Run:
             if grading is None
             else {
                 "graded": grading.graded,
-                "kept": grading.kept,
+                "kept": grading.already_graded,
                 "pairs": grading.pairs,
                 "left": grading.left,
                 "states": {state.value: count for state, count in grading.states.items()},

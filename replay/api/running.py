@@ -540,7 +540,7 @@ def _grade(
     try:
         if ahead.cost_usd:
             channel.message(f"the judge: {ahead.votes:,} questions, about ${ahead.cost_usd:.2f}")
-        fetched = fetch(store, report.run.id, judge, say=channel.message, budget_usd=left)
+        fetched = fetch(store, report.run.id, judge, report=channel.message, budget_usd=left)
         left = None if left is None else left - fetched.spent_usd
         with open_store(store) as con, channel.showing("judging", "trials") as update:
             grading = grade_run(con, report.run.id, judge, progress=update, budget_usd=left, batch=fetched)

@@ -165,7 +165,7 @@ def _label(app: App, run: str | None, sheet: str, size: int, seed: int) -> None:
         )
     path, read = Path(sheet), f"--read {sheet}"
     if sheet == _OWN:
-        run, path = app.project.own_sheet(run, size=size, seed=seed)
+        run, path = app.project.personal_sheet(run, size=size, seed=seed)
         read = f"{run} --read"
     if path.suffix != ".jsonl":
         raise InputError(

@@ -160,7 +160,7 @@ def summary(ended: Run) -> str:
         lines.append(f"  and in {len(diverged) - _SHOWN_DIVERGENCES} more traces: --json lists them")
     if grading is not None:
         counts = [f"{count} {state.value}" for state, count in grading.states.items()]
-        kept = f", {grading.kept} were there before" if grading.kept else ""
+        kept = f", {grading.already_graded} were there before" if grading.already_graded else ""
         pairs = f", {grading.pairs} pairs compared" if grading.pairs else ""
         lines.append(f"  judge: {', '.join(counts) or 'nothing to grade'}{kept}{pairs}")
     costs = [

@@ -4,8 +4,8 @@ A rejected record has its reason; a later import of its file replaces it. A mark
 source was read completely, so that the next import of it reads only what is new.
 
 A redaction token belongs to a hash of the value, keyed with random bytes that are made once in each store.
-So the same address gets the same token in every import, and the store does not reveal whose it is; someone with
-the whole store can still try out guesses, since the key is in it.
+So the same address gets the same token in every import, and the store does not reveal whose it is; but
+whoever has it can still try out guesses, since the key is in it.
 """
 
 from __future__ import annotations

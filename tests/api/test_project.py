@@ -125,7 +125,7 @@ def test_every_blocking_method_has_an_asynchronous_twin() -> None:
     interactive = {
         "review",
         "reviewer",
-        "own_sheet",
+        "personal_sheet",
         "label_sheet",
         "start_version",
         "golden_set",

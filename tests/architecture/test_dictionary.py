@@ -56,6 +56,8 @@ def offences() -> list[tuple[Path, int, str]]:
 CLEAN = (
     "cases/formats",
     "cases/push",
+    "diff/graders",
+    "diff/judge",
     "replay/bisect",
     "replay/demo",
     "replay/golden",

@@ -316,7 +316,7 @@ def test_the_lower_bound_of_agreement_is_wilsons(hits: int, total: int) -> None:
         (["--draw", "a.csv", "--read", "b.csv"], "--label, --draw, --read and --labels are one step each"),
         (["--label"], "standard input is not a terminal"),
         (["--read"], "there are no labels for run"),
-        (["--draw", "there.csv"], "there.csv is there already, and may hold labels"),
+        (["--draw", "there.csv"], "there.csv exists already, and may contain labels"),
         (["--read", "none.csv"], "none.csv cannot be read: No such file or directory; name a filled sheet"),
         (["--read", "there.csv"], "there.csv:2: no key or label; it is not a sheet"),
         (["--read", "five.csv"], "five.csv:2: label must be one of 1, 2, 3, or empty, not '5'"),

@@ -113,7 +113,7 @@ def judge(model: Model, **changes: object) -> Judge:
         "id": JudgeId(model="claude-opus-5-5", prompt_hash="p", rubric_hash=prompt.digest(rubric)),
         "model": "claude-opus-5-5",
         "rubric": rubric,
-        "own_rubric": False,
+        "user_rubric": False,
         "votes": 3,
         "max_tokens": 100,
         "concurrency": 4,

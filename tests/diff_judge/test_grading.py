@@ -89,7 +89,7 @@ def test_a_second_call_asks_for_nothing(tmp_path: Path) -> None:
     model = Scripted(lambda _: points(3))
     _grade(path, judge(model))
     report = _grade(path, judge(model))
-    assert (report.graded, report.kept, report.calls, report.cost_usd) == (0, 10, 0, 0)
+    assert (report.graded, report.already_graded, report.calls, report.cost_usd) == (0, 10, 0, 0)
     assert len(model.asked) == 30
 
 
@@ -209,7 +209,7 @@ def test_nothing_to_judge_by(tmp_path: Path) -> None:
     model = Scripted(lambda _: points(3))
     assert _grade(path, judge(model)).without_standard == 1
     assert not model.asked
-    assert _grade(path, judge(model, own_rubric=True)).graded == 1
+    assert _grade(path, judge(model, user_rubric=True)).graded == 1
 
 
 def test_progress_counts_up_to_the_total(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_the_answers_of_both_versions_to_one_item_are_drawn_together(graded: Pat
 
 
 def test_labels_are_kept_one_at_a_time_and_can_be_taken_back(graded: Path, tmp_path: Path) -> None:
-    path = labels.own_sheet(Settings(root=tmp_path), RUN_ID, "Ada <ada@example.com>")
+    path = labels.personal_sheet(Settings(root=tmp_path), RUN_ID, "Ada <ada@example.com>")
     rows = _begun(path, graded, 4)
     assert path == tmp_path / ".replay" / "labels" / f"{RUN_ID}.Ada.jsonl"
     labels.set_label(path, rows[2].key, 3, "good of its kind")
@@ -79,7 +79,7 @@ def test_labels_are_kept_one_at_a_time_and_can_be_taken_back(graded: Path, tmp_p
     assert [row.label for row in labels.read(path)] == [None, None, 3, None]
     with pytest.raises(InputError, match="has no row 'other'"):
         labels.set_label(path, "other", 1)
-    with pytest.raises(InputError, match="is there already, and may hold labels"):
+    with pytest.raises(InputError, match="exists already, and may contain labels"):
         _begun(path, graded)
     assert labels.read(path)[2].label == 3
 
@@ -88,7 +88,7 @@ def test_the_sheets_of_a_run_are_those_of_everyone_and_no_name_leads_elsewhere(
     graded: Path, tmp_path: Path
 ) -> None:
     settings = Settings(root=tmp_path)
-    paths = [labels.own_sheet(settings, RUN_ID, name) for name in ("Bo", "../../etc/ada", "<>")]
+    paths = [labels.personal_sheet(settings, RUN_ID, name) for name in ("Bo", "../../etc/ada", "<>")]
     assert {path.parent for path in paths} == {tmp_path / ".replay" / "labels"}
     for path in paths:
         rows = _begun(path, graded, 3)

@@ -104,7 +104,7 @@ def test_merge_takes_the_tokens_of_redacted_traces(
     other = _redacted(tmp_path / "other.duckdb", "ann@example.com")
     for elsewhere in (there, other):
         assert _run(here, "merge", str(elsewhere)) == 2
-        assert "[EMAIL_1] stands for different addresses" in capsys.readouterr().err
+        assert "[EMAIL_1] means different addresses" in capsys.readouterr().err
 
 
 def test_merge_takes_the_votes_that_were_paid_for_elsewhere(

@@ -220,9 +220,9 @@ def test_a_run_that_a_newer_version_published_is_one_sentence(
     [
         (
             "SELECT * REPLACE ('other' AS run_id) FROM old",
-            f"trials.parquet has 0 rows of run {RUN} in place of",
+            f"trials.parquet has 0 rows of run {RUN} instead of",
         ),
-        ("FROM old LIMIT 5", f"trials.parquet has 5 rows of run {RUN} in place of 6"),
+        ("FROM old LIMIT 5", f"trials.parquet has 5 rows of run {RUN} instead of 6"),
         ("FROM old UNION ALL FROM old", "duplicate key"),
         ("SELECT * REPLACE ('soon' AS latency_ms) FROM old", "Could not convert"),
         ("SELECT *, 1 AS novelty FROM old", 'does not have a column with name "novelty"'),
