@@ -112,7 +112,7 @@ def compute(
     """
     graded = _Graded.read_from(con, get_run(con, run_id), settings, lane=lane, look=look)
     run, read = graded.run, graded.read
-    if gate is None and "gate" in settings.given:
+    if gate is None and "gate" in settings.named_sections:
         gate = (gates.DEFAULT,)
     inputs = _Inputs(
         con=con,

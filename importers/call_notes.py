@@ -60,7 +60,9 @@ def call_notes(
         yield Note(NO_NAME)
     if any(not call.args and call.name in without_arguments for call in trace.tool_calls):
         yield Note(NO_ARGUMENTS)
-    if len(trace.steps) > 1 and all(step.kind in (StepKind.AGENT, StepKind.OTHER) for step in trace.steps):
+    if len(trace.steps) > 1 and all(
+        step.kind in (StepKind.AGENT, StepKind.UNCLASSIFIED) for step in trace.steps
+    ):
         yield Note(NO_CALLS)
 
 

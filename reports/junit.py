@@ -100,7 +100,7 @@ def _case(
 
 def _name(item: ItemVerdict) -> str:
     """Return the id, after the input where the id is a hash."""
-    return item.item.id if item.item.has_own_id else f"{item.item.label} [{item.item.id}]"
+    return item.item.id if item.item.has_id else f"{item.item.label} [{item.item.id}]"
 
 
 def _outcome(item: ItemVerdict) -> _Outcome:

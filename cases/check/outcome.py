@@ -1,4 +1,4 @@
-"""The golden set against one version: which cases pass.
+"""The outcomes of a check: which cases of a golden set pass.
 
 `diff.expectations` decides how a case ends; `diff.decide` compares the share that passes with the threshold.
 """
@@ -50,9 +50,11 @@ def read_check(store: Path, run_id: str, settings: Settings) -> CheckResult:
         result = compute(con, run_id, settings, gate=(gates.DEFAULT,), lane=Lane.NEW)
         old = Lane.OLD in get_run(con, run_id).lanes
         before = compute(con, run_id, settings, gate=(), lane=Lane.OLD) if old else None
-    kept: Any = result.run.settings["cases"]
+    case_settings: Any = result.run.settings["cases"]
     return CheckResult(
-        result=result, before=before, counts=count_cases("all", "all", result.items, kept["threshold"])
+        result=result,
+        before=before,
+        counts=count_cases("all", "all", result.items, case_settings["threshold"]),
     )
 
 
@@ -62,7 +64,7 @@ def outcome_name(item: ItemVerdict) -> str:
 
 
 def document(check_result: CheckResult) -> dict[str, Any]:
-    """The diff document of the lane, and under `check` how the cases ended."""
+    """Return the diff document of the lane, and under `check` how the cases ended."""
     from replaydiff.diff.document import to_json
 
     counts = check_result.counts
@@ -100,17 +102,17 @@ def _row(item: ItemVerdict) -> dict[str, Any]:
 
 
 def document_text(check_result: CheckResult) -> str:
-    """The document as a file."""
+    """Return the document as a file."""
     return json.dumps(document(check_result), ensure_ascii=False, indent=1) + "\n"
 
 
 def in_quarantine(check_result: CheckResult) -> list[ItemVerdict]:
-    """The cases that decide nothing."""
+    """Return the cases that decide nothing."""
     return [item for item in check_result.result.items if is_quarantined(item.item)]
 
 
 def changed_outcomes(check_result: CheckResult) -> list[tuple[ItemVerdict, str]]:
-    """The cases that ended otherwise with the old version, and how they did."""
+    """Return the cases that ended otherwise with the old version, and how they did."""
     before = {} if check_result.before is None else outcomes(check_result.before)
     return [
         (item, before[item.item.id])
@@ -120,5 +122,5 @@ def changed_outcomes(check_result: CheckResult) -> list[tuple[ItemVerdict, str]]
 
 
 def outcomes(result: DiffResult) -> dict[str, str]:
-    """Case id → how it ended."""
+    """Return how each case ended, by its id."""
     return {item.item.id: outcome_name(item) for item in result.items}

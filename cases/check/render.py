@@ -1,4 +1,4 @@
-"""A check as a person reads it: the table, the rates, what it took, and what did not pass."""
+"""Render a check as text: the table, the rates, cost and time, and the cases that did not pass."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from replaydiff.replay.terminal.text import one_line, wrapped
 _MOST_LINES = 4
 _PARTS = {"partial": "with partial credit"}
 """How parts of the built-in metrics are called here."""
-_NEEDS_JUDGE = "only a judge can tell: name its model in [judge], and leave out --no-judge"
+_NEEDS_JUDGE = "only a judge can decide this: name its model in [judge], and leave out --no-judge"
 
 
 def render_check(checked: CheckResult, width: int, *, verbose: bool = False) -> str:
@@ -43,7 +43,9 @@ def render_check(checked: CheckResult, width: int, *, verbose: bool = False) -> 
     if aside := [name for name, metric in result.metrics.items() if not metric.gated]:
         counts_ = "counts" if len(aside) == 1 else "count"
         lines.append(f"{' and '.join(aside)} {counts_} in these figures, and not for the answer")
-    lines += [f"in quarantine, which decides nothing: {_held_back(item)}" for item in in_quarantine(checked)]
+    lines += [
+        f"in quarantine, which decides nothing: {_quarantine_line(item)}" for item in in_quarantine(checked)
+    ]
     if checked.before is not None:
         lines += list(_against(checked))
     if result.run.trials > 1:
@@ -89,11 +91,11 @@ def _table(checked: CheckResult, width: int, verbose: bool) -> str:
 
 def _name(item: ItemVerdict) -> str:
     """Return the id, or the input of a case without an id of its own."""
-    return item.item.id if item.item.has_own_id else item.item.input
+    return item.item.id if item.item.has_id else item.item.input
 
 
 def _taken(item: ItemVerdict) -> list[str]:
-    """Milliseconds, tokens in and out, and dollars of a case, each the mean over its trials."""
+    """Return milliseconds, tokens in and out, and dollars of a case, each the mean over its trials."""
     trials = [graded.trial for graded in item.lanes.get(Lane.NEW, ())]
     used = [trial.usage for trial in trials if trial.usage is not None]
     figures = (
@@ -106,7 +108,7 @@ def _taken(item: ItemVerdict) -> list[str]:
 
 
 def _averages(result: DiffResult) -> Iterator[str]:
-    """Of a metric that is made of parts, the mean of each: `quality 0.93 on average: correctness 1.00, …`."""
+    """Yield the mean of each part of a metric: `quality 0.93 on average: correctness 1.00, …`."""
     for name, metric in result.metrics.items():
         details = [
             grade.detail
@@ -118,7 +120,9 @@ def _averages(result: DiffResult) -> Iterator[str]:
         for key in details[0] if details else ():
             values = [detail.get(key) for detail in details]
             numbers = [
-                float(one) for one in values if isinstance(one, int | float) and not isinstance(one, bool)
+                float(value)
+                for value in values
+                if isinstance(value, int | float) and not isinstance(value, bool)
             ]
             if len(numbers) == len(details):
                 parts[key] = numbers
@@ -130,7 +134,7 @@ def _averages(result: DiffResult) -> Iterator[str]:
 
 
 def _against(checked: CheckResult) -> Iterator[str]:
-    """What the new version changed, one line for each way a case may have changed."""
+    """Yield what the new version changed, a line for each way a case may have changed."""
     ways: dict[str, list[str]] = {}
     for item, before in changed_outcomes(checked):
         ways.setdefault(f"{before} → {outcome_name(item)}", []).append(one_line(item.item.label, 60))
@@ -140,8 +144,8 @@ def _against(checked: CheckResult) -> Iterator[str]:
         yield f"{way} since the old version: {', '.join(names)}"
 
 
-def _held_back(item: ItemVerdict) -> str:
-    """`cancel-17 (fail; owner Ada, since 2026-11-02: the shop's clock)`."""
+def _quarantine_line(item: ItemVerdict) -> str:
+    """Return `cancel-17 (fail; owner Ada, since 2026-11-02: the shop's clock)`."""
     quarantine = item.item.quarantine
     parts = [outcome_name(item)]
     if quarantine is not None:
@@ -154,7 +158,7 @@ def _held_back(item: ItemVerdict) -> str:
 
 
 def _all_trials(result: DiffResult) -> str:
-    """`pass^3: tool_calls 0.86, judge 0.57`."""
+    """Return `pass^3: tool_calls 0.86, judge 0.57`."""
     k = result.run.trials
     shown = [
         f"{name} {by[k]:.2f}"
@@ -187,7 +191,7 @@ def _groups(groups: Sequence[CaseGroup], width: int) -> str:
 
 
 def _summary(lane: LaneSummary) -> str:
-    """`8 trials: 12 ms at the median, 40 ms at p95; 1,240 tokens in, 310 out; $0.0042`."""
+    """Return `8 trials: 12 ms at the median, 40 ms at p95; 1,240 tokens in, 310 out; $0.0042`."""
     parts = []
     if lane.latency_p50_ms is not None and lane.latency_p95_ms is not None:
         parts.append(f"{lane.latency_p50_ms:,.0f} ms at the median, {lane.latency_p95_ms:,.0f} ms at p95")
@@ -206,7 +210,7 @@ def _share(rate: float | None) -> str:
 def _case_lines(item: ItemVerdict) -> Iterator[tuple[str, str]]:
     """Render input, expectation and actions of a case that did not pass."""
     yield "input", item.item.input
-    if not item.item.has_own_id:
+    if not item.item.has_id:
         yield "id", item.item.id
     expectation = item.item.expectation
     expected = expectation.tool_calls if expectation else None
@@ -214,7 +218,10 @@ def _case_lines(item: ItemVerdict) -> Iterator[tuple[str, str]]:
         yield "expected", ", ".join(_call(call.name, call.args) for call in expected) or "no call"
     for graded in item.lanes.get(Lane.NEW, ())[:1]:
         trial = graded.trial
-        yield "made", ", ".join(_call(one.call.name, one.call.args) for one in trial.served) or "no call"
+        yield (
+            "made",
+            ", ".join(_call(served.call.name, served.call.args) for served in trial.served) or "no call",
+        )
         if trial.reason:
             yield "status", f"{trial.status.value}: {trial.reason}"
         if trial.status is Status.CRASHED and trial.stderr:

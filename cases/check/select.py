@@ -51,14 +51,14 @@ class Imports:
 
     def closure(self, start: Path, *, leave_out: set[Path]) -> frozenset[Path]:
         """Return a file and all files it imports, directly or not, without following those in `leave_out`."""
-        found: set[Path] = set()
+        reached: set[Path] = set()
         waiting = [start]
         while waiting:
             file = waiting.pop()
-            if file not in found:
-                found.add(file)
+            if file not in reached:
+                reached.add(file)
                 waiting += self._needs(file) - leave_out
-        return frozenset(found)
+        return frozenset(reached)
 
     def _needs(self, file: Path) -> frozenset[Path]:
         if file not in self._direct:
@@ -67,13 +67,15 @@ class Imports:
             except (SyntaxError, ValueError, OSError):
                 self._direct[file] = frozenset()
             else:
-                found = (self.file_of(name) for name in self._names(tree, file))
-                self._direct[file] = frozenset(one for one in found if one is not None)
+                imported_files = (self.file_of(name) for name in self._names(tree, file))
+                self._direct[file] = frozenset(
+                    imported for imported in imported_files if imported is not None
+                )
         return self._direct[file]
 
     def _names(self, tree: ast.Module, file: Path) -> Iterator[str]:
-        own = file.relative_to(self._folder).with_suffix("").parts
-        package = own[:-1]
+        parts = file.relative_to(self._folder).with_suffix("").parts
+        package = parts[:-1]
         yield from _with_parents(".".join(package))
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
@@ -98,7 +100,7 @@ _BRANCHES = ("origin/HEAD", "origin/main", "origin/master", "main", "master")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AffectedCases:
-    """The cases that a change bears on."""
+    """The cases that a change affects."""
 
     cases: tuple[Case, ...]
     why: str
@@ -106,20 +108,20 @@ class AffectedCases:
 
 
 class _UnknownEffectError(Exception):
-    """All cases are selected; the text says why."""
+    """The effect of a change is unknown, so all cases are selected; the message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ChangedTools:
-    """What of the tools changed."""
+    """The tools that changed, and their files."""
 
     names: frozenset[str]
     every: bool
     """A dispatcher or table changed: any tool may have."""
     files: tuple[str, ...]
 
-    def bear_on(self, case: Case) -> bool:
-        """Whether the case uses one of them, or does not say what it uses."""
+    def affect(self, case: Case) -> bool:
+        """Return whether the case uses one of them, or does not name the tools it uses."""
         if not self.files:
             return False
         used = tools_used(case)
@@ -138,7 +140,7 @@ def tools_used(case: Case) -> frozenset[str] | None:
 def affected_cases(
     cases: Sequence[Case], golden: Path, version: Version, settings: Settings, base: str
 ) -> AffectedCases:
-    """The cases that the change from a base revision to a version bears on.
+    """Return the cases that the change from a base revision to a version affects.
 
     `base` is a revision; empty: the default branch. What counts is where the version's history left it.
 
@@ -152,23 +154,23 @@ def affected_cases(
         if top is None:
             raise _UnknownEffectError(f"version {version.name!r} is not a Python agent in a git repository")
         name, commit = _base(folder, base)
-        own = _changed_lines(cases, golden, commit)
+        changed_cases = _changed_lines(cases, golden, commit)
         tools = _changed_tools(folder.resolve(), top.resolve(), commit, golden, version, settings, cases)
     except _UnknownEffectError as reason:
         return AffectedCases(cases=tuple(cases), why=f"all, since {reason}")
-    chosen = tuple(case for case in cases if case.id in own or tools.bear_on(case))
+    chosen = tuple(case for case in cases if case.id in changed_cases or tools.affect(case))
     since = f"since {name} ({commit[:9]})"
     what = []
     if tools.files:
         which = "tools" if tools.every else ", ".join(sorted(tools.names))
         what.append(f"{which} changed {since} in {', '.join(tools.files[:5])}")
-    if own:
-        what.append(f"{len(own)} of them changed themselves" + ("" if what else f" {since}"))
+    if changed_cases:
+        what.append(f"{len(changed_cases)} of them changed themselves" + ("" if what else f" {since}"))
     return AffectedCases(cases=chosen, why="; ".join(what) or f"no tool and no case changed {since}")
 
 
 def _base(folder: Path, named: str) -> tuple[str, str]:
-    """The name of the base and the commit at which the history of HEAD left it."""
+    """Return the name of the base and the commit at which HEAD branched off."""
     for name in (named,) if named else _BRANCHES:
         try:
             commit = commit_of(folder, name)
@@ -187,7 +189,7 @@ def _base(folder: Path, named: str) -> tuple[str, str]:
 
 
 def _changed_lines(cases: Sequence[Case], golden: Path, commit: str) -> set[str]:
-    """Ids of the cases that are new or another than at the commit; metadata does not count."""
+    """Return ids of the cases that are new or another than at the commit; metadata does not count."""
     top = toplevel(golden.absolute().parent)
     if top is None:
         raise _UnknownEffectError(f"{golden} is in no git repository")
@@ -251,29 +253,29 @@ def _changed_tools(
 
 
 def _patch_point(imports: Imports, point: str, used: frozenset[str]) -> tuple[Path, str, bool]:
-    """The file of a patch point, the last of its names, and whether that is the name of a tool."""
+    """Return the file of a patch point, the last of its names, and whether that is the name of a tool."""
     module, _, attributes = point.partition(":")
     last = attributes.rpartition(".")[2]
     return _source_of(imports, module), last, last in used
 
 
 def _source_of(imports: Imports, module: str) -> Path:
-    found = imports.file_of(module)
-    if found is None:
+    source = imports.file_of(module)
+    if source is None:
         raise _UnknownEffectError(f"the source of {module or 'the agent'} is not in the version's folder")
-    return found
+    return source
 
 
 def _changed_files(folder: Path, top: Path, commit: str, golden: Path, settings: Settings) -> Iterator[Path]:
     named = git(top, "diff", "--name-only", "-z", "--no-renames", commit).split("\0")
     new = git(folder, "ls-files", "--others", "--exclude-standard", "--full-name", "-z").split("\0")
     root = settings.root.resolve()
-    kept = {golden, golden.with_name("retired.jsonl"), settings.root / settings.judge.calibration}
-    of_cases = {path.resolve() for path in kept}
+    case_files = {golden, golden.with_name("retired.jsonl"), settings.root / settings.judge.calibration}
+    of_cases = {path.resolve() for path in case_files}
     for name in sorted({name for name in (*named, *new) if name}):
         path = top / name
         inside = path.relative_to(root).as_posix() if path.is_relative_to(root) else name
-        if path in of_cases or any(fnmatch(inside, one) for one in settings.cases.unrelated):
+        if path in of_cases or any(fnmatch(inside, pattern) for pattern in settings.cases.unrelated):
             continue
         yield path
 
@@ -284,18 +286,22 @@ def _touched(top: Path, commit: str, name: str, functions: set[str]) -> set[str]
         old, new = ast.parse(git(top, "show", f"{commit}:{name}")), ast.parse((top / name).read_bytes())
     except (ReplayError, SyntaxError, ValueError, OSError):
         return None
-    (rest_before, was), (rest, now) = _split(old, functions), _split(new, functions)
-    return None if rest_before != rest else {name for name in functions if was.get(name) != now.get(name)}
+    (unrelated_old, was), (unrelated_new, now) = _split(old, functions), _split(new, functions)
+    return (
+        None
+        if unrelated_old != unrelated_new
+        else {name for name in functions if was.get(name) != now.get(name)}
+    )
 
 
 def _split(tree: ast.Module, functions: set[str]) -> tuple[list[str], dict[str, str]]:
-    rest, found = [], {}
+    unrelated, bodies = [], {}
     for node in tree.body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name in functions:
-            found[node.name] = ast.dump(node)
+            bodies[node.name] = ast.dump(node)
         else:
-            rest.append(ast.dump(node))
-    return rest, found
+            unrelated.append(ast.dump(node))
+    return unrelated, bodies
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,7 +316,7 @@ class Selection:
 def select_cases(
     golden: Path, tags: Sequence[str], changed: str | None, version: Version, settings: Settings
 ) -> Selection:
-    """The cases to check; `changed` is a base revision (empty: the default branch), None for any case.
+    """Return the cases to check; `changed` is a base revision (empty: the default branch), None for any case.
 
     Raises:
         InputError: there is no golden set, no case has such a tag, or the base is not known.

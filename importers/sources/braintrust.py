@@ -108,7 +108,7 @@ def _type(row: JsonObject) -> str:
 
 
 def _span(row: JsonObject, is_root: bool) -> Span:
-    kind = _KINDS.get(_type(row), StepKind.AGENT if is_root else StepKind.OTHER)
+    kind = _KINDS.get(_type(row), StepKind.AGENT if is_root else StepKind.UNCLASSIFIED)
     metrics, metadata = fields.mapping(row, "metrics"), fields.mapping(row, "metadata")
     parents = fields.sequence(row, "span_parents")
     is_model = kind is StepKind.LLM

@@ -29,11 +29,11 @@ _KINDS = {
     "llm": StepKind.LLM,
     "tool": StepKind.TOOL,
     "agent": StepKind.AGENT,
-    "workflow": StepKind.OTHER,
-    "task": StepKind.OTHER,
-    "retrieval": StepKind.OTHER,
-    "embedding": StepKind.OTHER,
-    "experiment": StepKind.OTHER,
+    "workflow": StepKind.UNCLASSIFIED,
+    "task": StepKind.UNCLASSIFIED,
+    "retrieval": StepKind.UNCLASSIFIED,
+    "embedding": StepKind.UNCLASSIFIED,
+    "experiment": StepKind.UNCLASSIFIED,
 }
 _NO_PARENT = ("undefined", "0")
 _SHARED = ("ml_app", "session_id", "tags")
@@ -141,7 +141,7 @@ def _parent(row: JsonObject) -> str | None:
 
 def _span(row: JsonObject, *, is_root: bool) -> Span:
     kind = _KINDS[_kind(row)]
-    if kind is StepKind.OTHER and is_root:
+    if kind is StepKind.UNCLASSIFIED and is_root:
         kind = StepKind.AGENT
     name = fields.text(row, "name")
     if kind is StepKind.TOOL and name is None:
@@ -152,7 +152,7 @@ def _span(row: JsonObject, *, is_root: bool) -> Span:
     given, call_id = _content(fields.mapping(row, "input")), None
     if kind is StepKind.TOOL:
         given, call_id = _arguments(given)
-    is_agent = kind in (StepKind.AGENT, StepKind.OTHER)
+    is_agent = kind in (StepKind.AGENT, StepKind.UNCLASSIFIED)
     return Span(
         id=str(row["span_id"]),
         parent=_parent(row),

@@ -267,7 +267,7 @@ def _step(step: Json, index: int) -> Step:
     parent = step.get("parent")
     return Step(
         index=index,
-        kind=StepKind(kind) if kind in set(StepKind) else StepKind.OTHER,
+        kind=StepKind(kind) if kind in set(StepKind) else StepKind.UNCLASSIFIED,
         name=fields.text(step, "name") or kind or "step",
         parent=parent if isinstance(parent, int) and not isinstance(parent, bool) else None,
         messages=read_messages(step.get("messages")) or (),

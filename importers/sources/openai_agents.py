@@ -92,7 +92,7 @@ def _span(row: JsonObject) -> Span:
     sort = fields.text(data, "type")
     if sort is None:
         raise RecordError("span_data has no type")
-    kind = _KINDS.get(sort, StepKind.OTHER)
+    kind = _KINDS.get(sort, StepKind.UNCLASSIFIED)
     name = fields.text(data, "name")
     if kind is StepKind.TOOL and name is None:
         raise RecordError("a function span has no name")

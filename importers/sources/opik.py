@@ -26,7 +26,12 @@ SUMMARY = "Opik traces and spans: files of `opik export`, rows of its API or SDK
 RECOGNISED_BY = "records have start_time and the fields of Opik's traces or spans"
 
 _TRACE, _SPAN = "trace", "span"
-_KINDS = {"llm": StepKind.LLM, "tool": StepKind.TOOL, "general": StepKind.OTHER, "guardrail": StepKind.OTHER}
+_KINDS = {
+    "llm": StepKind.LLM,
+    "tool": StepKind.TOOL,
+    "general": StepKind.UNCLASSIFIED,
+    "guardrail": StepKind.UNCLASSIFIED,
+}
 _ONLY_OF_SPANS = ("parent_span_id", "type")
 _PROJECTS = ("project_id", "project_name")
 _OFFLINE = ("experiment", "playground", "optimization", "evaluator")
@@ -155,7 +160,7 @@ def _span(row: JsonObject, root: str | None) -> Span:
         name=name or sort,
         started_at=_started(row),
         ended_at=fields.time(row, "end_time"),
-        input=argument(row.get("input")) if kind is StepKind.OTHER else row.get("input"),
+        input=argument(row.get("input")) if kind is StepKind.UNCLASSIFIED else row.get("input"),
         output=_result(row.get("output")) if kind is StepKind.TOOL else row.get("output"),
         model=fields.text(row, "model") if kind is StepKind.LLM else None,
         usage=_usage(row) if kind is StepKind.LLM else None,

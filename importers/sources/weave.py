@@ -118,8 +118,10 @@ def _usage(row: JsonObject) -> Usage | None:
 def _span(row: JsonObject, *, is_root: bool, is_leaf: bool) -> Span:
     usage = _usage(row)
     given = _object(_object(row, "attributes"), "weave").get("kind")
-    kind = _KINDS.get(str(given)) or (StepKind.LLM if usage is not None and is_leaf else StepKind.OTHER)
-    if kind is StepKind.OTHER and is_root:
+    kind = _KINDS.get(str(given)) or (
+        StepKind.LLM if usage is not None and is_leaf else StepKind.UNCLASSIFIED
+    )
+    if kind is StepKind.UNCLASSIFIED and is_root:
         kind = StepKind.AGENT
     models = list(_object(_object(row, "summary"), "usage"))
     inputs = _inputs(row)

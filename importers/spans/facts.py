@@ -265,16 +265,20 @@ def kind(span: RawSpan) -> StepKind:
             return StepKind.TOOL
         if _VERCEL_CALL.match(vercel) or _VERCEL_WRAPPER.match(vercel):
             return StepKind.LLM
-        return StepKind.OTHER
+        return StepKind.UNCLASSIFIED
     for name in _NAMED:
         word = span.attributes.get(name)
         if isinstance(word, str) and word:
             found = _of_word(word)
             # OpenInference's tool without a tool's name: the model called `transfer_to_…` for it.
             is_handoff = span.name.startswith(_HANDOFF) and span.first(*_TOOL_NAMES) is None
-            return StepKind.OTHER if found is StepKind.TOOL and is_handoff else found
+            return StepKind.UNCLASSIFIED if found is StepKind.TOOL and is_handoff else found
     if span.name == RAW_REQUEST:
-        return StepKind.OTHER if raw_request(span, "choices", "output", "content") is None else StepKind.LLM
+        return (
+            StepKind.UNCLASSIFIED
+            if raw_request(span, "choices", "output", "content") is None
+            else StepKind.LLM
+        )
     braintrust = _braintrust_type(span)
     if braintrust:
         return _of_word(braintrust)
@@ -286,11 +290,11 @@ def kind(span: RawSpan) -> StepKind:
         return StepKind.LLM if whole is None else StepKind.AGENT
     if span.first("gen_ai.agent.name", "agent_name", "agent.name") is not None:
         return StepKind.AGENT
-    return StepKind.OTHER
+    return StepKind.UNCLASSIFIED
 
 
 def _of_word(word: str) -> StepKind:
-    return next((kind for kind, words in _WORDS.items() if word.lower() in words), StepKind.OTHER)
+    return next((kind for kind, words in _WORDS.items() if word.lower() in words), StepKind.UNCLASSIFIED)
 
 
 def is_evaluator(span: RawSpan) -> bool:

@@ -105,7 +105,7 @@ def contents_of(spans: Iterable[Span]) -> Iterator[Json]:
 def of_spans(trace_id: str, source: str, spans: Sequence[Span], about: About) -> Trace | None:
     """The trace of these spans; None where there is no agent in them: no model call, tool or agent."""
     tree = _Tree(_agent_part(spans))
-    if all(span.kind is StepKind.OTHER for span in tree.spans):
+    if all(span.kind is StepKind.UNCLASSIFIED for span in tree.spans):
         return None
     tree = _with_agents_in_tools(_Tree(_without_double_calls(tree)))
     for span in tree.model_calls:
@@ -364,7 +364,7 @@ def _tool_calls(tree: _Tree) -> tuple[ToolCall, ...]:
     wanted = requested - {span.name for span in tree.spans if span.kind is StepKind.TOOL}
     for span in tree.spans:
         # A function or an agent that was traced as such is known for a tool by its name.
-        if span.kind in (StepKind.OTHER, StepKind.AGENT) and span.depth and span.name in wanted:
+        if span.kind in (StepKind.UNCLASSIFIED, StepKind.AGENT) and span.depth and span.name in wanted:
             span.kind = StepKind.TOOL
     tree.mark_inner()
     return joined_calls(

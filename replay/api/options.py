@@ -82,7 +82,7 @@ def settings_with(base: Settings, options: RunOptions) -> Settings:
     run = {name: value for name, value in given.items() if name in _RUN_FIELDS}
     judge = {name: value for name, value in given.items() if name in _JUDGE_FIELDS}
     if given.get("no_user"):
-        base = replace(base, user=UserSection(), given=base.given - {"user"})
+        base = replace(base, user=UserSection(), named_sections=base.named_sections - {"user"})
     world = replace(base.world, boundary="none") if given.get("no_boundary") else base.world
     return replace(base, run=override(base.run, **run), judge=override(base.judge, **judge), world=world)
 

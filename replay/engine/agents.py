@@ -60,7 +60,7 @@ def rules_of(settings: Settings) -> Rules:
             'on_miss = "simulate" has a model play the tools; name it as `model` in [simulate] of '
             f"{settings.file or 'replay.toml'}"
         )
-    if settings.user.model is None and "user" in settings.given:
+    if settings.user.model is None and "user" in settings.named_sections:
         raise SettingsError(
             f"{settings.file or 'replay.toml'}: [user] has a model play the user and names none; name it as "
             "`model`, or take [user] out"

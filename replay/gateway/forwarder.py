@@ -1,4 +1,4 @@
-"""The way from inside a boundary to the models: a proxy that passes connections on and reads nothing of them.
+"""A proxy from inside a boundary to the models, which passes connections on without reading them.
 
 An agent's HTTP clients find it by `HTTPS_PROXY` and its relatives. `CONNECT host:port` opens a tunnel, so TLS
 stays between the client and the model; a plain `GET http://…` is passed on with its head rewritten. Other
@@ -27,7 +27,7 @@ CONNECT_S = 30.0
 HEAD_BYTES = 64 * 1024
 """The longest head of a request, and the bytes passed on at a time."""
 PORTS = {"http": 80, "https": 443}
-OWN_HEADERS = ("host", "proxy-authorization", "proxy-connection", "connection", "keep-alive")
+REWRITTEN_HEADERS = ("host", "proxy-authorization", "proxy-connection", "connection", "keep-alive")
 """Headers that are written anew, or are those of the connection to the proxy."""
 _REQUEST = re.compile(r"([A-Z]+) (?:(http)://)?([^/?# ]+)([/?][^ ]*)? HTTP/1\.[01]")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
@@ -49,7 +49,7 @@ class ParentProxy:
 
 
 class UnreachableError(Exception):
-    """A destination cannot be connected to; the text says why."""
+    """A destination cannot be connected to; the message gives the reason."""
 
 
 class Route:
@@ -243,7 +243,7 @@ class Forwarder:
         """
         method, destination, path = request
         authority = str(destination).removesuffix(":80")
-        passed = [field for field in fields if _name(field) not in OWN_HEADERS]
+        passed = [field for field in fields if _name(field) not in REWRITTEN_HEADERS]
         proxy, length = self._route.proxy("http", destination.host), None
         if proxy is None:
             upstream = await _open(destination.host, destination.port)
@@ -290,7 +290,7 @@ def _name(field: str) -> str:
 
 
 def _length(fields: list[str]) -> int | None:
-    """Return the bytes of a request's body; None where its head does not say them beyond doubt."""
+    """Return the bytes of a request's body; None where its head leaves it in doubt."""
     lengths = {field.partition(":")[2].strip() for field in fields if _name(field) == "content-length"}
     is_plain = all(field and not field[0].isspace() and ":" in field for field in fields)
     if not is_plain or any(_name(field) in ("transfer-encoding", "upgrade") for field in fields):

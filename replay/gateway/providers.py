@@ -1,4 +1,4 @@
-"""Where models answer: what an agent may reach in any case, since replaying it means asking its model."""
+"""The destinations of model APIs, which an agent may always reach: replaying it means asking its model."""
 
 from __future__ import annotations
 

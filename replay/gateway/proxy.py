@@ -31,7 +31,7 @@ APIS = {
     "anthropic": ("https://api.anthropic.com", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_URL"),
     "openai": ("https://api.openai.com/v1", "OPENAI_BASE_URL", "OPENAI_API_BASE"),
 }
-"""API → where it is, and the variables that say another place."""
+"""API → its base URL, and the variables that set another."""
 KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY")
 _AROUND = {
     "accept-encoding",
@@ -54,7 +54,7 @@ _JSON = "application/json"
 
 
 class ProxyAddress:
-    """Where one process reaches the models. Fits `replay.agents.base.Address`."""
+    """The address at which one process reaches the models. Fits `replay.agents.base.Address`."""
 
     def __init__(
         self, url: str, environment: Mapping[str, str], *, replayed: bool, forget: Callable[[], object]
@@ -63,8 +63,8 @@ class ProxyAddress:
         self.line: Line | None = None
         """The trial that runs there; None between trials."""
         self.upstream = {
-            api: next((environment[name] for name in names if environment.get(name)), place).rstrip("/")
-            for api, (place, *names) in APIS.items()
+            api: next((environment[name] for name in names if environment.get(name)), vendor_url).rstrip("/")
+            for api, (vendor_url, *names) in APIS.items()
         }
         self.environment = {
             name: f"{url}/{api}" + ("/v1" if api == "openai" else "")
@@ -78,7 +78,7 @@ class ProxyAddress:
 
     @contextmanager
     def serving(self, line: Line | None) -> Iterator[None]:
-        """What comes there is of this trial, for as long as the context lasts."""
+        """Assign the requests at this address to a trial, for as long as the context lasts."""
         self.line = line
         try:
             yield
@@ -93,15 +93,15 @@ class ProxyAddress:
 class ModelProxy:
     """The proxy of one run. Fits `replay.agents.base.Gateway`."""
 
-    def __init__(self, run_id: str, own: Mapping[str, Price], *, recording: str | None) -> None:
+    def __init__(self, run_id: str, price_overrides: Mapping[str, Price], *, recording: str | None) -> None:
         """Make the gateway of a run.
 
         Args:
             run_id: whose requests it records.
-            own: the user's prices.
+            prices: the user's prices.
             recording: the run whose answers are served; None: the models' APIs answer.
         """
-        self._run_id, self._own, self._recording = run_id, own, recording
+        self._run_id, self._price_overrides, self._recording = run_id, price_overrides, recording
         self._addresses: dict[str, ProxyAddress] = {}
         self.server = Server(self._serve, knows=self._knows, largest=LARGEST)
         self._clients: dict[bool, httpx.AsyncClient] = {}
@@ -109,7 +109,7 @@ class ModelProxy:
         self._redact: Callable[[Json], Json] | None = None
 
     async def start(self) -> None:
-        """Listen."""
+        """Start to listen."""
         await self.server.start()
 
     def open(self, con: DuckDBPyConnection, redact: Callable[[Json], Json] | None = None) -> None:
@@ -133,9 +133,15 @@ class ModelProxy:
         return self._recording is not None
 
     def line(self, item_id: str, lane: Lane, trial: int) -> Line:
-        """For one try at a trial."""
+        """Return the recorder of one attempt at a trial."""
         return Line(
-            self._run_id, item_id, lane, trial, own=self._own, keep=not self.replays, redact=self._redact
+            self._run_id,
+            item_id,
+            lane,
+            trial,
+            price_overrides=self._price_overrides,
+            keep=not self.replays,
+            redact=self._redact,
         )
 
     def address(self, environment: Mapping[str, str]) -> ProxyAddress:
@@ -153,8 +159,8 @@ class ModelProxy:
         return path.removeprefix("/").partition("/")[0] in self._addresses
 
     async def _serve(self, request: Request, reply: Reply) -> None:
-        secret, _, rest = request.path.removeprefix("/").partition("/")
-        api, _, below = rest.partition("/")
+        secret, _, path_after_secret = request.path.removeprefix("/").partition("/")
+        api, _, below = path_after_secret.partition("/")
         address = self._addresses.get(secret)
         if address is None or api not in APIS:
             await _refuse(reply, 404, "there is no such trial, or it is over")
@@ -174,12 +180,12 @@ class ModelProxy:
     async def _repeat(self, reply: Reply, line: Line, exchange: Exchange) -> None:
         if self._con is None or self._recording is None:
             raise RuntimeError("the recording was not opened")
-        found = recorded_answers(
+        answers = recorded_answers(
             self._con, self._recording, exchange.request_hash, line.trial, line.item_id, line.lane
         )
         nth = line.nth(exchange.request_hash)
-        if nth >= len(found):
-            what = "only fewer times" if found else "not"
+        if nth >= len(answers):
+            what = "only fewer times" if answers else "not"
             line.unrecorded = line.unrecorded or (
                 f"the agent asked its model something that run {self._recording} did {what} record for "
                 f"trial {line.trial} ({exchange.api} {exchange.path}); record again: --set run.record=true"
@@ -187,7 +193,7 @@ class ModelProxy:
             exchange.fail("it is not in the recording")
             await _refuse(reply, 400, line.unrecorded)
             return
-        answer = found[nth]
+        answer = answers[nth]
         exchange.close(answer.status, answer.content_type, answer.body, usage=answer.usage)
         await reply.whole(answer.status, answer.content_type, answer.body)
 
@@ -208,7 +214,7 @@ class ModelProxy:
             )
             answer = await client.send(requested, stream=True)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            problem = f"the model's API at {_place(upstream)} cannot be reached: {_error_text(error)}"
+            problem = f"the model's API at {_host_of(upstream)} cannot be reached: {_error_text(error)}"
             if exchange is not None:
                 exchange.fail(problem)
             await _refuse(reply, 502, problem)
@@ -240,7 +246,7 @@ class ModelProxy:
 async def _hand_back(
     answer: httpx.Response, reply: Reply, exchange: Exchange | None, usage_was_added: bool
 ) -> None:
-    """The answer, as it comes."""
+    """Pass an answer on as it arrives."""
     kind = answer.headers.get("content-type", _JSON)
     fields = {
         name: value
@@ -279,7 +285,7 @@ _ENDS = (b"data: [DONE]", b'data: {"type":"message_stop"}', b'data: {"type": "me
 def _with_usage(body: bytes, below: str, exchange: Exchange | None) -> tuple[bytes, bool]:
     """Add the request for token counts to a streamed chat completion; return whether it was added.
 
-    The event that tells them is then kept from the agent, which did not ask for it.
+    The event with them is then kept from the agent, which did not ask for it.
     """
     request = exchange.request if exchange is not None else None
     if not isinstance(request, dict) or not below.partition("?")[0].endswith("/chat/completions"):
@@ -290,12 +296,12 @@ def _with_usage(body: bytes, below: str, exchange: Exchange | None) -> tuple[byt
 
 
 async def _refuse(reply: Reply, status: int, message: str) -> None:
-    """An error that the clients of both APIs can read."""
+    """Answer with an error that the clients of both APIs can read."""
     error = {"type": "error", "error": {"type": "replay_gateway_error", "message": message}}
     await reply.whole(status, _JSON, json.dumps(error).encode())
 
 
-def _place(upstream: str) -> str:
+def _host_of(upstream: str) -> str:
     """Return only the host, because an address may contain a secret."""
     from urllib.parse import urlsplit
 

@@ -1,4 +1,4 @@
-"""What one try at a trial requested of models, and what their answers say, whether whole or streamed.
+"""The requests of one attempt at a trial to models, and their answers, whole or streamed.
 
 Understood are Anthropic's Messages, OpenAI's chat completions and Responses. Any other answer is passed on
 and kept all the same; only nothing is known of its tokens then.
@@ -35,7 +35,7 @@ _TEXT = -1
 
 @dataclass(frozen=True, slots=True)
 class ModelAnswer:
-    """What is known of an answer."""
+    """The status, tokens and content of a model's answer."""
 
     model: str | None = None
     usage: Usage | None = None
@@ -63,7 +63,7 @@ def read_answer(content_type: str, text: str) -> ModelAnswer:
 
 
 def events(text: str) -> Iterator[Any]:
-    """The JSON objects of a stream."""
+    """Yield the JSON objects of a stream."""
     for line in text.splitlines():
         if line.startswith("data:") and line[5:].strip() not in ("", "[DONE]"):
             event = parse(line[5:].strip())
@@ -82,7 +82,7 @@ def has_only_usage(event: bytes) -> bool:
 
 
 def _turns(body: dict[str, Any]) -> Any:
-    """The model's turn in a body, as a list of messages of its provider."""
+    """Return the model's turn in a body, as a list of messages of its provider."""
     if isinstance(body.get("content"), list):
         return [{"role": "assistant", "content": body["content"]}]
     if isinstance(body.get("choices"), list) and body["choices"] and isinstance(body["choices"][0], dict):
@@ -91,7 +91,7 @@ def _turns(body: dict[str, Any]) -> Any:
 
 
 def _folded(text: str) -> Any:
-    """The body that a stream would have been without streaming, as far as it is read here."""
+    """Return the body that a stream would have been without streaming, as far as it is read here."""
     body: dict[str, Any] = {}
     blocks: dict[int, dict[str, Any]] = {}
     parts: dict[int, list[str]] = {}
@@ -109,7 +109,7 @@ def _folded(text: str) -> Any:
                 str(delta.get("partial_json") or delta.get("text") or "")
             )
         elif kind == "message_delta":
-            body["usage"] = {**_object(body.get("usage")), **_given(_object(event.get("usage")))}
+            body["usage"] = {**_object(body.get("usage")), **_present(_object(event.get("usage")))}
         elif "choices" in event:
             _add_chunk(body, event, blocks, parts)
     calls = []
@@ -135,7 +135,7 @@ def _add_chunk(
     blocks: dict[int, dict[str, Any]],
     parts: dict[int, list[str]],
 ) -> None:
-    """A chunk of a chat completion."""
+    """Add a chunk of a chat completion to a body."""
     body["choices"] = []
     body["model"] = event.get("model") or body.get("model")
     body["usage"] = event.get("usage") or body.get("usage")
@@ -160,7 +160,7 @@ def _object(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _given(values: dict[str, Any]) -> dict[str, Any]:
+def _present(values: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -203,7 +203,7 @@ CUT = "the trial ended before the answer was whole"
 
 @dataclass(slots=True, kw_only=True)
 class Exchange:
-    """A request and what became of it; without `close` it was cut off."""
+    """A request and its answer; without `close` it was cut off."""
 
     api: str
     path: str
@@ -226,7 +226,7 @@ class Exchange:
         shown: bytes | None = None,
         usage: Usage | None = None,
     ) -> None:
-        """The answer is whole.
+        """Record a complete answer.
 
         Args:
             status: of HTTP.
@@ -244,13 +244,13 @@ class Exchange:
         self.latency_ms = (time.perf_counter() - self._began) * 1000
 
     def fail(self, error: str) -> None:
-        """There will be no whole answer."""
+        """Record that no complete answer will come."""
         self.error = error
         self.latency_ms = (time.perf_counter() - self._began) * 1000
 
 
 class Line:
-    """The requests of one try at a trial, in the order in which they came."""
+    """The requests of one attempt at a trial, in the order in which they came."""
 
     def __init__(
         self,
@@ -259,7 +259,7 @@ class Line:
         lane: Lane,
         trial: int,
         *,
-        own: Mapping[str, Price],
+        price_overrides: Mapping[str, Price],
         keep: bool,
         redact: Callable[[Json], Json] | None = None,
     ) -> None:
@@ -270,7 +270,7 @@ class Line:
             item_id: the item.
             lane: the lane.
             trial: its index.
-            own: the user's prices.
+            prices: the user's prices.
             keep: its requests are stored.
             redact: what is done to requests before they are stored.
         """
@@ -279,7 +279,7 @@ class Line:
         """A request that the recording has no answer to; None where there was none."""
         self.keeps = keep
         """Its requests are stored."""
-        self._own, self._redact = own, redact
+        self._price_overrides, self._redact = price_overrides, redact
         self._exchanges: list[Exchange] = []
         self._requested: Counter[str] = Counter()
         self._over = False
@@ -287,9 +287,9 @@ class Line:
     def begin(self, api: str, method: str, path: str, body: bytes) -> Exchange:
         """Record the arrival of a request."""
         request = _read(body)
-        known_by = request if self._redact is None else self._redact(request)
+        redacted = request if self._redact is None else self._redact(request)
         exchange = Exchange(
-            api=api, path=path, request=request, request_hash=request_hash(api, method, path, known_by)
+            api=api, path=path, request=request, request_hash=request_hash(api, method, path, redacted)
         )
         # One that comes when the trial is over is of no trial any more.
         if not self._over:
@@ -297,7 +297,7 @@ class Line:
         return exchange
 
     def nth(self, request_hash: str) -> int:
-        """How often this request came before in this line; counts it."""
+        """Count a request; return how often the same came before."""
         self._requested[request_hash] += 1
         return self._requested[request_hash] - 1
 
@@ -341,11 +341,11 @@ class Line:
         model = exchange.answer.model or _model_of(exchange.request)
         if model is None or exchange.answer.usage is None:
             return None
-        return prices.cost(model, exchange.answer.usage, self._own)
+        return prices.cost(model, exchange.answer.usage, self._price_overrides)
 
 
 def request_hash(api: str, method: str, path: str, request: Json) -> str:
-    """What is the same request: the same method, path and body, however its JSON is laid out."""
+    """Return a hash of method, path and body, whatever the layout of the JSON."""
     text = json.dumps([api, method, path, request], sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -365,12 +365,12 @@ def _model_of(request: Json) -> str | None:
 
 def _results(exchanges: Sequence[Exchange]) -> dict[str, ToolCall]:
     """Return the results of tool calls in a request, by call id."""
-    found: dict[str, ToolCall] = {}
+    results: dict[str, ToolCall] = {}
     for exchange in exchanges:
         if not isinstance(exchange.request, dict):
             continue
         turns = exchange.request.get("messages", exchange.request.get("input"))
         for call in join_results(read_messages(turns) or ()):
             if call.answered and call.call_id:
-                found[call.call_id] = call
-    return found
+                results[call.call_id] = call
+    return results

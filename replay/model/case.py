@@ -24,7 +24,7 @@ class ExpectedCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathRule:
-    """How the values at one place of a call's arguments are compared: by one of these."""
+    """How the values at one path of a call's arguments are compared: by one of these."""
 
     tolerance: float | None = None
     """As numbers, which may be this far apart; a text that is a number counts as one. With `relative`, too,
@@ -119,8 +119,8 @@ class Assertion:
     """The most tool calls a trial may make."""
 
     def __post_init__(self) -> None:
-        given = [name for name in ASSERTIONS if getattr(self, name) is not None]
-        if len(given) != 1:
+        kinds = [name for name in ASSERTIONS if getattr(self, name) is not None]
+        if len(kinds) != 1:
             raise ValueError(f"an assertion needs exactly one of {', '.join(ASSERTIONS)}")
         for name in ("max_chars", "max_calls"):
             value = getattr(self, name)
@@ -233,7 +233,10 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """Decisions are appended, never changed: `effective_decisions` returns those that count."""
+    """A decision about an item. Decisions are appended, never changed.
+
+    `effective_decisions` returns those that count.
+    """
 
     item_id: str
     action: Action
@@ -249,12 +252,15 @@ class Decision:
 
 
 def effective_decisions(decisions: Iterable[Decision]) -> dict[str, Decision]:
-    """What was decided of each item, from decisions oldest first: item id → the promotion, dismissal or skip
-    that was not taken back. Labels decide nothing."""
-    found: dict[str, Decision] = {}
+    """Return the last promotion, dismissal or skip of each item by its id; an undo removes it.
+
+    Args:
+        decisions: oldest first; labels decide nothing.
+    """
+    effective: dict[str, Decision] = {}
     for decision in decisions:
         if decision.action is Action.UNDO:
-            found.pop(decision.item_id, None)
+            effective.pop(decision.item_id, None)
         elif decision.action is not Action.LABEL:
-            found[decision.item_id] = decision
-    return found
+            effective[decision.item_id] = decision
+    return effective

@@ -52,18 +52,18 @@ class Lane(str):
         Raises:
             UnknownNameError: no lane is written so.
         """
-        if not (found := _LANE.fullmatch(text)):
+        if not (match := _LANE.fullmatch(text)):
             raise UnknownNameError("lane", text, ("old", "new", "old2", "new2", "new3"))
-        return cls("old" if found[1] == "old" else "new", int(found[2] or 1))
+        return cls("old" if match[1] == "old" else "new", int(match[2] or 1))
 
     @property
     def is_new(self) -> bool:
-        """Whether a version under test runs here, and not the one in use."""
+        """Return whether a version under test runs here, and not the one in use."""
         return self.side == "new"
 
     @property
     def order(self) -> tuple[int, bool]:
-        """The sort key that lists lanes as old, new, old2, new2, new3 …"""
+        """Return the sort key that lists lanes as old, new, old2, new2, new3 …"""
         return self.number, self.is_new
 
 

@@ -16,7 +16,7 @@ else:
     from dataclasses import dataclass
 
     def light_dataclass(*, frozen, **options):  # noqa: ARG001 - typed as `dataclass`
-        """`dataclass` for values that nothing changes, and of which there are very many.
+        """Make a `dataclass` for values that nothing changes, and of which there are very many.
 
         Args:
             frozen: always true: what the type checker goes by. Nothing checks it at run time.

@@ -62,7 +62,7 @@ class Version:
     adapter_name: str | None = None
     """For `adapter`: its entry point in the group `replaydiff.agents`."""
     setup: JsonObject = field(default_factory=dict)
-    """For `messages`: what a file says (`system`, `tools`, `model` …) in the place of the trace."""
+    """For `messages`: what a file sets (`system`, `tools`, `model` …) instead of the trace."""
     git: str | None = None
     """The revision as it was named."""
     commit: str | None = None
@@ -104,12 +104,12 @@ class Mode(StrEnum):
     ROLLOUT = "rollout"
     """The whole agent, from the input on."""
     STEP = "step"
-    """Each recorded decision of the model with what it was given: only the next action."""
+    """Each recorded decision of the model with its recorded input: only the next action."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What a run that may stop early found when it looked at its first items."""
+    """The answer of a run that may stop early at one of its looks."""
 
     items: int
     """The first items of the run's order, all of whose trials had finished."""
@@ -146,6 +146,6 @@ class RunRecord:
 
     @property
     def has_control(self) -> bool:
-        """Whether lane `old` is the recorded model, called again, and lane `old2` the recording itself."""
+        """Return whether `old` is the recorded model, called again, and `old2` the recording itself."""
         observed = self.settings.get("observed")
         return self.mode is Mode.STEP and isinstance(observed, dict) and str(Lane.OLD2) in observed

@@ -42,7 +42,7 @@ class SampleItem:
     """Order of the draw from 0: the first n positions are the sample of size n."""
     stratum: str
     weight: float
-    """How many traces of the population this one stands for."""
+    """How many traces of the population this one represents."""
 
 
 CONTENT_ID = "sha256:"
@@ -98,14 +98,14 @@ class Item:
         return [lane for lane in lanes if lane != Lane.OLD2 or self.has_repeat]
 
     @property
-    def has_own_id(self) -> bool:
-        """Whether its id is one that somebody gave; that of a case without one is a hash of its content."""
+    def has_id(self) -> bool:
+        """Return whether a person chose its id; a case without one has a hash of its content."""
         return not self.id.startswith(CONTENT_ID)
 
     @property
     def label(self) -> str:
-        """The id, or for a case without an id of its own the first words of its input, in quotes."""
+        """Return the id, or for a case without an id of its own the first words of its input, in quotes."""
         words = " ".join(self.input[: 8 * _LABEL].split())
-        if self.has_own_id or not words:
+        if self.has_id or not words:
             return self.id
         return f'"{words if len(words) <= _LABEL else words[: _LABEL - 1].rstrip() + "…"}"'

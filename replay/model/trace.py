@@ -31,14 +31,14 @@ class Usage:
 
 def total_usage(usages: Iterable[Usage | None]) -> Usage | None:
     """Return the sum of the known counts; None if none is known."""
-    found = [usage for usage in usages if usage is not None]
-    if not found:
+    reported = [usage for usage in usages if usage is not None]
+    if not reported:
         return None
     return Usage(
-        input_tokens=sum(usage.input_tokens for usage in found),
-        output_tokens=sum(usage.output_tokens for usage in found),
-        cache_read_tokens=sum(usage.cache_read_tokens for usage in found),
-        cache_write_tokens=sum(usage.cache_write_tokens for usage in found),
+        input_tokens=sum(usage.input_tokens for usage in reported),
+        output_tokens=sum(usage.output_tokens for usage in reported),
+        cache_read_tokens=sum(usage.cache_read_tokens for usage in reported),
+        cache_write_tokens=sum(usage.cache_write_tokens for usage in reported),
     )
 
 
@@ -114,7 +114,7 @@ class StepKind(StrEnum):
     LLM = "llm"
     TOOL = "tool"
     AGENT = "agent"
-    OTHER = "other"
+    UNCLASSIFIED = "other"
 
 
 @light_dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,7 +75,7 @@ class ServedCall:
 
     @property
     def is_exact(self) -> bool:
-        """Whether the item's own tape answered, with a result that is known to be this call's."""
+        """Return whether the item's own tape answered, with a result that is known to be this call's."""
         return self.rule is Rule.TAPE and self.call.witness != Witness.NAME
 
 
@@ -109,7 +109,7 @@ class Blocked:
 
 @light_dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """Identified by run, item, lane and index."""
+    """A trial, identified by run, item, lane and index."""
 
     run_id: str
     item_id: str
@@ -139,7 +139,7 @@ class Trial:
 
     @property
     def simulated_turns(self) -> tuple[int, ...]:
-        """The numbers of the turns at which the user was simulated."""
+        """Return the numbers of the turns at which the user was simulated."""
         return tuple(turn.number for turn in self.turns if turn.user is not None)
 
     @property
@@ -183,7 +183,7 @@ class Vote:
 
 @light_dataclass(frozen=True, slots=True, kw_only=True)
 class Grade:
-    """Identified by run, item, lane, trial, grader and grader version."""
+    """A grade, identified by run, item, lane, trial, grader and grader version."""
 
     run_id: str
     item_id: str
@@ -212,7 +212,10 @@ class JudgeId:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCall:
-    """Identified by its trial and its index within it. Headers, and so keys, are no part of it."""
+    """A request to a model, identified by its trial and its index within it.
+
+    Headers, and so keys, are no part of it.
+    """
 
     run_id: str
     item_id: str
@@ -237,7 +240,7 @@ class ModelCall:
     """Why there is no whole answer."""
     model: str | None = None
     tool_calls: tuple[ToolCall, ...] = ()
-    """The tools that the model asked for, with what they answered where a later request of the trial says."""
+    """The tools that the model asked for, with their results where a later request contains them."""
     usage: Usage | None = None
     cost_usd: float | None = None
     """By the price table; None where tokens or price are not known."""

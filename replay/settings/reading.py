@@ -1,4 +1,4 @@
-"""Reading settings: the file, then the environment, then `--set` and flags; and what is wrong in them.
+"""Reading settings: the file, then the environment, then `--set` and flags; and the errors in them.
 
 An error names the file, its line and the key.
 """
@@ -30,15 +30,15 @@ def refuse_unknown(data: dict[str, Any], file: Path | None, text: str) -> None:
     _refuse(data, {*tables, *NAMED_TABLES, ASSERT}, (), file, text)
     for name, value in data.items():
         if name == ASSERT:
-            if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+            if not isinstance(value, list) or not all(isinstance(assertion, dict) for assertion in value):
                 raise SettingsError(
-                    f"{_place(file, text, (name,))}: {name!r} must be a list of tables, [[{name}]]"
+                    f"{_location(file, text, (name,))}: {name!r} must be a list of tables, [[{name}]]"
                 )
-            for one in value:
-                _refuse(one, keys_of(Assertion), (name,), file, text)
+            for assertion in value:
+                _refuse(assertion, keys_of(Assertion), (name,), file, text)
             continue
         if not isinstance(value, dict):
-            raise SettingsError(f"{_place(file, text, (name,))}: {name!r} must be a table, [{name}]")
+            raise SettingsError(f"{_location(file, text, (name,))}: {name!r} must be a table, [{name}]")
         if name in tables:
             _refuse(value, keys_of(tables[name]), (name,), file, text)
             for inner, type_ in SUBTABLES.get(name, {}).items():
@@ -50,7 +50,7 @@ def refuse_unknown(data: dict[str, Any], file: Path | None, text: str) -> None:
             continue
         for entry, keys in value.items():
             if not isinstance(keys, dict):
-                where = _place(file, text, (name, entry))
+                where = _location(file, text, (name, entry))
                 raise SettingsError(f"{where}: {name}.{entry} must be a table, [{name}.{entry}]")
             _refuse(keys, keys_of(NAMED_TABLES[name]), (name, entry), file, text)
             if name == "tools":
@@ -58,30 +58,30 @@ def refuse_unknown(data: dict[str, Any], file: Path | None, text: str) -> None:
 
 
 def _refuse_in_match(rules: Any, path: tuple[str, ...], file: Path | None, text: str) -> None:
-    """The keys of a `ToolMatch`, and of the rules in it."""
+    """Refuse unknown keys of a `ToolMatch` and of the rules in it."""
     if not isinstance(rules, dict):
         return
     _refuse(rules, keys_of(ToolMatch), path, file, text)
     paths = rules.get("paths")
-    for place, rule in paths.items() if isinstance(paths, dict) else ():
+    for argument_path, rule in paths.items() if isinstance(paths, dict) else ():
         if isinstance(rule, dict):
-            _refuse(rule, keys_of(PathRule), (*path, "paths", place), file, text)
+            _refuse(rule, keys_of(PathRule), (*path, "paths", argument_path), file, text)
 
 
 def _refuse(
-    table: dict[str, Any], known: set[str], section: tuple[str, ...], file: Path | None, text: str
+    table: dict[str, Any], allowed: set[str], section: tuple[str, ...], file: Path | None, text: str
 ) -> None:
     for key in table:
-        if key in known:
+        if key in allowed:
             continue
-        near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
-        advice = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(sorted(known))}"
+        near = difflib.get_close_matches(key, allowed, n=1, cutoff=0.5)
+        advice = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(sorted(allowed))}"
         what = f"unknown key {key!r} in [{'.'.join(section)}]" if section else f"unknown section [{key}]"
-        raise SettingsError(f"{_place(file, text, (*section, key))}: {what}; {advice}")
+        raise SettingsError(f"{_location(file, text, (*section, key))}: {what}; {advice}")
 
 
-def _place(file: Path | None, text: str, path: tuple[str, ...]) -> str:
-    """`file:line` of a key, found by reading the file's lines (tomllib keeps no positions)."""
+def _location(file: Path | None, text: str, path: tuple[str, ...]) -> str:
+    """Return `file:line` of a key, determined by reading the file's lines (tomllib keeps no positions)."""
     table: tuple[str, ...] = ()
     for number, line in enumerate(text.splitlines(), start=1):
         header = re.match(r"\s*\[\[?\s*([^\]]+?)\s*\]", line)
@@ -112,21 +112,21 @@ def type_error(message: str, type_: type, path: tuple[str, ...], file: Path | No
     keys = (*path, *(key for key in re.sub(r"\[[^\]]*\]", "", inside.rstrip("`")).split(".") if key))
     subject = what.split()[0]
     if subject in keys_of(type_):
-        return f"{_place(file, text, (*keys, subject))}: [{'.'.join(keys)}] {what}"
+        return f"{_location(file, text, (*keys, subject))}: [{'.'.join(keys)}] {what}"
     wrong = re.match(r"Expected `(.+?)`, got `(.+?)`", what)
     if wrong:
-        wanted = " or ".join(_WORDS.get(name, name) for name in wrong[1].split(" | ") if name != "null")
-        what = f"expected {wanted}, not {_WORDS.get(wrong[2], wrong[2])}"
+        expected = " or ".join(_WORDS.get(name, name) for name in wrong[1].split(" | ") if name != "null")
+        what = f"expected {expected}, not {_WORDS.get(wrong[2], wrong[2])}"
     within = SUBTABLES.get(keys[0], {}).get(keys[1] if len(keys) > 2 else "", type_)
     allowed = _allowed(typing.get_type_hints(within).get(keys[-1]))
     if what.startswith("Invalid enum value") and allowed:
         value = what.removeprefix("Invalid enum value ").replace("`", "")
         what = f"{value} is none of {', '.join(allowed)}"
-    return f"{_place(file, text, keys)}: {'.'.join(keys)}: {what}"
+    return f"{_location(file, text, keys)}: {'.'.join(keys)}: {what}"
 
 
 def _allowed(hint: Any) -> list[str]:
-    """What a key with set values may be, in words."""
+    """Return the allowed values of a key with a fixed set of them."""
     if typing.get_origin(hint) is Literal:
         return [repr(value) for value in typing.get_args(hint)]
     if typing.get_origin(hint) is tuple:
@@ -168,22 +168,22 @@ def load(
         except msgspec.ValidationError as error:
             raise SettingsError(type_error(str(error), type_, path, file, text)) from None
 
-    found: dict[str, Any] = {
+    tables: dict[str, Any] = {
         f"{name}_" if keyword.iskeyword(name) else name: table(type_, data[name], name)
         for name, type_ in sections().items()
         if name in data
     }
     for name, type_ in NAMED_TABLES.items():
         entries = data.get(name, {})
-        found[name] = {entry: table(type_, value, name, entry) for entry, value in entries.items()}
+        tables[name] = {entry: table(type_, value, name, entry) for entry, value in entries.items()}
     if ASSERT in data:
-        found["assert_"] = tuple(table(Assertion, one, ASSERT) for one in data[ASSERT])
+        tables["assert_"] = tuple(table(Assertion, assertion, ASSERT) for assertion in data[ASSERT])
     root = file.parent if file else Path.cwd()
-    return Settings(**found, root=root, file=file, given=frozenset(data), assigned=frozenset(assigned))
+    return Settings(**tables, root=root, file=file, named_sections=frozenset(data), assigned=frozenset(assigned))
 
 
 def find(start: Path) -> Path | None:
-    """The nearest replay.toml in `start` or above it, as git finds its own folder."""
+    """Return the nearest replay.toml in `start` or above it, as git finds its own folder."""
     for folder in (start.resolve(), *start.resolve().parents):
         candidate = folder / FILE_NAME
         if candidate.is_file():
@@ -192,10 +192,10 @@ def find(start: Path) -> Path | None:
 
 
 def override(section: Section, **flags: Any) -> Section:
-    """The section with every flag that was given (is not None) laid over it."""
-    given = {name: value for name, value in flags.items() if value is not None}
+    """Return the section with every flag that was set (is not None) laid over it."""
+    changes = {name: value for name, value in flags.items() if value is not None}
     try:
-        return dataclasses.replace(section, **given)  # type: ignore[type-var]
+        return dataclasses.replace(section, **changes)  # type: ignore[type-var]
     except ValueError as error:
         raise SettingsError(f"--{error}") from None
 
@@ -208,7 +208,10 @@ def _read(file: Path) -> str:
 
 
 def _lay_environment(data: dict[str, Any], environ: Mapping[str, str]) -> None:
-    """`REPLAY_RUN_TRIALS=3` is `trials = 3` in `[run]`; values are TOML where they can be, else text."""
+    """Apply the environment: `REPLAY_RUN_TRIALS=3` is `trials = 3` in `[run]`.
+
+    Values are TOML where they can be, else text.
+    """
     tables: dict[tuple[str, ...], type] = {(section,): type_ for section, type_ in sections().items()}
     for section, inner in SUBTABLES.items():
         tables.update({(section, name): type_ for name, type_ in inner.items()})

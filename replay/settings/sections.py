@@ -88,8 +88,8 @@ class ToolSection:
 
     effect: Literal["read", "write"] | None = None
     """What a tool does. A call that reads repeats freely until something is written; one that writes is
-    answered once and makes reads of its objects stale. If not set, what recordings show or the tool's name
-    says counts, else `write`. Only with `read` set may other traces answer."""
+    answered once and makes reads of its objects stale. If not set, recordings or the
+    tool's name decide, else `write`. Only with `read` set may other traces answer."""
     ignore_args: tuple[str, ...] = ()
     """Arguments of this tool that are ignored in matching."""
     objects: tuple[str, ...] | None = None
@@ -174,7 +174,7 @@ class ImportSection:
 
     @property
     def redaction(self) -> RedactSection | None:
-        """The redaction settings; None if redaction is off."""
+        """Return the redaction settings; None if redaction is off."""
         return self.redact if self.redact is not None and self.redact.on else None
 
 
@@ -196,7 +196,10 @@ class SampleSection:
 
 
 DEFAULT_TRIALS = 2
-"""Trials of each item and lane of a comparison: two show the noise, and more items tell more than a third."""
+"""Trials of each item and lane of a comparison.
+
+Two show the noise, and more items are worth more than a third trial.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,24 +64,24 @@ class Settings:
     """The folder of replay.toml, or the current folder where there is none."""
     file: Path | None = None
     """The replay.toml that was read."""
-    given: frozenset[str] = frozenset()
+    named_sections: frozenset[str] = frozenset()
     """Sections that the file or the environment names: a `[gate]` that is there asks for the gate."""
     assigned: frozenset[str] = frozenset()
     """Keys that `--set` assigns, such as `run.max_tokens`: they also apply to a run that is resumed."""
 
     @property
     def data_folder(self) -> Path:
-        """Where the store, worktrees and logs are kept."""
+        """Return the folder where the store, worktrees and logs are kept."""
         return self.root / DATA_FOLDER
 
     @property
     def store_path(self) -> Path:
-        """The store these settings name."""
+        """Return the store these settings name."""
         return self.root / self.store.path if self.store.path else self.data_folder / STORE_NAME
 
     @property
     def golden_path(self) -> Path:
-        """The golden set these settings name."""
+        """Return the golden set these settings name."""
         return self.root / self.cases.path
 
 
@@ -98,7 +98,7 @@ NAMED_TABLES: dict[str, type] = {
 
 
 def sections() -> dict[str, type]:
-    """Section name → the dataclass of its keys, for the sections that are one table."""
+    """Return section name → the dataclass of its keys, for the sections that are one table."""
     names = (
         f.name for f in dataclasses.fields(Settings) if f.name not in _NOT_SECTIONS | NAMED_TABLES.keys()
     )
@@ -107,5 +107,5 @@ def sections() -> dict[str, type]:
 
 
 def keys_of(section: type) -> set[str]:
-    """The keys that a table knows."""
+    """Return the keys of a table."""
     return {f.name for f in dataclasses.fields(section)}

@@ -5,8 +5,8 @@
       → cancel_order(order_id="7")      <                                       ◀ first difference
     It is cancelled.                      It is on its way.
 
-`=` stands between equal calls, `≠` between calls of one tool with other arguments, `<` and `>` beside a call
-that the other lane did not make. Below 100 columns the lanes stand one under the other, with the same signs.
+`=` is put between equal calls, `≠` between calls of one tool with other arguments, `<` and `>` beside a call
+that the other lane did not make. Below 100 columns the lanes are printed one under the other.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class SideBySide:
 
     @property
     def sign(self) -> str:
-        """How they differ."""
+        """Return the sign of how the two calls differ."""
         if self.left is None:
             return _ONLY_RIGHT
         if self.right is None:
@@ -58,7 +58,7 @@ def pairs(left: Sequence[ServedCall], right: Sequence[ServedCall]) -> list[SideB
 
 
 def lanes(left: Trial, right: Trial, width: int, *, lines: int | None = None) -> list[str]:
-    """Both trials as lines of at most `width` columns; `lines` limits those of each text."""
+    """Return both trials as lines of at most `width` columns; `lines` limits those of each text."""
     served = pairs(left.served, right.served)
     first = next((pair for pair in served if pair.sign != _EQUAL), None)
     if width < BESIDE:

@@ -1,4 +1,6 @@
-"""How far long work is: a bar on a terminal, now and then a plain line elsewhere, nothing for short work.
+"""Show the progress of long work.
+
+A bar on a terminal, now and then a plain line elsewhere, nothing for short work.
 
 Always on stderr, since stdout carries data. Work that ends within `FIRST_LINE_S` prints no line at all, so
 short runs in a log or a test are silent.
@@ -33,7 +35,7 @@ class Progress(Protocol):
 
     @property
     def total(self) -> int:
-        """All units."""
+        """Return all units."""
 
     @property
     def spent_usd(self) -> float:
@@ -162,7 +164,7 @@ def _bar(what: str, unit: str) -> Iterator[Update]:
 
 
 def _more(state: Progress) -> str:
-    """What else is known of the work: running, failed, spent, tokens."""
+    """Return further figures of the work: running, failed, spent, tokens."""
     running, failed, tokens = (getattr(state, name, 0) for name in ("running", "failed", "tokens"))
     parts = [
         f"{running} running" if running else "",
@@ -174,14 +176,14 @@ def _more(state: Progress) -> str:
 
 
 def _short(number: int) -> str:
-    """`812`, `41k`, `3.2M`."""
+    """Return `812`, `41k`, `3.2M`."""
     if number < 10_000:
         return str(number)
     return f"{number / 1000:.0f}k" if number < 1_000_000 else f"{number / 1_000_000:.1f}M"
 
 
 def _duration(seconds: float) -> str:
-    """`40 s`, `12 min`, `3 h 20 min`."""
+    """Return `40 s`, `12 min`, `3 h 20 min`."""
     if seconds < 60:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)

@@ -61,7 +61,7 @@ _PLAIN = str.maketrans(
 
 
 def visible(text: str) -> str:
-    r"""The text with every character that is no character to look at written out: `\x1b[31m`, `\u202e`.
+    r"""Return the text with every invisible character written out: `\x1b[31m`, `\u202e`.
 
     Line ends of every kind become `\n` (a lone carriage return would let a line overwrite itself); tabs stay.
     What a CI system would obey in its log (`::error::`, `##[x]`, `##vso[x]`) gets a backslash.
@@ -70,24 +70,24 @@ def visible(text: str) -> str:
 
 
 def without_log_commands(text: str) -> str:
-    r"""The text with a backslash in what GitHub, Azure and TeamCity take for a command in a log: `#\#[x]`."""
+    r"""Return the text with a backslash in what CI systems take for a command in a log: `#\#[x]`."""
     if "##" not in text and "::" not in text:
         return text
     return _COMMAND_LINE.sub(r"\1:\\:", _COMMAND.sub(r"#\\#", text))
 
 
 def shown_json(text: str) -> str:
-    """JSON text that means the same, with no character that a terminal or CI log would obey."""
+    """Return equivalent JSON text with no character that a terminal or CI log would obey."""
     return _COMMAND.sub(r"#\\u0023", _HIDDEN.sub(_escaped, text))
 
 
 def spreadsheet_cell(text: str) -> str:
-    """The text with an apostrophe before what a spreadsheet would take for a formula."""
+    """Return the text with an apostrophe before what a spreadsheet would take for a formula."""
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 def one_line(text: str, limit: int | None = None) -> str:
-    """`visible`, with all white space run together; cut to `limit` characters with an ellipsis."""
+    """Return visible text on one line: white space collapsed, cut to `limit` characters with an ellipsis."""
     if limit is not None:
         # A megabyte of trace text in a cell of forty characters is not worth cleaning as a whole.
         text = text[: limit * 8 + 64]
@@ -121,7 +121,10 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 def wrapped(text: str, width: int, limit: int | None = None) -> list[str]:
-    """The text in lines of `width` columns, line ends kept; after `limit` lines how many more there are."""
+    """Return the text in lines of `width` columns, line ends kept.
+
+    After `limit` lines how many more there are.
+    """
     lines = []
     for line in visible(text).splitlines() or [""]:
         # White space at the beginning of a line is the text's own; where a line is broken it goes.
@@ -147,7 +150,7 @@ class Column(NamedTuple):
 
 
 def terminal_width() -> int:
-    """The terminal's width, `COLUMNS` where that is set, 80 where neither is known."""
+    """Return the terminal's width, `COLUMNS` where that is set, 80 where neither is known."""
     return shutil.get_terminal_size((80, 24)).columns
 
 
@@ -159,7 +162,10 @@ def show(text: str) -> None:
 
 
 def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> str:
-    """The rows as text with a heading; cells are shown on one line, cut to their column with an ellipsis."""
+    """Return the rows as text with a heading.
+
+    Cells are shown on one line, cut to their column with an ellipsis.
+    """
     from rich.cells import cell_len, set_cell_size
 
     cells = [[one_line(cell) for cell in row] for row in rows]
@@ -185,7 +191,7 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) 
 
 
 def read_key() -> str:
-    """The next key, in lower case; empty where the input has ended."""
+    """Return the next key, in lower case; empty where the input has ended."""
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
     try:

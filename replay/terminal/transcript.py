@@ -34,7 +34,7 @@ class Transcript:
         self._width, self._full = max(width, 40), full
 
     def trace(self, trace: Trace) -> str:
-        """What production did."""
+        """Return the transcript of a trace."""
         facts = {
             "source": trace.source,
             "started": f"{trace.started_at:%Y-%m-%d %H:%M:%S} UTC",
@@ -64,7 +64,7 @@ class Transcript:
         grades: Mapping[tuple[str, int], Sequence[str]],
         model_calls: Sequence[ModelCall] = (),
     ) -> str:
-        """An item of a run: its recording, then each trial; `grades` is (lane, index) → lines,
+        """Return an item of a run: its recording, then each trial; `grades` is (lane, index) → lines,
         `model_calls` what the gateway recorded of its trials."""
         lines = [f"item {one_line(item.id)}", *self._facts({"stratum": item.stratum}), ""]
         lines += [*self._text("user", item.input), "", "recording"]
@@ -97,7 +97,10 @@ class Transcript:
         grades: Mapping[tuple[str, int], Sequence[str]],
         model_calls: Sequence[ModelCall],
     ) -> Iterator[str]:
-        """What a trial did and how it was graded; a reason that the missed call repeats is left out."""
+        """Return what a trial did and how it was graded.
+
+        A reason that the missed call repeats is left out.
+        """
         if trial.reason and not any(served.note == trial.reason for served in trial.served):
             yield from self._text("reason", trial.reason)
         yield from self._done(item, trial)
@@ -112,7 +115,7 @@ class Transcript:
             yield from self._text("printed", trial.stderr)
 
     def _done(self, item: Item, trial: Trial) -> Iterator[str]:
-        """What a trial did, turn by turn where several turns of the user were replayed."""
+        """Return what a trial did, turn by turn where several turns of the user were replayed."""
         places = {turn.number: turn.end for turn in user_turns(item.messages, item.tape)}
         at = 0
         for turn in trial.turns:
@@ -141,7 +144,7 @@ class Transcript:
             yield from self._text("  answer", answer)
 
     def case(self, case: Case) -> str:
-        """A case of the golden set."""
+        """Return the transcript of a case."""
         lines = [f"case {one_line(case.id)}"]
         facts = {
             "tags": ", ".join(case.tags) or None,
@@ -220,14 +223,14 @@ class Transcript:
 
 
 def _as_recorded(item: Item, trial: Trial) -> bool:
-    """Whether a trial made the recorded calls and gave the recorded answer."""
+    """Return whether a trial made the recorded calls and gave the recorded answer."""
     replayed_calls = [(served.call.name, served.call.args) for served in trial.served]
     recorded = [(call.name, call.args) for call in item.tape]
     return replayed_calls == recorded and trial.final_response == item.recorded_response is not None
 
 
 def _numbered(trials: Iterable[Trial]) -> str:
-    """`old 2-3, old2 1-3`: trials by lane, runs of numbers as ranges."""
+    """Return `old 2-3, old2 1-3`: trials by lane, runs of numbers as ranges."""
     parts: list[list[Any]] = []
     for trial in trials:
         number = trial.index + 1

@@ -54,17 +54,22 @@ def offences() -> list[tuple[Path, int, str]]:
 
 
 CLEAN = (
+    "cases/check",
     "cases/formats",
     "cases/push",
     "diff/graders",
     "diff/judge",
     "replay/bisect",
     "replay/demo",
+    "replay/gateway",
     "replay/golden",
     "replay/llm",
     "replay/messages",
+    "replay/model",
     "replay/redact",
+    "replay/settings",
     "replay/store",
+    "replay/terminal",
     "replay/view",
 )
 """Rooms without such a name; the budget of each is 0."""

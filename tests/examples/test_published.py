@@ -138,7 +138,7 @@ def test_the_golden_questions(page: Example, replay: Replay, monkeypatch: pytest
     assert "category geography      1       0       1          0    0%" in checked.out
     assert "expected the answer 'Canberra', got" in checked.out
     assert "86% of 7 cases pass (6 passed, 1 failed, 0 undecided, 1 not graded" in checked.out
-    assert "only a judge can tell" in checked.out[checked.out.index("not graded: sky") :]
+    assert "only a judge can decide this" in checked.out[checked.out.index("not graded: sky") :]
     compared = document(replay, "compare", "--cases", "--old", "v1", "--new", "v2", "--trials", "3", "--aa")
     assert verdicts(compared) == {"regressed": ["capital"], "inconclusive": ["sky"]}
     with StandIn() as judge:

@@ -57,7 +57,7 @@ def result(call_id: str | None) -> Message:
         (trace(calls=(BARE,)), [NO_ARGUMENTS]),
         (trace(calls=(CALL,)), []),
         (trace(calls=(ToolCall(name="", args={"q": "Emma"}),)), [NO_NAME]),
-        (trace(steps=(StepKind.AGENT, StepKind.OTHER)), [NO_CALLS]),
+        (trace(steps=(StepKind.AGENT, StepKind.UNCLASSIFIED)), [NO_CALLS]),
         (trace(steps=(StepKind.AGENT, StepKind.LLM)), []),
         (trace(steps=(StepKind.AGENT,)), []),
         (trace(Message(role="assistant", text='<tool_call>\n{"name": "search"}')), [CALLS_IN_TEXT]),

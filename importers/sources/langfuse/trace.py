@@ -305,7 +305,7 @@ def _steps(
             if one.runs
             else StepKind.AGENT
             if one.type == "AGENT"
-            else StepKind.OTHER
+            else StepKind.UNCLASSIFIED
         )
         yield Step(
             index=index,

@@ -65,9 +65,9 @@ def made(
 
 
 def _span(run: LangsmithRun) -> Span:
-    kind = _KINDS.get(run.type, StepKind.OTHER)
+    kind = _KINDS.get(run.type, StepKind.UNCLASSIFIED)
     is_tool = kind is StepKind.TOOL
-    if kind is StepKind.OTHER and run.parent is None:
+    if kind is StepKind.UNCLASSIFIED and run.parent is None:
         kind = StepKind.AGENT
     output = _output(run.outputs)
     return Span(

@@ -184,7 +184,7 @@ def _spans(raw: Sequence[RawSpan]) -> list[Span]:
 def _span(raw: RawSpan, numbered: set[str]) -> Span:
     """What a span says in the words of its instrumentor, and in those of MLflow."""
     span = understood(raw)
-    if span.kind is StepKind.OTHER and raw.parent is None:
+    if span.kind is StepKind.UNCLASSIFIED and raw.parent is None:
         # The root of what was traced is the agent, whatever its function was called.
         span.kind = StepKind.AGENT
     if span.kind is StepKind.AGENT and raw.parent is None:
