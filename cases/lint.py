@@ -35,7 +35,7 @@ from replaydiff.replay.result_form import is_json_text, scalar_of
 from replaydiff.replay.settings import Settings
 from replaydiff.replay.settings.toml import tool_table
 from replaydiff.replay.store.runs import list_runs
-from replaydiff.replay.terminal.text import one_line
+from replaydiff.replay.terminal.text import single_line
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -177,9 +177,9 @@ def _forms(case: Case, is_settled: Callable[[str], bool]) -> Iterator[tuple[Leve
             is_scalar = not isinstance(scalar_of(results[0]), str)
             yield (
                 Level.WARNING if is_scalar else Level.NOTE,
-                f"the tape answers {name} with the text {one_line(str(results[0]), 40)}: if the tool returns "
-                f'the value, promote the trace again or set result = "json" in {tool_table(name)}; if it '
-                'returns text, result = "text"',
+                f"the tape answers {name} with the text {single_line(str(results[0]), 40)}: if the tool "
+                f'returns the value, promote the trace again or set result = "json" in {tool_table(name)}; '
+                'if it returns text, result = "text"',
             )
 
 

@@ -28,7 +28,7 @@ from replaydiff.diff.graders.matching import same_values
 from replaydiff.diff.result import Block, GradedTrial
 from replaydiff.replay.model import ExpectedCall, Item, JsonObject, Rule, Status, ToolCall, Trial
 from replaydiff.replay.settings import Settings
-from replaydiff.replay.terminal.text import one_line
+from replaydiff.replay.terminal.text import single_line
 
 _NAME, _REASON = 60, 160
 """Characters of a name and of a reason in a sentence."""
@@ -100,13 +100,13 @@ class Behaviour:
         """What the agent does, on one line: `calls cancel_order without calling get_order first`."""
         limit = _REASON if self.kind == "failed" else _NAME
         sentence = _SENTENCES["low" if self.is_whole_metric else self.kind]
-        return sentence.format(*(one_line(part, limit) or "''" for part in self.parts))
+        return sentence.format(*(single_line(part, limit) or "''" for part in self.parts))
 
     @property
     def text_of_less(self) -> str:
         """What a version does that acts so less often: `passes judge more often`."""
         if self.is_whole_metric:
-            return f"passes {one_line(self.parts[0], _NAME)} more often"
+            return f"passes {single_line(self.parts[0], _NAME)} more often"
         return f"less often than before: {self.text}"
 
     @property

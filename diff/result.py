@@ -14,7 +14,7 @@ from replaydiff.diff.statistics.alike import AlikeNoise
 from replaydiff.diff.statistics.split import VarianceSplit
 from replaydiff.replay.model import Blocked, Grade, GradeState, Item, JsonObject, Lane, RunRecord, Trial
 from replaydiff.replay.model.light import light_dataclass
-from replaydiff.replay.terminal.text import one_line
+from replaydiff.replay.terminal.text import single_line
 
 _VALUE = 60
 """Characters of a slice's value in a sentence."""
@@ -208,7 +208,7 @@ class Slice:
 
 def property_words(by: str, value: str) -> str:
     """Return a property of items and its value for a sentence: `metadata.plan = enterprise`."""
-    return f"{one_line(by, _VALUE)} = {one_line(value, _VALUE)}"
+    return f"{single_line(by, _VALUE)} = {single_line(value, _VALUE)}"
 
 
 class CauseState(StrEnum):

@@ -78,7 +78,7 @@ def _settings() -> str:
     ]
     defaults = settings.Settings()
     for field in dataclasses.fields(settings.Settings):
-        if field.name in ("root", "file", "given", "assigned", "assert_"):
+        if field.name in ("root", "file", "named_sections", "assigned", "assert_"):
             continue
         value = getattr(defaults, field.name)
         mapped = settings.NAMED_TABLES.get(field.name)

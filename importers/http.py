@@ -30,7 +30,7 @@ from replaydiff.replay.clock import as_utc, utc_now
 from replaydiff.replay.errors import CredentialsError, ExitCode, InputError, KeyRefusedError, SettingsError
 from replaydiff.replay.messages import parse
 from replaydiff.replay.model import Json
-from replaydiff.replay.terminal.text import one_line
+from replaydiff.replay.terminal.text import single_line
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -118,7 +118,7 @@ def read_url(name: str, value: str) -> str:
 
 def _without_user(url: str) -> str:
     head, at, tail = url.rpartition("@")
-    return f"…@{tail}" if at else one_line(head + tail)[:_SHOWN_CHARACTERS]
+    return f"…@{tail}" if at else single_line(head + tail)[:_SHOWN_CHARACTERS]
 
 
 class JsonClient:
@@ -327,12 +327,12 @@ class JsonClient:
         while cause is not None:
             if isinstance(cause, ssl.SSLError):
                 return _Fault(
-                    f"has a certificate that is not trusted here ({one_line(str(error))}); SSL_CERT_FILE may "
-                    "name the right one",
+                    f"has a certificate that is not trusted here ({single_line(str(error))}); SSL_CERT_FILE "
+                    "may name the right one",
                     again=False,
                 )
             cause = cause.__cause__ or cause.__context__
-        return _Fault(f"cannot be reached ({one_line(str(error))}): is the address right?", slow=True)
+        return _Fault(f"cannot be reached ({single_line(str(error))}): is the address right?", slow=True)
 
     def _read(self, answer: httpx.Response, content: bytes) -> _Answer | _Fault:
         status = answer.status_code
@@ -378,7 +378,7 @@ class JsonClient:
             return ""
         for secret in self._secrets:
             found = found.replace(secret, "…")
-        return f": {one_line(found)[:_SHOWN_CHARACTERS]}"
+        return f": {single_line(found)[:_SHOWN_CHARACTERS]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -437,4 +437,4 @@ def _address(url: str) -> str:
         parts = urlsplit(url)
     except ValueError:
         return ""
-    return one_line(urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", "")))
+    return single_line(urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", "")))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from replaydiff.diff.result import Cause, CauseState, DiffResult, ItemVerdict
 from replaydiff.replay.model import Lane, Status, Trial
 from replaydiff.replay.tape import show_call
-from replaydiff.replay.terminal.text import one_line
+from replaydiff.replay.terminal.text import single_line
 from replaydiff.reports import format as fmt
 
 SHOWN = 3
@@ -66,11 +66,11 @@ def _shown(cause: Cause, items: dict[str, ItemVerdict]) -> ShownCause:
     return ShownCause(
         id=cause.id,
         state=cause.state.value,
-        text=one_line(cause.text, _TEXT),
+        text=single_line(cause.text, _TEXT),
         counts=f"{cause.counts}, in {fmt.plural(cause.items, 'item')}",
-        also=one_line("; ".join(cause.also), _TEXT),
-        item=one_line(example.item, 100) if example else "",
-        input=one_line(item.item.input, _TEXT) if item else "",
+        also=single_line("; ".join(cause.also), _TEXT),
+        item=single_line(example.item, 100) if example else "",
+        input=single_line(item.item.input, _TEXT) if item else "",
         old=_done(item, Lane.OLD, example.old) if item and example else "",
         new=_done(item, Lane.NEW, example.new) if item and example else "",
     )
@@ -79,11 +79,11 @@ def _shown(cause: Cause, items: dict[str, ItemVerdict]) -> ShownCause:
 def _done(item: ItemVerdict, lane: Lane, index: int | None) -> str:
     """Return what a trial did, in a line: its calls, then its answer or how it ended."""
     trial = next((one.trial for one in item.lanes.get(lane, ()) if one.trial.index == index), None)
-    return "" if trial is None else one_line(_line(trial), _TEXT)
+    return "" if trial is None else single_line(_line(trial), _TEXT)
 
 
 def _line(trial: Trial) -> str:
     calls = " > ".join(show_call(served.call.name, served.call.args) for served in trial.served)
     if trial.status is Status.OK:
-        return f"{calls or 'no call'}: {one_line(trial.final_response or '', 160)}"
+        return f"{calls or 'no call'}: {single_line(trial.final_response or '', 160)}"
     return f"{calls} [{trial.status}]" if calls else f"[{trial.status}]"

@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 from replaydiff.diff.expectations import is_quarantined
 from replaydiff.diff.result import DiffResult, ItemVerdict, Verdict
 from replaydiff.replay.model import Lane
-from replaydiff.replay.terminal.text import one_line, visible
+from replaydiff.replay.terminal.text import single_line, visible
 from replaydiff.reports import phrases
 
 _TEXT = 20_000
@@ -42,7 +42,7 @@ def render(result: DiffResult, *, width: int, color: bool) -> str:  # noqa: ARG0
         "time": f"{sum(seconds):.3f}",
     }
     source = result.run.sample or phrases.without_folder(result.run.golden_path or "") or result.run.id
-    suite_name = f"replaydiff {one_line(source, 200)}"
+    suite_name = f"replaydiff {single_line(source, 200)}"
     suites = ElementTree.Element("testsuites", {"name": "replaydiff", **figures})
     own = {
         "skipped": str(outcomes.count(_Outcome.SKIPPED)),
@@ -78,8 +78,8 @@ def _case(
     suite: ElementTree.Element, result: DiffResult, item: ItemVerdict, outcome: _Outcome, time: float
 ) -> None:
     where = {
-        "classname": f"replaydiff.{one_line(item.item.stratum, 200)}",
-        "name": one_line(_name(item), 400),
+        "classname": f"replaydiff.{single_line(item.item.stratum, 200)}",
+        "name": single_line(_name(item), 400),
     }
     case = ElementTree.SubElement(suite, "testcase", {**where, "time": f"{time:.3f}"})
     why = [f"{name}: {reason}" for name, reason in phrases.metric_reasons(item)]
@@ -90,7 +90,7 @@ def _case(
     lines = [*ended, *why] if outcome is _Outcome.ERROR else [*why, *ended]
     if outcome is not _Outcome.PASSED:
         name = phrases.verdict_name(result, item.verdict)
-        message = one_line(f"{name}: {lines[0]}" if lines else name, 1000)
+        message = single_line(f"{name}: {lines[0]}" if lines else name, 1000)
         node = ElementTree.SubElement(case, outcome.value, {"type": name, "message": message})
         if lines:
             node.text = _safe("\n".join(lines))

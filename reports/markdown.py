@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from replaydiff.diff.result import Answer, DiffResult, ItemVerdict, MetricDelta, Verdict
 from replaydiff.replay.model import Status
-from replaydiff.replay.terminal.text import one_line, visible
+from replaydiff.replay.terminal.text import single_line, visible
 from replaydiff.reports import causes, phrases
 from replaydiff.reports import format as fmt
 from replaydiff.reports.phrases import by_cause
@@ -47,7 +47,7 @@ def escape(text: str, limit: int = 300) -> str:
     """Escape one line of text so that Markdown shows it unchanged, without link, mention or HTML."""
     parts = []
     at = 0
-    line = one_line(text, limit)
+    line = single_line(text, limit)
     for match in _AUTOLINKS.finditer(line):
         parts += [_plain(line[at : match.start()]), _apart(match[0])]
         at = match.end()
@@ -56,7 +56,7 @@ def escape(text: str, limit: int = 300) -> str:
 
 def code(text: str, limit: int = 120, *, in_table: bool = False) -> str:
     """One line of text as a code span; inside a table even there a bar would end the cell."""
-    line = one_line(text, limit)
+    line = single_line(text, limit)
     if in_table:
         line = line.replace("|", "\\|")
     if not line:

@@ -29,7 +29,7 @@ from replaydiff.diff.result import (
 from replaydiff.diff.slices import FEWEST
 from replaydiff.diff.statistics.split import VarianceSplit
 from replaydiff.replay.model import Json, JsonObject, Lane, RunRecord, Trial
-from replaydiff.replay.terminal.text import one_line
+from replaydiff.replay.terminal.text import single_line
 from replaydiff.reports import format as fmt
 
 CHANGED = (Verdict.REGRESSED, Verdict.MIXED, Verdict.CHANGED, Verdict.IMPROVED)
@@ -322,7 +322,7 @@ def ranking_caption(result: DiffResult) -> str:
 def against_first(result: DiffResult) -> list[str]:
     """Compare each candidate with the first in one sentence each."""
     return [
-        f"{candidate.lane} against {result.ranking[0].lane}: {one_line(name, 60)} "
+        f"{candidate.lane} against {result.ranking[0].lane}: {single_line(name, 60)} "
         f"{fmt.change(-metric.behind)} {fmt.interval(_negated(metric.behind_ci))}"
         + ("" if differs_from_first(metric) else ", not distinguishable")
         for candidate in result.ranking[1:]
@@ -350,7 +350,9 @@ def unrecorded_calls(result: DiffResult, lanes: list[Lane]) -> list[tuple[Lane, 
     calls_by_lane = []
     for lane in lanes:
         misses = result.lanes[lane].misses
-        parts = [f"{miss.calls} × {one_line(miss.tool, 40)} ({miss.kind.words})" for miss in misses[:_MISSES]]
+        parts = [
+            f"{miss.calls} × {single_line(miss.tool, 40)} ({miss.kind.words})" for miss in misses[:_MISSES]
+        ]
         if len(misses) > _MISSES:
             parts.append(f"{len(misses) - _MISSES} more kinds")
         if parts:

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from replaydiff.diff.result import CauseState, DiffResult, ItemVerdict, LaneSummary, Verdict
 from replaydiff.replay.model import Lane, Status
-from replaydiff.replay.terminal.text import encodable, one_line, visible
+from replaydiff.replay.terminal.text import encodable, single_line, visible
 from replaydiff.reports import causes, phrases
 from replaydiff.reports import format as fmt
 from replaydiff.reports.layout import (
@@ -141,10 +141,10 @@ def _first_screen(result: DiffResult, width: int) -> Iterable[RenderableType]:
         yield _gate(result)
     if result.warnings:
         number = fmt.plural(len(result.warnings), "warning")
-        line = Text(f"{number}: {one_line(result.warnings[0], _WARNING_CHARACTERS)}")
+        line = Text(f"{number}: {single_line(result.warnings[0], _WARNING_CHARACTERS)}")
         yield Group(Text(""), hanging("!", line, "bold yellow"))
     yield Text("")
-    yield Text(f"more: replay diff {one_line(result.run.id, 60)} --verbose", style="dim")
+    yield Text(f"more: replay diff {single_line(result.run.id, 60)} --verbose", style="dim")
 
 
 def _causes(result: DiffResult, width: int, limit: int) -> RenderableType:
@@ -174,13 +174,15 @@ def _answer(result: DiffResult) -> RenderableType:
     rows = Table.grid(padding=(0, 2))
     rows.add_column(no_wrap=True)
     rows.add_column(overflow="fold")
-    rows.add_row(Text(result.answer.value, style=ANSWER_STYLE[result.answer]), Text(one_line(result.reason)))
+    rows.add_row(
+        Text(result.answer.value, style=ANSWER_STYLE[result.answer]), Text(single_line(result.reason))
+    )
     rows.add_row(Text("next", style="dim", justify="right"), Text(visible(result.next)))
     return rows
 
 
 def _warnings(warnings: Sequence[str]) -> RenderableType:
-    return Group(Text(""), *(hanging("!", Text(one_line(warning)), "bold yellow") for warning in warnings))
+    return Group(Text(""), *(hanging("!", Text(single_line(warning)), "bold yellow") for warning in warnings))
 
 
 def _heading(result: DiffResult) -> RenderableType:
@@ -194,7 +196,7 @@ def _heading(result: DiffResult) -> RenderableType:
 
 def _words(text: str) -> str:
     """One line in which our no-break spaces stay."""
-    return "\u00a0".join(one_line(part) for part in text.split("\u00a0"))
+    return "\u00a0".join(single_line(part) for part in text.split("\u00a0"))
 
 
 def _lanes(result: DiffResult, width: int) -> RenderableType:
@@ -221,7 +223,7 @@ def _lane_facts(lane: LaneSummary) -> dict[str, Text]:
     if lane.input_tokens is not None or lane.output_tokens is not None:
         used = f"{fmt.tokens(lane.input_tokens)} / {fmt.tokens(lane.output_tokens)}"
     return {
-        "version": Text(one_line(phrases.version_name(lane.version), 120)),
+        "version": Text(single_line(phrases.version_name(lane.version), 120)),
         "trials": Text(fmt.count(lane.trials)),
         "ended": _statuses(lane.statuses),
         "fidelity": Text(fmt.share(lane.fidelity)),
@@ -239,7 +241,7 @@ def _statuses(statuses: dict[str, int]) -> Text:
             continue
         style = "" if name == Status.OK else "yellow"
         text.append(", " if text else "")
-        text.append(f"{fmt.count(number)}\u00a0{one_line(name, 20)}", style=style)
+        text.append(f"{fmt.count(number)}\u00a0{single_line(name, 20)}", style=style)
     return text or Text(fmt.NONE)
 
 
@@ -255,7 +257,7 @@ def _metrics(result: DiffResult, width: int, *, notes: bool = True) -> Renderabl
         table.add_column(name, justify="right", no_wrap=True)
     room = max(_LEAST_NAME, width - _OTHER_COLUMNS)
     for name, metric in result.metrics.items():
-        label = broken_at_joints(one_line(name, 60), room)
+        label = broken_at_joints(single_line(name, 60), room)
         if single:
             figures = [fmt.score(metric.new)]
             better = metric.unchanged + metric.improved
@@ -279,7 +281,7 @@ def _metrics(result: DiffResult, width: int, *, notes: bool = True) -> Renderabl
 def _agreement(result: DiffResult) -> Iterable[RenderableType]:
     """Render what the metrics of agreement measure, on the first screen."""
     names = [
-        one_line(name, _LABEL) for name, metric in result.metrics.items() if phrases.is_agreement(metric)
+        single_line(name, _LABEL) for name, metric in result.metrics.items() if phrases.is_agreement(metric)
     ]
     if names:
         yield hanging(f"  {', '.join(names)}:", Text(phrases.AGREEMENT), "dim")
@@ -290,9 +292,9 @@ def _metric_notes(result: DiffResult) -> Iterable[RenderableType]:
     many = len(result.metrics) > _MANY
     for name, metric in result.metrics.items():
         if notes := phrases.metric_notes(name, metric, brief=many and not metric.gated):
-            yield hanging(f"  {one_line(name, _LABEL)}:", Text(" · ".join(notes)), "dim")
+            yield hanging(f"  {single_line(name, _LABEL)}:", Text(" · ".join(notes)), "dim")
     if many and (others := [name for name, metric in result.metrics.items() if not metric.gated]):
-        listed = ", ".join(one_line(name, 60) for name in others)
+        listed = ", ".join(single_line(name, 60) for name in others)
         yield hanging("  do not decide the answer:", Text(listed), "dim")
 
 
@@ -308,7 +310,7 @@ def _slices(result: DiffResult) -> RenderableType:
     table = plain_table()
     several = len({part.metric for part in result.slices}) > 1
     table.add_column(
-        "slice" if several else f"slice, on {one_line(result.slices[0].metric, 40)}", overflow="fold"
+        "slice" if several else f"slice, on {single_line(result.slices[0].metric, 40)}", overflow="fold"
     )
     if several:
         table.add_column("metric", overflow="fold", min_width=10)
@@ -316,8 +318,8 @@ def _slices(result: DiffResult) -> RenderableType:
         table.add_column(heading, justify="right", no_wrap=True)
     for part in result.slices[:12]:
         table.add_row(
-            f"{one_line(part.by, 30)} = {one_line(part.value, 60)}",
-            *([one_line(part.metric, 40)] if several else []),
+            f"{single_line(part.by, 30)} = {single_line(part.value, 60)}",
+            *([single_line(part.metric, 40)] if several else []),
             fmt.count(part.items),
             fmt.change(part.delta),
             fmt.p_value(part.p),
@@ -335,7 +337,7 @@ def _groups(result: DiffResult) -> RenderableType:
     for part in result.groups[:_GROUPS]:
         needed = "" if part.threshold is None else f", {fmt.share(part.threshold)} must"
         table.add_row(
-            f"{part.by} = {one_line(part.value, 60)}",
+            f"{part.by} = {single_line(part.value, 60)}",
             fmt.count(part.items),
             fmt.count(part.passed),
             colored(part.failed, "red"),
@@ -354,7 +356,7 @@ def _gate(result: DiffResult) -> RenderableType:
     for condition in result.gate.conditions:
         word, style = words[condition.held]
         rows.add_row(
-            Text(one_line(condition.expression, 120)),
+            Text(single_line(condition.expression, 120)),
             fmt.figure(condition.value),
             Text(word, style=style),
         )
@@ -371,7 +373,7 @@ def _ranking(result: DiffResult) -> RenderableType:
         table.add_column(heading, justify="right", no_wrap=True)
     for candidate in result.ranking:
         lane = Text(str(candidate.lane), style="bold" if candidate.shown else "")
-        name = Text(one_line(phrases.version_name(candidate.summary.version), 60))
+        name = Text(single_line(phrases.version_name(candidate.summary.version), 60))
         answer = Text(candidate.answer.value, style=ANSWER_STYLE[candidate.answer])
         metrics = phrases.main_metrics(candidate)
         if len(metrics) != 1:
@@ -380,7 +382,7 @@ def _ranking(result: DiffResult) -> RenderableType:
             head = (
                 (lane, name, answer)
                 if len(metrics) == 1
-                else ("", Text(one_line(metric, 40), style="dim"), "")
+                else ("", Text(single_line(metric, 40), style="dim"), "")
             )
             table.add_row(
                 *head,
@@ -438,7 +440,7 @@ def _changed_items(result: DiffResult, width: int) -> Iterable[RenderableType]:
                 yield Padding(Group(*parts), (0, 0, 0, 2))
             if left := sum(len(group.items) for group in groups[_CAUSES_SHOWN[verdict] :]):
                 more = f"… and {fmt.count(left)} more {phrases.verdict_name(result, verdict)}"
-                more += f": replay report {one_line(result.run.id, 40)} --format html"
+                more += f": replay report {single_line(result.run.id, 40)} --format html"
                 yield Padding(Text(more, style="dim"), (0, 0, 0, 2))
 
 
@@ -446,10 +448,12 @@ def _cause_block(result: DiffResult, group: CauseGroup, width: int) -> Iterable[
     """The cause, and its first items, one line each."""
     verdict = group.items[0].verdict
     name = f"{fmt.count(len(group.items))} {phrases.verdict_name(result, verdict)}"
-    why = ": ".join(part for part in (one_line(group.metric, _METRIC), one_line(group.cause, 400)) if part)
+    why = ": ".join(
+        part for part in (single_line(group.metric, _METRIC), single_line(group.cause, 400)) if part
+    )
     yield hanging(Text(name, style=VERDICT_STYLE[verdict]), Text(why), gap=2)
     members = group.items[:_ITEMS_SHOWN]
-    ids = [Text(one_line(item.item.id, _ID), style="bold") for item in members]
+    ids = [Text(single_line(item.item.id, _ID), style="bold") for item in members]
     figures = [_figures(result, item, group.metric) for item in members]
     # What is left goes to the input; an id is never cut, since it is there to be copied.
     of_ids = min(max(text.cell_len for text in ids), width // 2)
@@ -459,7 +463,7 @@ def _cause_block(result: DiffResult, group: CauseGroup, width: int) -> Iterable[
     rows.add_column(no_wrap=True, justify="right", width=of_figures)
     rows.add_column(no_wrap=True, width=width - of_ids - of_figures - 8, style="dim")
     for item, id_, figure in zip(members, ids, figures, strict=True):
-        text = Text(one_line(item.item.input, width))
+        text = Text(single_line(item.item.input, width))
         text.truncate(width - of_ids - of_figures - 8, overflow="ellipsis")
         rows.add_row(id_, figure, text)
     yield Padding(rows, (0, 0, 0, 2))
@@ -479,17 +483,17 @@ def _item_block(result: DiffResult, group: CauseGroup, width: int) -> Iterable[R
     """Render an item with its own change: each metric's reason, and the input."""
     item = group.items[0]
     head = Text(phrases.verdict_name(result, item.verdict), style=VERDICT_STYLE[item.verdict])
-    yield head.append(f"  {one_line(item.item.id, _ID)}", style="bold")
+    yield head.append(f"  {single_line(item.item.id, _ID)}", style="bold")
     for name, reason in phrases.metric_reasons(item)[:3]:
-        yield hanging(f"  {one_line(name, _METRIC)}:", Text(one_line(reason, 400)))
+        yield hanging(f"  {single_line(name, _METRIC)}:", Text(single_line(reason, 400)))
     if item.verdict is Verdict.INCONCLUSIVE:
         lost: dict[str, list[str]] = {}
         for lane in item.lanes:
             for trial in phrases.failed_trials(item, lane):
-                lanes = lost.setdefault(f"{trial.status}: {one_line(trial.reason or '', 300)}", [])
+                lanes = lost.setdefault(f"{trial.status}: {single_line(trial.reason or '', 300)}", [])
                 if str(lane) not in lanes:
                     lanes.append(str(lane))
         for words, lanes in [*lost.items()][:2]:
             yield hanging(f"  {', '.join(lanes)}:", Text(words))
     if item.item.input.strip():
-        yield hanging("  input:", Text(one_line(item.item.input, width - 11)), "dim")
+        yield hanging("  input:", Text(single_line(item.item.input, width - 11)), "dim")

@@ -16,7 +16,7 @@ from replaydiff.cases.check.outcome import (
 from replaydiff.diff.expectations import CaseOutcome, case_outcome, is_quarantined
 from replaydiff.diff.result import CaseGroup, DiffResult, ItemVerdict, LaneSummary, Verdict
 from replaydiff.replay.model import Lane, Status
-from replaydiff.replay.terminal.text import one_line, wrapped
+from replaydiff.replay.terminal.text import single_line, wrapped
 
 _MOST_LINES = 4
 _PARTS = {"partial": "with partial credit"}
@@ -53,17 +53,17 @@ def render_check(checked: CheckResult, width: int, *, verbose: bool = False) -> 
     lines += list(_averages(result))
     if Lane.NEW in result.lanes:
         lines.append(_summary(result.lanes[Lane.NEW]))
-    lines += [f"warning: {one_line(warning)}" for warning in result.warnings]
+    lines += [f"warning: {single_line(warning)}" for warning in result.warnings]
     for item in result.items:
         if case_outcome(item) is not CaseOutcome.PASSED:
-            lines += ["", f"{outcome_name(item)}: {one_line(_name(item), 60)}"]
+            lines += ["", f"{outcome_name(item)}: {single_line(_name(item), 60)}"]
             lines += [line for label, shown in _case_lines(item) for line in _labelled(label, shown, width)]
     return "\n".join(lines)
 
 
 def _labelled(label: str, text: str, width: int) -> list[str]:
     """Return a text beside its label, in as many lines as it needs up to a limit."""
-    shown = wrapped(one_line(text), width - 14, _MOST_LINES)
+    shown = wrapped(single_line(text), width - 14, _MOST_LINES)
     return [f"  {label if not at else '':<12}{line}" for at, line in enumerate(shown)]
 
 
@@ -128,7 +128,8 @@ def _averages(result: DiffResult) -> Iterator[str]:
                 parts[key] = numbers
         if parts and metric.new is not None:
             shown = ", ".join(
-                f"{_PARTS.get(key, one_line(key, 40))} {fmean(values):.2f}" for key, values in parts.items()
+                f"{_PARTS.get(key, single_line(key, 40))} {fmean(values):.2f}"
+                for key, values in parts.items()
             )
             yield f"{name} {metric.new:.2f} on average: {shown}"
 
@@ -137,7 +138,7 @@ def _against(checked: CheckResult) -> Iterator[str]:
     """Yield what the new version changed, a line for each way a case may have changed."""
     ways: dict[str, list[str]] = {}
     for item, before in changed_outcomes(checked):
-        ways.setdefault(f"{before} → {outcome_name(item)}", []).append(one_line(item.item.label, 60))
+        ways.setdefault(f"{before} → {outcome_name(item)}", []).append(single_line(item.item.label, 60))
     if not ways:
         yield "no case ended differently than with the old version"
     for way, names in sorted(ways.items()):
@@ -154,7 +155,7 @@ def _quarantine_line(item: ItemVerdict) -> str:
             *([f"since {quarantine.since}"] if quarantine.since else []),
         ]
         parts.append(", ".join(who) + (f": {quarantine.reason}" if quarantine.reason else ""))
-    return one_line(f"{item.item.label} ({'; '.join(parts)})")
+    return single_line(f"{item.item.label} ({'; '.join(parts)})")
 
 
 def _all_trials(result: DiffResult) -> str:

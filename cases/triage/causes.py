@@ -17,7 +17,7 @@ from replaydiff.replay.errors import InputError
 from replaydiff.replay.model import Item, Lane, Trial
 from replaydiff.replay.settings import Settings
 from replaydiff.replay.terminal.lanes import lanes
-from replaydiff.replay.terminal.text import one_line, read_key, show, terminal_width, wrapped
+from replaydiff.replay.terminal.text import read_key, show, single_line, terminal_width, wrapped
 
 KEYS = "[a]ccept: intended  [r]eject: a regression  [s]kip  [?] keys  [q] to the items"
 HELP = """\
@@ -104,18 +104,18 @@ def propose_examples(
 def cause_page(result: DiffResult, cause: Cause, place: str, width: int) -> str:
     """Return the page of a cause: what it is, how often, and one item in both versions."""
     lines = [
-        one_line(f"{place}: cause {cause.id}", width),
+        single_line(f"{place}: cause {cause.id}", width),
         "",
-        *wrapped(one_line(cause.text), width),
+        *wrapped(single_line(cause.text), width),
         *wrapped(cause.counts, width),
     ]
     if cause.also:
-        lines += wrapped(one_line(f"the same trials: {'; '.join(cause.also)}"), width)
+        lines += wrapped(single_line(f"the same trials: {'; '.join(cause.also)}"), width)
     items = {item.item.id: item for item in result.items}
     example = next((one for one in cause.examples if one.item in items), None)
     if example is not None:
         item = items[example.item]
-        lines += ["", one_line(f"example {example.item}: {item.item.input}", width)]
+        lines += ["", single_line(f"example {example.item}: {item.item.input}", width)]
         done = {lane: [one.trial for one in item.lanes.get(lane, ())] for lane in (Lane.OLD, Lane.NEW)}
         old, new = _of(done[Lane.OLD], example.old), _of(done[Lane.NEW], example.new)
         if old is not None and new is not None:

@@ -32,7 +32,7 @@ from replaydiff.diff.result import DiffResult, ItemChangeKind, ItemVerdict, Kind
 from replaydiff.replay.cycles import no_cycle_search
 from replaydiff.replay.model import Case, Decision, GradeState, Lane, Status, effective_decisions
 from replaydiff.replay.settings import Settings
-from replaydiff.replay.terminal.text import one_line
+from replaydiff.replay.terminal.text import single_line
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -326,7 +326,7 @@ def kind(entry: Entry) -> str:
 
 def alike(entry: Entry) -> str:
     """Return the near-duplicates of an entry as text; empty if it has none."""
-    names = [one_line(item.item.id, 40) for item in entry.alike]
+    names = [single_line(item.item.id, 40) for item in entry.alike]
     shown = ", ".join(names[:_SHOWN_ALIKE])
     return f"{shown} and {len(names) - _SHOWN_ALIKE} more" if len(names) > _SHOWN_ALIKE else shown
 
@@ -360,12 +360,12 @@ def text(queue: Queue, width: int) -> str:
     lines = [f"run {run}: {_counts(queue.entries)} to look at, {queue.decided} decided before"]
     for number, entry in enumerate(queue.entries, start=1):
         more = f"  and {len(entry.alike)} alike" if entry.alike else ""
-        lines += ["", f"{number:>3}  {kind(entry)}  {one_line(entry.item.item.id, 40)}{more}"]
-        lines += [f"     {one_line(reason, width - 5)}" for reason in entry.reasons]
-        lines.append(f"     input: {one_line(entry.item.item.input, width - 12)}")
+        lines += ["", f"{number:>3}  {kind(entry)}  {single_line(entry.item.item.id, 40)}{more}"]
+        lines += [f"     {single_line(reason, width - 5)}" for reason in entry.reasons]
+        lines.append(f"     input: {single_line(entry.item.item.input, width - 12)}")
         if entry.alike:
-            lines.append(f"     alike: {one_line(alike(entry), width - 12)}")
-    first = one_line(queue.entries[0].item.item.id, 60)
+            lines.append(f"     alike: {single_line(alike(entry), width - 12)}")
+    first = single_line(queue.entries[0].item.item.id, 60)
     return "\n".join(
         [*lines, "", f"next: replay triage {run} in a terminal, or replay show {first} --run {run}"]
     )

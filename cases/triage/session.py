@@ -31,7 +31,7 @@ from replaydiff.replay.settings import Settings
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.tape import show_call
 from replaydiff.replay.terminal.lanes import lanes
-from replaydiff.replay.terminal.text import one_line, read_key, show, terminal_width, wrapped
+from replaydiff.replay.terminal.text import read_key, show, single_line, terminal_width, wrapped
 
 KEYS = "[p]romote [e]dit/[y]aml [d]ismiss [l]abel [c]auses [s]kip [u]ndo [?] keys [q]uit"
 HELP = """\
@@ -58,7 +58,7 @@ def page(entry: Entry, place: str, width: int, *, trial: int = 0, full: bool = F
     """The page; `trial` counts on through the trials of both lanes, `full` shows texts to their end."""
     limit = None if full else FOLDED
     item = entry.item.item
-    lines = [one_line(f"{place}  {kind(entry)}  {item.id}  ({item.stratum})", width), ""]
+    lines = [single_line(f"{place}  {kind(entry)}  {item.id}  ({item.stratum})", width), ""]
     for index, reason in enumerate(entry.reasons):
         lines += _labelled("why" if index == 0 else "", reason, width, limit)
     if entry.alike:
@@ -220,7 +220,7 @@ class Session:
         place = f"{self._place + 1} of {len(self._entries)}"
         whole = page(self._entry, place, terminal_width(), trial=self._trial, full=self._full)
         shown, self._top = window(whole, _height() - len(notes), self._top)
-        show("\n".join([shown, *(one_line(note, terminal_width()) for note in notes)]))
+        show("\n".join([shown, *(single_line(note, terminal_width()) for note in notes)]))
 
     def _scroll(self, pages: int) -> None:
         self._top = max(0, self._top + pages * max(_height() - 6, 4))
@@ -299,7 +299,9 @@ class Session:
         except ReplayError as error:
             _print(str(error))
             return []
-        return [one for one in drafts if click.confirm(f"draft: {one_line(one)} - take it?", default=False)]
+        return [
+            one for one in drafts if click.confirm(f"draft: {single_line(one)} - take it?", default=False)
+        ]
 
     def _add(self, case: Case) -> None:
         item = self._entry.item.item
@@ -354,12 +356,12 @@ class Session:
         notes = [note for one in decided for note in self._kept(one)]
         if decided:
             self._read_again()
-            notes.append(f"{self._result.answer.value}: {one_line(self._result.reason)}")
+            notes.append(f"{self._result.answer.value}: {single_line(self._result.reason)}")
         self._show(notes)
 
     def _kept(self, reviewed: ReviewedCause) -> Iterator[str]:
         """Yield what was decided; add the examples to the golden set where the person wants them."""
-        yield f"{reviewed.state}: {one_line(reviewed.cause.text)}"
+        yield f"{reviewed.state}: {single_line(reviewed.cause.text)}"
         if not reviewed.promote:
             return
         found = propose_examples(
@@ -373,11 +375,11 @@ class Session:
         for item, proposal in found.proposals:
             try:
                 self._decisions.promote([(item, proposal.case)])
-                yield f"promoted {one_line(item.id)}"
+                yield f"promoted {single_line(item.id)}"
             except InputError as error:
                 refused.append((item.id, error.reason))
         for item_id, reason in refused:
-            yield f"not promoted {one_line(item_id)}: {one_line(reason)}"
+            yield f"not promoted {single_line(item_id)}: {single_line(reason)}"
 
     def _read_again(self) -> None:
         """Take the queue as it is now: what was passed stays, and items of rejected causes come last."""
@@ -412,7 +414,7 @@ class Session:
             return
         self._place = self._decided.pop()
         self._show()
-        click.echo(f"undone: {taken.action.value} {one_line(taken.item_id, 60)}")
+        click.echo(f"undone: {taken.action.value} {single_line(taken.item_id, 60)}")
 
     def _close(self) -> None:
         counts = dict.fromkeys((Action.PROMOTE, Action.DISMISS, Action.SKIP, Action.LABEL), 0)

@@ -10,7 +10,7 @@ import click
 from replaydiff.diff.judge import labels
 from replaydiff.diff.judge.labels import LabelRow
 from replaydiff.diff.judge.prompt import POINTS
-from replaydiff.replay.terminal.text import one_line, read_key, show, terminal_width, wrapped
+from replaydiff.replay.terminal.text import read_key, show, single_line, terminal_width, wrapped
 
 KEYS = "[1] poor [2] fair [3] good  [s]kip [n]ote [f]ull [u]ndo [q]uit"
 FOLDED = 10
@@ -94,7 +94,7 @@ class LabellingSession:
 def page(row: LabelRow, head: str, *, full: bool = False) -> Iterator[str]:
     """Yield the lines of one response: conversation, calls, answer, what was expected, and no score."""
     width = terminal_width()
-    yield one_line(head, width)
+    yield single_line(head, width)
     parts = {
         "asked": row.conversation,
         "calls": row.tool_calls,

@@ -41,10 +41,10 @@ def read_history(settings: Settings, good: str, bad: str) -> History:
     """
     from replaydiff.replay.bisect.history import Commit, History
     from replaydiff.replay.engine import revisions
-    from replaydiff.replay.terminal.text import one_line
+    from replaydiff.replay.terminal.text import single_line
 
     def commit(name: str, parents: tuple[str, ...], subject: str) -> Commit:
-        return Commit(id=name, parents=parents, subject=one_line(subject, 200))
+        return Commit(id=name, parents=parents, subject=single_line(subject, 200))
 
     found = [commit(*one) for one in revisions.commits_between(settings.root, good, bad)]
     first = commit(good, (), revisions.subject_of(settings.root, good))
@@ -352,9 +352,9 @@ class _Commits:
 def _history_point(settings: Settings, commit: str) -> Commit:
     from replaydiff.replay.bisect.history import Commit
     from replaydiff.replay.engine import revisions
-    from replaydiff.replay.terminal.text import one_line
+    from replaydiff.replay.terminal.text import single_line
 
-    return Commit(id=commit, subject=one_line(revisions.subject_of(settings.root, commit), 200))
+    return Commit(id=commit, subject=single_line(revisions.subject_of(settings.root, commit), 200))
 
 
 def _errors_fail(good: Sequence[Trial], bad: Sequence[Trial]) -> bool:
@@ -367,7 +367,7 @@ def _errors_fail(good: Sequence[Trial], bad: Sequence[Trial]) -> bool:
 
 
 def _tested(history: History, search: Search | None, place: int) -> dict[str, Any]:
-    from replaydiff.replay.terminal.text import one_line
+    from replaydiff.replay.terminal.text import single_line
 
     commit = history.points[place]
     skipped = None if search is None else search.skipped.get(place)
@@ -377,7 +377,7 @@ def _tested(history: History, search: Search | None, place: int) -> dict[str, An
         "trials": 0 if search is None else int(search.trials[place].sum()),
         "failures": 0 if search is None else int(search.failures[place].sum()),
         "probability": 0.0 if search is None or place == 0 else float(search.belief.probability[place - 1]),
-        "skipped": None if skipped is None else one_line(skipped, 300),
+        "skipped": None if skipped is None else single_line(skipped, 300),
     }
 
 

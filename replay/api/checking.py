@@ -255,17 +255,17 @@ class StartedVersion:
 
 def _report(case: Case, trial: Trial, wrong: list[str], trials: int) -> str:
     from replaydiff.replay.tape import show_call
-    from replaydiff.replay.terminal.text import one_line, visible
+    from replaydiff.replay.terminal.text import single_line, visible
 
     expected = case.expectation.tool_calls
     calls = [show_call(one.call.name, one.call.args) for one in trial.served]
-    lines = [*wrong, f"input:    {one_line(case.input, 200)}"]
+    lines = [*wrong, f"input:    {single_line(case.input, 200)}"]
     if expected is not None:
         shown = [call.name if call.args is None else show_call(call.name, call.args) for call in expected]
         lines.append(f"expected: {', '.join(shown) or 'no call'}")
     lines.append(f"made:     {', '.join(calls) or 'no call'}")
     if trial.final_response is not None:
-        lines.append(f"answer:   {one_line(trial.final_response, 200)}")
+        lines.append(f"answer:   {single_line(trial.final_response, 200)}")
     if trials > 1:
         lines.append(f"trial:    {trial.index + 1} of {trials}")
     if trial.stderr:

@@ -431,9 +431,9 @@ def _tools(
 
 def _replayed(item: Item, outcome: Outcome) -> Finding:
     """Say how the replay of a trace ended."""
-    from replaydiff.replay.terminal.text import one_line
+    from replaydiff.replay.terminal.text import single_line
 
-    reason = f" ({one_line(outcome.reason, 300)})" if outcome.reason else ""
+    reason = f" ({single_line(outcome.reason, 300)})" if outcome.reason else ""
     if outcome.status.is_error:
         return Finding("trace", State.WRONG, f"{item.id}: {outcome.status.value}{reason}")
     made = [served.call.name for served in outcome.served]

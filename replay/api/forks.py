@@ -140,18 +140,18 @@ class ForkResult:
 
     def to_text(self, width: int = 100) -> str:
         """Return the origin and each fork side by side, in so many columns."""
-        from replaydiff.replay.terminal.text import Column, one_line, table
+        from replaydiff.replay.terminal.text import Column, single_line, table
 
         half = max((width - 2) // 2, 10)
         parts = []
         for fact in self.facts:
             rows = [
-                (one_line(left), one_line(right))
+                (single_line(left), single_line(right))
                 for left, right in zip(*_same_length(fact.origin, fact.forked), strict=True)
             ]
             columns = [Column("as it was", least=half, most=half), Column("forked", grows=True, least=10)]
             parts += [
-                one_line(fact.edit, width),
+                single_line(fact.edit, width),
                 f"  {fact.verdict}: {fact.counts}",
                 *([f"  {fact.hint}"] if fact.hint else []),
                 table(columns, rows, width),

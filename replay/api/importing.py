@@ -207,9 +207,9 @@ def import_files(
 
 def _report_detected(reader: Importer, files: Sequence[InputFile], channel: Channel) -> None:
     """Report which format files were detected as: each by its name, or a folder of hundreds in one line."""
-    from replaydiff.replay.terminal.text import one_line
+    from replaydiff.replay.terminal.text import single_line
 
-    names = [one_line(file.name) for file in files]
+    names = [single_line(file.name) for file in files]
     for name in names if len(names) <= _NAMED else [f"{len(names)} files, {names[0]} to {names[-1]}"]:
         channel.message(f"{name}: detected as {reader.NAME} ({reader.RECOGNISED_BY})")
 
@@ -362,7 +362,7 @@ def summary(report: Report) -> Iterator[str]:
     from replaydiff.importers.base import TURNED_ON_BY
     from replaydiff.importers.ingest import place
     from replaydiff.replay.model import TraceState
-    from replaydiff.replay.terminal.text import one_line
+    from replaydiff.replay.terminal.text import single_line
 
     origin = f"{count(report.files, 'file')} ({report.source})" if report.files else report.source
     fate = f"{report.new:,} new, {report.updated:,} updated, {report.unchanged:,} unchanged"
@@ -397,25 +397,25 @@ def summary(report: Report) -> Iterator[str]:
             "import again once they have, and they are updated"
         )
     for text, number in report.notes.items():
-        yield f"{count(number, 'record')}: {one_line(text)}"
+        yield f"{count(number, 'record')}: {single_line(text)}"
     for reason, number in report.skipped.items():
-        yield f"{count(number, 'record')} left out: {one_line(reason)}"
+        yield f"{count(number, 'record')} left out: {single_line(reason)}"
     first = report.first_reject
     if first is not None:
         yield (
-            f"{count(report.rejected, 'record')} rejected, the first at {one_line(place(first))}: "
-            f"{one_line(first.reason)}; see `replay import --rejects`"
+            f"{count(report.rejected, 'record')} rejected, the first at {single_line(place(first))}: "
+            f"{single_line(first.reason)}; see `replay import --rejects`"
         )
 
 
 def rejects_summary(rejects: Sequence[StoredReject]) -> Iterator[tuple[str, str | None]]:
     """Yield the place, reason and beginning of each rejected record; then what to do."""
     from replaydiff.importers.ingest import place
-    from replaydiff.replay.terminal.text import one_line
+    from replaydiff.replay.terminal.text import single_line
 
     for reject in rejects[:LISTED_REJECTS]:
-        excerpt = one_line(reject.excerpt) if reject.excerpt else None
-        yield f"{one_line(place(reject))} ({reject.source}): {one_line(reject.reason)}", excerpt
+        excerpt = single_line(reject.excerpt) if reject.excerpt else None
+        yield f"{single_line(place(reject))} ({reject.source}): {single_line(reject.reason)}", excerpt
     if len(rejects) > LISTED_REJECTS:
         yield f"and {len(rejects) - LISTED_REJECTS:,} more; `replay import --rejects --json` lists all", None
     again = sum(reject.alone for reject in rejects)
@@ -427,7 +427,7 @@ def rejects_summary(rejects: Sequence[StoredReject]) -> Iterator[tuple[str, str 
         yield (
             (
                 f"{len(rejects) - again:,} are parts of traces, or too long to be kept: import their files "
-                f"again, all together, like `replay import {source} {one_line(file)}`"
+                f"again, all together, like `replay import {source} {single_line(file)}`"
             ),
             None,
         )

@@ -15,7 +15,7 @@ from replaydiff.replay.api.proposal import SetupProposal
 from replaydiff.replay.errors import ReplayError
 from replaydiff.replay.files import check_link
 from replaydiff.replay.settings.toml import toml_text, tool_table
-from replaydiff.replay.terminal.text import one_line
+from replaydiff.replay.terminal.text import single_line
 
 TEMPLATES = Path(__file__).parent / "templates"
 GITIGNORE = (".replay/", "replay-report*")
@@ -157,7 +157,8 @@ def _entrypoint(proposal: SetupProposal) -> Iterator[str]:
     else:
         yield '# entrypoint = "app.agent:run_agent"'
     for service in proposal.services:
-        yield f"# The endpoint in {one_line(service.place)}; its tools must ask the tape (docs/versions.md):"
+        endpoint = single_line(service.place)
+        yield f"# The endpoint in {endpoint}; its tools must ask the tape (docs/versions.md):"
         yield f"# url = {toml_text('http://localhost:8000' + service.path)}"
         if service.request:
             yield f"# request = '{service.request}'"
@@ -167,7 +168,7 @@ def _entrypoint(proposal: SetupProposal) -> Iterator[str]:
 
 def _comment(place: str | None) -> str:
     """Return a place as a comment at the end of a line."""
-    return f"   # {one_line(place)}" if place else ""
+    return f"   # {single_line(place)}" if place else ""
 
 
 def _workflow(folder: Path, proposal: SetupProposal) -> str:

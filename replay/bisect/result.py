@@ -8,7 +8,7 @@ from typing import Any
 
 from replaydiff.replay.errors import ExitCode, InputError
 from replaydiff.replay.files import write_whole
-from replaydiff.replay.terminal.text import one_line
+from replaydiff.replay.terminal.text import single_line
 
 SCHEMA = "replaydiff.bisect/1"
 _BAR = 10
@@ -151,7 +151,7 @@ class BisectResult:
             counts = f"{commit.failures} of {commit.trials}" if commit.trials else "-"
             share = "-" if number == 0 else _percent(commit.probability)
             lines.append(
-                f"| `{commit.commit[:12]}` | {counts} | {share} | {_escaped(one_line(shown, 200))} |"
+                f"| `{commit.commit[:12]}` | {counts} | {share} | {_escaped(single_line(shown, 200))} |"
             )
         for title, listed in self._details():
             lines += ["", _escaped(title), "", *(f"- {_escaped(line)}" for line in listed)]
@@ -167,9 +167,8 @@ class BisectResult:
             return f"CAN'T TELL: {self.reason}"
         subject = next(setting.subject for setting in self.history if setting.commit == self.commit)
         share = _percent(self.confidence)
-        return (
-            f'{self.commit[:12]} "{one_line(subject, 72)}" made the change ({share} certain): {self.reason}'
-        )
+        commit = f'{self.commit[:12]} "{single_line(subject, 72)}"'
+        return f"{commit} made the change ({share} certain): {self.reason}"
 
     def save(self, path: str | Path) -> None:
         """Write the report to a file; `.json`, `.md` or `.txt` says in which format.
@@ -193,13 +192,14 @@ class BisectResult:
     def _details(self) -> list[tuple[str, list[str]]]:
         details = []
         if self.hunks is not None:
-            named = [f"{one_line(hunk.file)}:{hunk.lines}" for hunk in self.hunks if hunk.reproduces]
+            named = [f"{single_line(hunk.file)}:{hunk.lines}" for hunk in self.hunks if hunk.reproduces]
             together = "reproduces" if len(named) == 1 else "together reproduce"
             title = f"{len(named)} of its {len(self.hunks)} hunks {together} the change:"
             details.append((title, named) if named else ("No set of its hunks is known to reproduce it.", []))
         if self.settings is not None:
             lines = [
-                f"{one_line(hunk.name)}: {one_line(hunk.good or '-', 60)} → {one_line(hunk.bad or '-', 60)}"
+                f"{single_line(hunk.name)}: {single_line(hunk.good or '-', 60)}"
+                f" → {single_line(hunk.bad or '-', 60)}"
                 + ("  reproduces the change" if hunk.reproduces else "")
                 for hunk in self.settings
             ]

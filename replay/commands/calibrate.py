@@ -134,17 +134,17 @@ def calibrate(
 
 
 def _show_state(state: CalibrationState, as_json: bool) -> None:
-    from replaydiff.replay.terminal.text import one_line, show
+    from replaydiff.replay.terminal.text import show, single_line
 
     if as_json:
         print_json(state.to_dict())
         return
-    judge = "no judge" if state.model is None else f"judge {one_line(state.model, 60)}"
-    people = ", ".join(f"{one_line(name, 40)} {count}" for name, count in state.labelled.items())
+    judge = "no judge" if state.model is None else f"judge {single_line(state.model, 60)}"
+    people = ", ".join(f"{single_line(name, 40)} {count}" for name, count in state.labelled.items())
     lines = [
         f"run {state.run}: {judge}, {state.scored} scored responses",
         f"labels: {people or 'none yet'}",
-        "the judge may gate" if state.reason is None else one_line(state.reason, 400),
+        "the judge may gate" if state.reason is None else single_line(state.reason, 400),
         f"next: {state.next}",
     ]
     show("\n".join(lines))
@@ -194,7 +194,7 @@ def _print(found: Calibration, as_json: bool) -> ExitCode:
 
 
 def _show(found: Calibration) -> None:
-    from replaydiff.replay.terminal.text import Column, one_line, show, table, terminal_width
+    from replaydiff.replay.terminal.text import Column, show, single_line, table, terminal_width
     from replaydiff.reports import format as fmt
 
     document = found.document
@@ -203,7 +203,7 @@ def _show(found: Calibration) -> None:
         low, high = document["kappa_ci"]
         kappa += f" (95 % interval {fmt.score(low)} to {fmt.score(high)})"
     lines = [
-        f"{one_line(str(document['model']), 60)} agrees with {document['agreement']:.0%} of "
+        f"{single_line(str(document['model']), 60)} agrees with {document['agreement']:.0%} of "
         f"{document['labels']} labels; kappa {kappa}",
         f"a judge that always gave the most frequent label would agree with {document['constant']:.0%}",
         "",
@@ -227,7 +227,7 @@ def _show(found: Calibration) -> None:
         lines += ["", "read these first"]
         for one in apart[:_SHOWN]:
             lines.append(
-                one_line(
+                single_line(
                     f"  {one['item']} {one['lane']} {one['trial']}: label {one['label']}, "
                     f"judge {one['judge']}: {one['reason'] or ''}",
                     terminal_width(),
@@ -235,7 +235,7 @@ def _show(found: Calibration) -> None:
             )
     unread = document.get("unread") or {}
     if unread:
-        words = ", ".join(f"{one_line(word, 20)} {count}" for word, count in [*unread.items()][:_SHOWN])
+        words = ", ".join(f"{single_line(word, 20)} {count}" for word, count in [*unread.items()][:_SHOWN])
         lines.append(
             f"{sum(unread.values())} verdicts are not grades ({words}) and are left out; [judge] scale maps "
             "them"

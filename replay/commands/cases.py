@@ -151,11 +151,11 @@ def lint(app: App, path: Path | None, stale_days: int | None, strict: bool, as_j
 
 
 def _show_findings(golden: Path, findings: Sequence[LintFinding]) -> None:
-    from replaydiff.replay.terminal.text import one_line, show
+    from replaydiff.replay.terminal.text import show, single_line
 
     for one in findings:
-        named = f" {one_line(one.case, 40)}" if one.case else ""
-        show(f"{golden}:{one.line}: {one.level.value}:{named} {one_line(one.text)}")
+        named = f" {single_line(one.case, 40)}" if one.case else ""
+        show(f"{golden}:{one.line}: {one.level.value}:{named} {single_line(one.text)}")
     errors, warnings = (sum(one.level.value == level for one in findings) for level in ("error", "warning"))
     click.echo(f"{errors} errors, {warnings} warnings" if findings else "no problems found")
 
@@ -180,11 +180,11 @@ def stats(app: App, path: Path | None, month: str | None, as_json: bool) -> None
 
 
 def _show_stats(found: Sequence[Case], by: dict[str, dict[str, int]], covered: Coverage | None) -> None:
-    from replaydiff.replay.terminal.text import Column, one_line, show, table, terminal_width
+    from replaydiff.replay.terminal.text import Column, show, single_line, table, terminal_width
 
     click.echo(f"{len(found)} cases")
     for name, counts in by.items():
-        shown = ", ".join(f"{one_line(value, 40)} {count}" for value, count in counts.items())
+        shown = ", ".join(f"{single_line(value, 40)} {count}" for value, count in counts.items())
         show(f"  by {name}: {shown}")
     if covered is None or not covered.traces:
         click.echo("no traces to compare with; `replay import` imports some")
@@ -204,7 +204,7 @@ def _show_stats(found: Sequence[Case], by: dict[str, dict[str, int]], covered: C
         show("\n" + table(columns, rows, terminal_width()))
         if len(covered.missing) > _SHOWN:
             click.echo(f"… and {len(covered.missing) - _SHOWN} more")
-        show(f"next: replay show {one_line(covered.missing[0].examples[0], 60)}, then replay promote it")
+        show(f"next: replay show {single_line(covered.missing[0].examples[0], 60)}, then replay promote it")
 
 
 @command("retire")
@@ -298,7 +298,7 @@ def pull(
       replay cases pull phoenix
       replay cases pull mlflow eval-questions --apply
     """
-    from replaydiff.replay.terminal.text import one_line
+    from replaydiff.replay.terminal.text import single_line
 
     name, found = app.project.pull(dataset, cases=path, apply=apply, platform=platform)
     if as_json:
@@ -306,9 +306,9 @@ def pull(
         print_json({"dataset": name, "applied": apply, "changes": rows})
         return
     for one in found:
-        click.echo(f"{one.kind.value} {one_line(one.case_id)}")
+        click.echo(f"{one.kind.value} {single_line(one.case_id)}")
         for line in one.diff:
-            click.echo(f"  {one_line(line)}")
+            click.echo(f"  {single_line(line)}")
     if not found:
         say(f"nothing changed in dataset {name!r} since it was pushed")
     elif apply:

@@ -148,7 +148,7 @@ def _decide(decide: Callable[..., CauseReview], decision: _Decision) -> None:
 
 def _show(review: CauseReview, *, as_json: bool) -> None:
     """Print what was decided about causes, and the answer that follows."""
-    from replaydiff.replay.terminal.text import one_line, show
+    from replaydiff.replay.terminal.text import show, single_line
 
     diff = review.diff
     promoted = [one.case.id for one in review.promoted]
@@ -167,18 +167,18 @@ def _show(review: CauseReview, *, as_json: bool) -> None:
         )
         return
     for cause in review.causes:
-        show(f"{cause.state} {cause.id}: {one_line(cause.text)} ({cause.counts})")
+        show(f"{cause.state} {cause.id}: {single_line(cause.text)} ({cause.counts})")
     for case in promoted:
-        show(f"promoted {one_line(case)}")
+        show(f"promoted {single_line(case)}")
     for item, reason in review.not_promoted:
-        show(f"not promoted {one_line(item)}: {one_line(reason)}")
+        show(f"not promoted {single_line(item)}: {single_line(reason)}")
     if review.not_promoted and review.unfinished:
         show(
-            f"stopped at a call that was never recorded: {', '.join(map(one_line, review.unfinished))}; "
+            f"stopped at a call that was never recorded: {', '.join(map(single_line, review.unfinished))}; "
             "`replay accept` completes them with --promote and --rerun, --on-miss simulate or --result"
         )
     if not promoted and (items := [example.item for cause in review.causes for example in cause.examples]):
-        show(f"items that show it: {', '.join(one_line(item) for item in dict.fromkeys(items))}")
-    show(f"{diff.answer}: {one_line(diff.reason)}")
+        show(f"items that show it: {', '.join(single_line(item) for item in dict.fromkeys(items))}")
+    show(f"{diff.answer}: {single_line(diff.reason)}")
     file = shlex.quote(os.path.relpath(review.path))
-    show(f"next: git add {file}; {one_line(diff.next)}")
+    show(f"next: git add {file}; {single_line(diff.next)}")

@@ -156,7 +156,7 @@ def push(
 
 
 def _show(done: PushResult) -> None:
-    from replaydiff.replay.terminal.text import one_line
+    from replaydiff.replay.terminal.text import single_line
 
     pushed, dataset, shown = done.pushed, done.dataset, done.address
     title = PLATFORMS[done.platform]
@@ -169,7 +169,7 @@ def _show(done: PushResult) -> None:
     elif pushed.complete:
         click.echo(f"nothing changed in dataset {dataset!r} at {shown}: {there} are unchanged")
     for name in pushed.experiments:
-        click.echo(f"experiment: {one_line(name)}")
+        click.echo(f"experiment: {single_line(name)}")
     if pushed.left_edited:
         say(
             f"left alone: {len(pushed.left_edited)} items that were edited in {title}; "
@@ -178,8 +178,8 @@ def _show(done: PushResult) -> None:
     if pushed.left_archived:
         say(f"left alone: {len(pushed.left_archived)} items that were archived in {title}")
     for what, why in pushed.refused[:_SHOWN_REJECTS]:
-        say(f"not accepted: {one_line(what)}: {one_line(why)}")
+        say(f"not accepted: {single_line(what)}: {single_line(why)}")
     if len(pushed.refused) > _SHOWN_REJECTS:
         say(f"not accepted: {len(pushed.refused) - _SHOWN_REJECTS} more; --json lists them all")
     if pushed.stopped:
-        say(f"stopped: {one_line(pushed.stopped)}; what was sent stays; run it again to continue")
+        say(f"stopped: {single_line(pushed.stopped)}; what was sent stays; run it again to continue")

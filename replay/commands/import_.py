@@ -23,7 +23,7 @@ from rich.progress import (
 
 from replaydiff.replay.commands.options import App, command, json_option, print_json, say
 from replaydiff.replay.errors import ExitCode, InputError
-from replaydiff.replay.terminal.text import one_line
+from replaydiff.replay.terminal.text import single_line
 
 if TYPE_CHECKING:
     from replaydiff.replay.api.importing import Display, ImportReport, LiveOptions
@@ -70,7 +70,7 @@ def status(source: str) -> Iterator[Callable[[str], None]]:
     console = Console(stderr=True)
     if console.is_terminal:
         with console.status(f"fetching from {source}") as shown:
-            yield lambda text: shown.update(one_line(text))
+            yield lambda text: shown.update(single_line(text))
         return
     last = monotonic()
 
@@ -78,7 +78,7 @@ def status(source: str) -> Iterator[Callable[[str], None]]:
         nonlocal last
         if monotonic() - last >= _SECONDS_BETWEEN_LINES:
             last = monotonic()
-            say(one_line(text))
+            say(single_line(text))
 
     yield print_sometimes
 

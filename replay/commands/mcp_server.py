@@ -29,7 +29,7 @@ from replaydiff.replay.commands.options import App
 from replaydiff.replay.commands.traces import transcript_text
 from replaydiff.replay.errors import ReplayError
 from replaydiff.replay.masking import masked
-from replaydiff.replay.terminal.text import one_line, visible
+from replaydiff.replay.terminal.text import single_line, visible
 from replaydiff.replay.terminal.transcript import Transcript
 from replaydiff.replay.version import VERSION
 
@@ -65,7 +65,11 @@ def _json_line(document: dict[str, Any]) -> str:
 
 
 def _answer(diff: Diff) -> list[str]:
-    return [f"run: {diff.run_id}", f"{diff.answer}: {one_line(diff.reason)}", f"next: {one_line(diff.next)}"]
+    return [
+        f"run: {diff.run_id}",
+        f"{diff.answer}: {single_line(diff.reason)}",
+        f"next: {single_line(diff.next)}",
+    ]
 
 
 # --- tools that write to the store ---
@@ -269,7 +273,7 @@ async def _question_about_causes(
     known = {cause.id: cause for cause in found.causes}
     if unknown := [one for one in ids if one not in known]:
         raise ToolError(f"run {found.run_id} has no cause {visible(', '.join(unknown))}; call causes")
-    lines = [f"- {one}: {one_line(known[one].text, 200)} ({known[one].counts})" for one in ids]
+    lines = [f"- {one}: {single_line(known[one].text, 200)} ({known[one].counts})" for one in ids]
     meaning = "intended: it no longer counts" if verb == "accept" else "a regression: the answer is HOLD"
     text = f"{verb.title()} as {meaning}? For run {found.run_id} and later runs:"
     return Elicit(visible(masked("\n".join([text, *lines]))), Consent)
@@ -300,7 +304,7 @@ async def confirm_promote(
             found: Any = await opened.project.afind(one, run=run)
             if found.item.id != one:
                 raise ToolError(f"name the item {found.item.id} in full")
-            lines.append(f"- {one_line(one, 100)}: {one_line(found.item.input, 200)}")
+            lines.append(f"- {single_line(one, 100)}: {single_line(found.item.input, 200)}")
         golden = opened.project.settings.golden_path.name
     text = f"Add to the golden set {golden}, expecting the tool calls of {expect} in run {run}?"
     return Elicit(visible(masked("\n".join([text, *lines]))), Consent)

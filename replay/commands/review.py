@@ -95,7 +95,7 @@ def promote(
     Example:
       replay promote 3f9a21 --run 20261120-221305-ab12 --trait "asks before it cancels"
     """
-    from replaydiff.replay.terminal.text import one_line, show
+    from replaydiff.replay.terminal.text import show, single_line
 
     golden = path or app.settings.golden_path
     promoted = app.project.promote(
@@ -124,7 +124,7 @@ def promote(
         corrected = ", and the corrected answer" if one.case.expectation.answer else ""
         click.echo(f"promoted {one.case.id}: expects {path_text} ({source}){corrected}")
         for draft in one.drafts:
-            show(f"  draft: {one_line(draft)}")
+            show(f"  draft: {single_line(draft)}")
     if draft_traits:
         click.echo("drafts do not count yet: move the right ones to expected_response_traits")
     click.echo(f"next: git diff {shlex.quote(os.path.relpath(golden))}, then replay check")

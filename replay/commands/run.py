@@ -138,24 +138,26 @@ _SHOWN_DIVERGENCES = 10
 
 def summary(ended: Run) -> str:
     """Return how a run ended, in a few lines."""
-    from replaydiff.replay.terminal.text import one_line
+    from replaydiff.replay.terminal.text import single_line
 
     report, grading, diverged = ended.ended.report, ended.ended.grading, ended.divergences()
     run = report.run
     of = f"sample {run.sample}" if run.sample else f"cases of {run.golden_path}"
-    width = max(len(one_line(version.name, 40)) for version in run.lanes.values())
+    width = max(len(single_line(version.name, 40)) for version in run.lanes.values())
     lines = [
-        f"run {run.id}: {one_line(of, 60)}, {run.trials} trial{'s' * (run.trials != 1)} per item and lane"
+        f"run {run.id}: {single_line(of, 60)}, {run.trials} trial{'s' * (run.trials != 1)} per item and lane"
     ]
     for lane, version in run.lanes.items():
         counts = [f"{count} {status.value}" for status, count in report.statuses.get(lane, {}).items()]
         lines.append(
-            f"  {lane!s:<4}  {one_line(version.name, 40):<{width}}  {', '.join(counts) or 'no trial'}"
+            f"  {lane!s:<4}  {single_line(version.name, 40):<{width}}  {', '.join(counts) or 'no trial'}"
         )
     lines += _blocked_lines(report.blocked)
     for one in diverged[:_SHOWN_DIVERGENCES]:
-        actions = "; ".join(f"{lane} {one_line(action, 60)}" for lane, action in sorted(one.actions.items()))
-        lines.append(f"  diverges at decision {one.decision} of {one_line(one.trace_id, 40)}: {actions}")
+        actions = "; ".join(
+            f"{lane} {single_line(action, 60)}" for lane, action in sorted(one.actions.items())
+        )
+        lines.append(f"  diverges at decision {one.decision} of {single_line(one.trace_id, 40)}: {actions}")
     if len(diverged) > _SHOWN_DIVERGENCES:
         lines.append(f"  and in {len(diverged) - _SHOWN_DIVERGENCES} more traces: --json lists them")
     if grading is not None:

@@ -91,7 +91,7 @@ def sample(
 
 def _show(drawn: Sample) -> None:
     """Print the strata, the biggest first; the rest folded into one line."""
-    from replaydiff.replay.terminal.text import Column, one_line, show, table, terminal_width
+    from replaydiff.replay.terminal.text import Column, show, single_line, table, terminal_width
 
     sample, items = drawn.record, drawn.items
     strata: dict[str, list[SampleItem]] = {}
@@ -102,7 +102,7 @@ def _show(drawn: Sample) -> None:
     folded = [item for _, own in ordered[_SHOWN_STRATA:] for item in own]
     if folded:
         rows.append((f"{len(ordered) - _SHOWN_STRATA} more strata", folded))
-    where = f" where {one_line(sample.where, 60)}" if sample.where else ""
+    where = f" where {single_line(sample.where, 60)}" if sample.where else ""
     month = f" of {sample.month}" if sample.month else ""
     show(
         f"{sample.name}: {len(items)} of {sample.population} traces{month}{where}, seed {sample.seed}; "

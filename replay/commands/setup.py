@@ -17,7 +17,7 @@ from replaydiff.replay.api.setup import check_setup, write_agent_files, write_se
 from replaydiff.replay.commands.options import App, command, json_option, print_json
 from replaydiff.replay.errors import ExitCode
 from replaydiff.replay.masking import masked
-from replaydiff.replay.terminal.text import one_line, terminal_width, visible, wrapped
+from replaydiff.replay.terminal.text import single_line, terminal_width, visible, wrapped
 from replaydiff.replay.trust import is_trusted, trust
 
 
@@ -93,9 +93,9 @@ def _show_proposal(proposal: SetupProposal) -> None:
         click.echo(f"variables    {', '.join(proposal.environment)}")
     for key, references in (("network", proposal.network), ("writable", proposal.writable)):
         for named in references:
-            click.echo(f"{key:<12} {one_line(named.value)} ({named.place}): blocked until [world] allows it")
+            click.echo(f"{key:<12} {single_line(named.value)} ({named.place}): blocked until [world] allows it")
     for sentence in proposal.unsure:
-        lines = wrapped(one_line(sentence), terminal_width() - _INDENT)
+        lines = wrapped(single_line(sentence), terminal_width() - _INDENT)
         click.echo(f"{'unsure':<{_INDENT}}" + f"\n{'':<{_INDENT}}".join(lines))
 
 
@@ -115,11 +115,11 @@ def _ask(proposal: SetupProposal) -> SetupProposal:
     for name, effect in effects.items():
         if effect is None:
             kind = click.Choice(["read", "write", "skip"])
-            chosen = click.prompt(f"Does {one_line(name)} read or write", type=kind, default="skip")
+            chosen = click.prompt(f"Does {single_line(name)} read or write", type=kind, default="skip")
             effects[name] = "read" if chosen == "read" else "write" if chosen == "write" else None
     has_none = tools.strip().lower() == NO_TOOLS
     if has_none and effects:
-        listed = ", ".join(map(one_line, effects))
+        listed = ", ".join(map(single_line, effects))
         click.echo(f"tools stays unset: the agent has {listed}, and without `tools` they would run for real")
         tools, has_none = "", False
     points = () if has_none else tuple(point.strip() for point in tools.split(",") if point.strip())
@@ -141,7 +141,7 @@ def _ask(proposal: SetupProposal) -> SetupProposal:
 def _show_end(proposal: SetupProposal, diagnosis: Diagnosis) -> None:
     for finding in diagnosis.findings:
         if finding.name in ("agent", "entrypoint", "tools", "start", "boundary", "recorded", "settings"):
-            click.echo(f"{finding.state:<8} {finding.name:<12} {one_line(finding.text)}")
+            click.echo(f"{finding.state:<8} {finding.name:<12} {single_line(finding.text)}")
     missing = [
         *(["entrypoint"] if proposal.entrypoint is None else []),
         *(["tools"] if proposal.tools is None else []),

@@ -151,9 +151,9 @@ def show(
 def _beside_origin(found: ReplayedItem, origin: Trial, width: int) -> str:
     """Return the trial that was forked beside the first trial of its fork."""
     from replaydiff.replay.terminal.lanes import lanes
-    from replaydiff.replay.terminal.text import one_line
+    from replaydiff.replay.terminal.text import single_line
 
-    name = f"{one_line(origin.item_id, 60)} of run {origin.run_id}, {origin.lane} trial {origin.index + 1}"
+    name = f"{single_line(origin.item_id, 60)} of run {origin.run_id}, {origin.lane} trial {origin.index + 1}"
     return "\n".join(["", f"forked from {name}; origin and fork:", *lanes(origin, found.trials[0], width)])
 
 

@@ -85,7 +85,7 @@ class Settings:
         return self.root / self.cases.path
 
 
-_NOT_SECTIONS = {"root", "file", "given", "assigned", "assert_"}
+_NOT_SECTIONS = {"root", "file", "named_sections", "assigned", "assert_"}
 SUBTABLES: dict[str, dict[str, type]] = {"import": {"redact": RedactSection}}
 """Section → the tables within it."""
 NAMED_TABLES: dict[str, type] = {

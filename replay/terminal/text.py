@@ -1,6 +1,6 @@
 """Text made fit for a terminal, tables of it, and the keys that are typed there.
 
-What someone wrote never moves the cursor or hides a word. `visible` is for text of any length, `one_line`
+What someone wrote never moves the cursor or hides a word. `visible` is for text of any length, `single_line`
 for a cell or an excerpt, `encodable` for a stream that cannot show everything. Rich markup is another
 danger: hand the result to `rich.text.Text`, never to `print`. `wrapped` makes lines of a width; `table`
 makes plain tables: no lines, no colour, one line a row, no wider than the terminal.
@@ -86,7 +86,7 @@ def spreadsheet_cell(text: str) -> str:
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
-def one_line(text: str, limit: int | None = None) -> str:
+def single_line(text: str, limit: int | None = None) -> str:
     """Return visible text on one line: white space collapsed, cut to `limit` characters with an ellipsis."""
     if limit is not None:
         # A megabyte of trace text in a cell of forty characters is not worth cleaning as a whole.
@@ -168,7 +168,7 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) 
     """
     from rich.cells import cell_len, set_cell_size
 
-    cells = [[one_line(cell) for cell in row] for row in rows]
+    cells = [[single_line(cell) for cell in row] for row in rows]
     widths = []
     for number, column in enumerate(columns):
         longest = max([cell_len(column.title), column.least, *(cell_len(row[number]) for row in cells)])

@@ -19,7 +19,7 @@ from replaydiff.replay.model import (
     Trial,
     Witness,
 )
-from replaydiff.replay.terminal.text import one_line, wrapped
+from replaydiff.replay.terminal.text import single_line, wrapped
 from replaydiff.replay.turns import simulated_turns, user_turns
 
 FOLDED = 12
@@ -47,7 +47,7 @@ class Transcript:
             "scores": ", ".join(f"{name}={value}" for name, value in trace.scores.items()) or None,
             "error": trace.error,
         }
-        lines = [f"trace {one_line(trace.trace_id)}", *self._facts(facts), ""]
+        lines = [f"trace {single_line(trace.trace_id)}", *self._facts(facts), ""]
         if trace.messages:
             lines += self._messages(trace.messages, trace.tool_calls)
         else:
@@ -66,7 +66,7 @@ class Transcript:
     ) -> str:
         """Return an item of a run: its recording, then each trial; `grades` is (lane, index) → lines,
         `model_calls` what the gateway recorded of its trials."""
-        lines = [f"item {one_line(item.id)}", *self._facts({"stratum": item.stratum}), ""]
+        lines = [f"item {single_line(item.id)}", *self._facts({"stratum": item.stratum}), ""]
         lines += [*self._text("user", item.input), "", "recording"]
         lines += self._calls(item.tape) or ["  no tool call"]
         if item.recorded_response is not None:
@@ -145,7 +145,7 @@ class Transcript:
 
     def case(self, case: Case) -> str:
         """Return the transcript of a case."""
-        lines = [f"case {one_line(case.id)}"]
+        lines = [f"case {single_line(case.id)}"]
         facts = {
             "tags": ", ".join(case.tags) or None,
             "from trace": case.provenance.trace_id,
@@ -169,7 +169,7 @@ class Transcript:
     def _facts(self, facts: dict[str, str | None]) -> Iterator[str]:
         for label, value in facts.items():
             if value:
-                yield f"  {label:<{_LABEL}}{one_line(value, self._width - _LABEL - 2)}"
+                yield f"  {label:<{_LABEL}}{single_line(value, self._width - _LABEL - 2)}"
 
     def _messages(self, messages: Iterable[Message], calls: Sequence[ToolCall]) -> Iterator[str]:
         answered = iter(calls)
@@ -198,7 +198,7 @@ class Transcript:
 
     def _call_line(self, call: ToolCall) -> str:
         args = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in call.args.items())
-        return f"  → {one_line(f'{call.name}({args})', None if self._full else self._width - 14)}"
+        return f"  → {single_line(f'{call.name}({args})', None if self._full else self._width - 14)}"
 
     def _result(self, call: ToolCall) -> Iterator[str]:
         if call.error is not None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from replaydiff.replay.api.project import Project
 from replaydiff.replay.model import Lane, Rule, Status, Trial
-from replaydiff.replay.terminal.text import one_line
+from replaydiff.replay.terminal.text import single_line
 from replaydiff.reports import format as fmt
 
 if TYPE_CHECKING:
@@ -90,12 +90,12 @@ class LiveRuns:
 
 def _short(trial: Trial) -> _TrialLine:
     return _TrialLine(
-        item=one_line(trial.item_id, 80),
+        item=single_line(trial.item_id, 80),
         lane=trial.lane,
         index=trial.index,
         status=trial.status,
-        detail=one_line(trial.reason or trial.final_response or "", 160),
-        path=one_line(" > ".join(served.call.name for served in trial.served), 120) or "–",
+        detail=single_line(trial.reason or trial.final_response or "", 160),
+        path=single_line(" > ".join(served.call.name for served in trial.served), 120) or "–",
         calls=len(trial.served),
         from_tape=sum(served.rule is Rule.TAPE for served in trial.served),
         latency_ms=trial.latency_ms,

@@ -20,7 +20,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from replaydiff.diff.result import Answer, DiffResult, ItemVerdict, Verdict
 from replaydiff.replay.model import Lane, Status
-from replaydiff.replay.terminal.text import one_line, visible
+from replaydiff.replay.terminal.text import single_line, visible
 from replaydiff.reports import causes, phrases
 from replaydiff.reports import format as fmt
 from replaydiff.reports.html import plots, transcripts
@@ -97,7 +97,7 @@ def environment(*folders: Path) -> Environment:
         duration=fmt.duration,
         tokens=fmt.tokens,
         moment=fmt.moment,
-        line=one_line,
+        line=single_line,
         visible=visible,
     )
     return environment
@@ -136,7 +136,7 @@ def _about(result: DiffResult) -> list[str]:
     parts.append(f"{fmt.moment(result.run.created_at)} UTC")
     if result.run.finished_at is None:
         parts.append("not finished")
-    return [one_line(part) for part in parts]
+    return [single_line(part) for part in parts]
 
 
 def _verdicts(result: DiffResult) -> list[dict[str, Any]]:
@@ -242,10 +242,10 @@ def _row(result: DiffResult, item: ItemVerdict, places: dict[str, dict[str, int]
     return {
         "key": item.verdict.value,
         "name": phrases.verdict_name(result, item.verdict),
-        "id": one_line(item.item.id, 200),
-        "input": one_line(item.item.input, 140),
-        "why": one_line(why[0][1], 220) if why else "",
-        "figures": [(one_line(name, 40), item.metrics[name]) for name in figures[:3]],
+        "id": single_line(item.item.id, 200),
+        "input": single_line(item.item.input, 140),
+        "why": single_line(why[0][1], 220) if why else "",
+        "figures": [(single_line(name, 40), item.metrics[name]) for name in figures[:3]],
         "stratum": places["strata"].get(item.item.stratum, ""),
         "tags": " ".join(str(places["tags"][tag]) for tag in item.item.tags if tag in places["tags"]),
         "metrics": " ".join(str(places["metrics"][name]) for name in changed if name in places["metrics"]),

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replaydiff.replay.terminal.text import one_line, shown_json, spreadsheet_cell, visible, wrapped
+from replaydiff.replay.terminal.text import shown_json, single_line, spreadsheet_cell, visible, wrapped
 from replaydiff.reports import registry
 from tests.reports import results
 
@@ -29,7 +29,7 @@ OBEYED = re.compile(r"##\[|##vso\[|##teamcity\[|^\s*::[a-z][^:]*::", re.IGNORECA
 
 @pytest.mark.parametrize("text", COMMANDS)
 def test_log_commands_are_no_commands_any_more(text: str) -> None:
-    for shown in (visible(text), one_line(text), visible(f"a\n{text}\rb"), *wrapped(text, 80)):
+    for shown in (visible(text), single_line(text), visible(f"a\n{text}\rb"), *wrapped(text, 80)):
         assert not OBEYED.search(shown)
         assert text.replace("#", "").strip()[-1] in shown
 
@@ -38,7 +38,7 @@ def test_log_commands_are_no_commands_any_more(text: str) -> None:
 def test_no_text_is_a_log_command(text: str) -> None:
     for shown in (
         visible(text),
-        one_line(text),
+        single_line(text),
         shown_json(json.dumps([text], ensure_ascii=False, indent=1)),
     ):
         assert not OBEYED.search(shown)

@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 from replaydiff.replay.api.browsing import RunSummary
 from replaydiff.replay.errors import UnknownNameError
 from replaydiff.replay.model import Lane
-from replaydiff.replay.terminal.text import one_line, visible
+from replaydiff.replay.terminal.text import single_line, visible
 from replaydiff.replay.view.pages import forks
 from replaydiff.replay.view.site import Site
 from replaydiff.reports import format as fmt
@@ -114,7 +114,7 @@ def _answer(result: DiffResult) -> dict[str, str]:
     return {
         "answer": result.answer.value,
         "tone": render.TONE[result.answer],
-        "reason": one_line(result.reason, 300),
+        "reason": single_line(result.reason, 300),
     }
 
 
