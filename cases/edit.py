@@ -1,4 +1,4 @@
-"""A case as a text that a person edits, JSON or YAML, and what is wrong in it by line.
+"""Edit a case as text, JSON or YAML; errors name the line.
 
 One case in a person's editor: its text out of the golden set, and back in.
 
@@ -35,13 +35,13 @@ class EditError(InputError):
 
 
 def text_of(case: Case, *, yaml: bool = False) -> str:
-    """The case as JSON, a value a line, or as YAML."""
+    """Return the case as JSON, a value a line, or as YAML."""
     record = case_to_json(case)
     return yaml_form.dump(record) if yaml else json.dumps(record, ensure_ascii=False, indent=2)
 
 
 def read_case(text: str) -> Case:
-    """The case that a person wrote, as a JSON object or as YAML.
+    """Return the case that a person wrote, as a JSON object or as YAML.
 
     Raises:
         EditError: it is none.
@@ -73,8 +73,8 @@ def _read_json(text: str) -> Any:
         raise EditError(f"line {error.lineno}: not valid JSON: {error.msg}", error.lineno) from None
     except InputError as error:
         raise EditError(str(error), None) from None
-    if rest := text[end:].strip():
-        line = line_at(text, text.index(rest, end))
+    if trailing := text[end:].strip():
+        line = line_at(text, text.index(trailing, end))
         raise EditError(f"line {line}: not valid JSON: more after the end of the case", line)
     return record
 
@@ -92,8 +92,8 @@ def _line_of(text: str, field: str) -> int | None:
         marks = yaml_form.load(text).marks
     except InputError:
         return None
-    found = tuple(int(number) if number else name for name, number in _STEPS.findall(field))
-    path = (0, *found) if (0,) in marks else found
+    steps = tuple(int(number) if number else name for name, number in _STEPS.findall(field))
+    path = (0, *steps) if (0,) in marks else steps
     for length in range(len(path), 0, -1):
         if path[:length] in marks:
             return line_at(text, marks[path[:length]][0])
@@ -125,16 +125,16 @@ def open_case(path: Path, name: str, kind: str | None = None) -> OpenedCase:
     piece = _piece(path, text, name)
     form = form_of(path, text)
     kind = kind or ("yaml" if form is Form.YAML else "json")
-    own = source_of(path, text, piece)
+    source = source_of(path, text, piece)
     if kind == "yaml":
-        given = own if form is Form.YAML else yaml_form.dump(piece.record)
+        editable = source if form is Form.YAML else yaml_form.dump(piece.record)
     else:
-        given = json.dumps(piece.record, ensure_ascii=False, indent=2) + "\n"
-    return OpenedCase(path=path, case=case_of(piece.record), source=own, text=given, kind=kind)
+        editable = json.dumps(piece.record, ensure_ascii=False, indent=2) + "\n"
+    return OpenedCase(path=path, case=case_of(piece.record), source=source, text=editable, kind=kind)
 
 
 def replace_case(opened: OpenedCase, text: str, today: date) -> Case:
-    """Put what a person wrote in the place of the case; with another expectation it was reviewed today.
+    """Replace a case by the edited text; if the expectation changed, it counts as reviewed today.
 
     Raises:
         EditError: it is no case.
@@ -151,10 +151,10 @@ def replace_case(opened: OpenedCase, text: str, today: date) -> Case:
         piece = _piece(path, whole, opened.case.id, gone="was taken out of {path} meanwhile")
         if source_of(path, whole, piece) != opened.source:
             raise InputError(f"case {opened.case.id!r} of {path} was changed meanwhile by somebody else")
-        for other in pieces_of(path, whole):
-            if other.start != piece.start and case_of(other.record).id == case.id:
+        for neighbour in pieces_of(path, whole):
+            if neighbour.start != piece.start and case_of(neighbour.record).id == case.id:
                 raise InputError(
-                    f"{path}:{other.line} is a case {case.id!r} already", hint="choose another id"
+                    f"{path}:{neighbour.line} is a case {case.id!r} already", hint="choose another id"
                 )
         new_text = replaced(path, whole, piece, _text_for_file(opened, whole, text, record))
         write_whole(path, new_text.encode("utf-8"), shared=True)
@@ -173,7 +173,7 @@ def _piece(path: Path, text: str, name: str, gone: str = "") -> Piece:
 
 
 def _text_for_file(opened: OpenedCase, whole: str, text: str, record: dict[str, Any]) -> str:
-    """What is written into the file: of YAML in YAML the person's own words, comments and all."""
+    """Return the text to write into the file: YAML in YAML stays as it was typed, comments included."""
     form = form_of(opened.path, whole)
     if form is Form.YAML:
         written = text if opened.kind == "yaml" else ""
@@ -186,17 +186,17 @@ def _text_for_file(opened: OpenedCase, whole: str, text: str, record: dict[str, 
 
 
 def _reviewed(text: str, record: dict[str, Any], kind: str, today: str) -> tuple[str, dict[str, Any]]:
-    """The text and the record with `metadata.last_reviewed`."""
+    """Return the text and the record with `metadata.last_reviewed`."""
     metadata = record.get("metadata")
-    wanted = record | {
+    reviewed = record | {
         "metadata": (metadata if isinstance(metadata, dict) else {}) | {"last_reviewed": today}
     }
     if kind == "yaml":
         spliced = yaml_form.set_in_metadata(text, "last_reviewed", today)
         try:
-            if spliced is not None and read_record(spliced)[0] == wanted:
-                return spliced, wanted
+            if spliced is not None and read_record(spliced)[0] == reviewed:
+                return spliced, reviewed
         except InputError:
             pass
-        return yaml_form.item_of(wanted), wanted
-    return json.dumps(wanted, ensure_ascii=False, indent=2) + "\n", wanted
+        return yaml_form.item_of(reviewed), reviewed
+    return json.dumps(reviewed, ensure_ascii=False, indent=2) + "\n", reviewed

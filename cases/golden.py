@@ -1,4 +1,4 @@
-"""Writing a golden set: a promotion is one added line (or block of YAML), and no other is touched.
+"""Write a golden set: a promotion adds one line (or block of YAML) and leaves all others as they are.
 
 Merging the golden sets of two branches compares both with their common ancestor, case by case. A case that
 one side added, changed or removed is as that side has it. One that both changed, each in its own way, or that
@@ -52,20 +52,20 @@ def add_cases(path: Path, cases: Sequence[Case], *, force: bool = False) -> None
 
 
 def take_back(path: Path, case: Case) -> None:
-    """Remove a case that was added, if its line still is what was written.
+    """Remove a case that was added, if its line is unchanged.
 
     Raises:
         InputError: the case is not there, or was changed since.
     """
     with locked_folder(path.parent):
         text = read_text(path) if path.exists() else ""
-        wanted = case_to_json(case)
-        place = next((piece for piece in pieces_of(path, text) if piece.record == wanted), None)
-        if place is None:
+        added = case_to_json(case)
+        piece = next((piece for piece in pieces_of(path, text) if piece.record == added), None)
+        if piece is None:
             raise InputError(
                 f"case {case.id!r} of {path} was changed since, or is gone", hint="edit the file itself"
             )
-        write_whole(path, without(path, text, place).encode("utf-8"), shared=True)
+        write_whole(path, without(path, text, piece).encode("utf-8"), shared=True)
 
 
 def retire_cases(path: Path, ids: Sequence[str], *, reason: str, by: str, at: datetime) -> Path:
@@ -77,8 +77,8 @@ def retire_cases(path: Path, ids: Sequence[str], *, reason: str, by: str, at: da
         InputError: the file is of a form that cases are not taken out of, or a link leads it or that of the
             retired cases out of the repository.
     """
-    kept = path.parent / "retired.jsonl"
-    for file in (path, kept):
+    retired_file = path.parent / "retired.jsonl"
+    for file in (path, retired_file):
         check_link(file)
     with locked_folder(path.parent):
         cases = {case.id for case in read_golden(path)}
@@ -88,22 +88,26 @@ def retire_cases(path: Path, ids: Sequence[str], *, reason: str, by: str, at: da
         text = read_text(path)
         retired = []
         for name in dict.fromkeys(ids):
-            piece = next(one for one, case in _each(path, text) if case == name)
+            piece = next(piece_of_case for piece_of_case, case in _each(path, text) if case == name)
             note = {"reason": reason, "by": by, "at": at.isoformat(timespec="seconds")}
             metadata = {**(piece.record.get("metadata") or {}), "retired": note}
             retired.append(json_form.line_of({"id": name, **piece.record, "metadata": metadata}) + "\n")
             text = without(path, text, piece)
-        before = [f"{line}\n" for line in read_text(kept).split("\n") if line] if kept.exists() else []
+        before = (
+            [f"{line}\n" for line in read_text(retired_file).split("\n") if line]
+            if retired_file.exists()
+            else []
+        )
         # First kept, then taken out: a crash in between leaves a case twice, never nowhere; repeated, once.
         new = {_retirement(line) for line in retired}
         lines = [line for line in before if _retirement(line) not in new]
-        write_whole(kept, "".join((*lines, *retired)).encode("utf-8"), shared=True)
+        write_whole(retired_file, "".join((*lines, *retired)).encode("utf-8"), shared=True)
         write_whole(path, text.encode("utf-8"), shared=True)
-    return kept
+    return retired_file
 
 
 def _retirement(line: str) -> str:
-    """Return what is equal of two retirements of one case for one reason, whenever and by whom."""
+    """Return the part that is equal in two retirements of a case for one reason, whenever and by whom."""
     try:
         record = json.loads(line)
         reason = record["metadata"]["retired"]["reason"]
@@ -112,9 +116,9 @@ def _retirement(line: str) -> str:
     return json.dumps({**record, "metadata": {**record["metadata"], "retired": reason}}, sort_keys=True)
 
 
-def free_id(path: Path, wanted: str) -> str:
+def free_id(path: Path, trace_id: str) -> str:
     """Return an unused case id of plain letters, made from a trace id."""
-    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", wanted).strip("-.")[:60] or "case"
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", trace_id).strip("-.")[:60] or "case"
     taken = {case.id for case in read_golden(path)} if path.exists() else set()
     number, name = 2, plain
     while name in taken:
@@ -123,13 +127,13 @@ def free_id(path: Path, wanted: str) -> str:
 
 
 def _each(path: Path, text: str) -> Iterator[tuple[Piece, str]]:
-    """The pieces of a file that are cases, each with the id it has as a case."""
+    """Return the pieces of a file that are cases, each with the id it has as a case."""
     return ((piece, case_of(piece.record).id) for piece in pieces_of(path, text))
 
 
 @dataclass(slots=True)
 class Merged:
-    """What a merge did, by case id."""
+    """The changes of a merge, by case id."""
 
     added: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
@@ -149,21 +153,24 @@ def merge_branches(ours: Path, base: Path, theirs: Path) -> Merged:
         text = read_text(ours)
         before, here, there = _cases(base), _cases(ours), _cases(theirs)
         for name in sorted({**before, **there}):
-            old, mine, other = before.get(name), here.get(name), there.get(name)
-            if other in (old, mine):
+            old, our_case, their_case = before.get(name), here.get(name), there.get(name)
+            if their_case in (old, our_case):
                 continue
-            if mine != old:
-                done.conflicts[name] = _conflict(old, mine, other)
+            if our_case != old:
+                done.conflicts[name] = _conflict(old, our_case, their_case)
                 continue
-            piece = next((one for one in pieces_of(ours, text) if case_of(one.record).id == name), None)
-            if other is None and piece is not None:
+            piece = next(
+                (candidate for candidate in pieces_of(ours, text) if case_of(candidate.record).id == name),
+                None,
+            )
+            if their_case is None and piece is not None:
                 text = without(ours, text, piece)
                 done.removed.append(name)
-            elif other is not None and piece is not None:
-                text = rewritten(ours, text, piece, other)
+            elif their_case is not None and piece is not None:
+                text = rewritten(ours, text, piece, their_case)
                 done.changed.append(name)
-            elif other is not None:
-                text = with_case(ours, text, other)
+            elif their_case is not None:
+                text = with_case(ours, text, their_case)
                 done.added.append(name)
         write_whole(ours, text.encode("utf-8"), shared=True)
     return done
@@ -173,10 +180,10 @@ def _cases(path: Path) -> dict[str, dict[str, Any]]:
     return {case.id: case_to_json(case) for case in read_golden(path)}
 
 
-def _conflict(old: object, mine: object, other: object) -> str:
+def _conflict(old: object, our_case: object, their_case: object) -> str:
     if old is None:
         return "added on both sides, differently"
-    if mine is None or other is None:
-        here, there = ("taken out", "changed") if mine is None else ("changed", "taken out")
+    if our_case is None or their_case is None:
+        here, there = ("taken out", "changed") if our_case is None else ("changed", "taken out")
         return f"{here} here, {there} there"
     return "changed on both sides, differently"

@@ -1,4 +1,4 @@
-"""What is wrong with a golden set, and what makes it less worth than it looks.
+"""Find errors in a golden set, and cases that are worth less than they seem.
 
 errors    a line that is no case · an id or a content that comes twice · one input with two expectations · an
           expectation that contradicts itself
@@ -7,10 +7,10 @@ warnings  nothing is expected · the tape cannot answer an expected call · near
           long · keys that nothing reads · a tape with `"false"` or `"3"`, where the tool may return a value
 notes     in quarantine, by whom and for how long · a tape with JSON text, where the tool may return an object
 
-Cases that end now so, now so, with one version: what stored runs say about the golden set itself.
+Flaky cases, which pass and fail with one version: stored runs show them.
 
 Trials of one lane, and those of `old` and `old2` together (the A/A lane is the old version once more), are
-all of one version: where some pass and some fail, case or agent is not steady, and a verdict on it is noise.
+all of one version: where some pass and some fail, case or agent is flaky, and a verdict on it is noise.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _READ_ELSEWHERE = {"x", "notes", "comment", "description"}
 
 
 class Level(StrEnum):
-    """How bad a finding is."""
+    """The severity of a finding."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -57,7 +57,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LintFinding:
-    """One thing about one case."""
+    """A finding about a case."""
 
     level: Level
     line: int
@@ -87,12 +87,12 @@ def lint(
     """
     findings: list[LintFinding] = []
     read: list[tuple[int, Case]] = []
-    for line, found in each_case(path):
-        if isinstance(found, InputError):
-            text = str(found).removeprefix(f"{path}:{line}: ")
+    for line, case_or_error in each_case(path):
+        if isinstance(case_or_error, InputError):
+            text = str(case_or_error).removeprefix(f"{path}:{line}: ")
             findings.append(LintFinding(level=Level.ERROR, line=line, case=None, text=text))
         else:
-            read.append((line, found))
+            read.append((line, case_or_error))
     findings += _twice(read)
     for line, case in read:
         about = [
@@ -203,42 +203,42 @@ def _contradictions(expected: Expectation) -> Iterator[str]:
 
 
 def _quarantine(case: Case, today: date, stale_days: int) -> Iterator[tuple[Level, str]]:
-    kept = case.provenance.quarantine
-    if kept is None:
+    quarantine = case.provenance.quarantine
+    if quarantine is None:
         if QUARANTINE in case.tags:
             finding = "in quarantine by its tag alone; set owner, since and reason in metadata.quarantine"
             yield Level.WARNING, finding
         return
-    finding = f" ({kept.reason})" if kept.reason else ""
-    if not kept.owner:
+    finding = f" ({quarantine.reason})" if quarantine.reason else ""
+    if not quarantine.owner:
         yield Level.WARNING, "in quarantine without an owner; set metadata.quarantine.owner"
     try:
-        age = None if kept.since is None else (today - date.fromisoformat(kept.since[:10])).days
+        age = None if quarantine.since is None else (today - date.fromisoformat(quarantine.since[:10])).days
     except ValueError:
         yield (
             Level.WARNING,
-            f"metadata.quarantine.since is not a date: {kept.since!r}; write it as 2026-11-20",
+            f"metadata.quarantine.since is not a date: {quarantine.since!r}; write it as 2026-11-20",
         )
         return
     if age is None:
         yield Level.WARNING, "in quarantine without a date; set metadata.quarantine.since"
     elif age > stale_days:
         yield Level.WARNING, f"in quarantine for {age} days{finding}; correct it, or retire it"
-    elif kept.owner:
-        yield Level.NOTE, f"in quarantine for {age} days, by {kept.owner}{finding}; no gate counts it"
+    elif quarantine.owner:
+        yield Level.NOTE, f"in quarantine for {age} days, by {quarantine.owner}{finding}; no gate counts it"
 
 
 def _answered(call: ExpectedCall, case: Case) -> bool:
     match = case.expectation.match
     rule = match.tools.get(call.name, match.tools.get("*", match.args))
-    # How far rules of one's own reach, nobody can tell without the call that is made.
-    wanted = {} if rule == "ignore" or isinstance(rule, ToolMatch) else call.args or {}
+    # What the case's rules of comparison allow is not decided without an actual call.
+    required_args = {} if rule == "ignore" or isinstance(rule, ToolMatch) else call.args or {}
     return any(
         taped.name == call.name
         and taped.answered
         and all(
             key in taped.args and same(taped.args[key], value)
-            for key, value in wanted.items()
+            for key, value in required_args.items()
             if key not in match.ignore_args
         )
         for taped in case.tape
@@ -250,9 +250,9 @@ def _alike(read: Sequence[tuple[int, Case]]) -> Iterator[LintFinding]:
 
     leaders = groups(vectors([case.input for _, case in read]), _ALIKE)
     for index, leader in enumerate(leaders):
-        (line, case), (other, first) = read[index], read[leader]
+        (line, case), (first_line, first) = read[index], read[leader]
         if leader != index and case.input != first.input:
-            text = f"asks almost the same as {first.id!r} on line {other}; one may be enough"
+            text = f"asks almost the same as {first.id!r} on line {first_line}; one may be enough"
             yield LintFinding(level=Level.WARNING, line=line, case=case.id, text=text)
 
 
@@ -261,7 +261,7 @@ FLAKY_RUNS = 5
 
 
 def flaky_cases(con: DuckDBPyConnection, settings: Settings, cases: Collection[str]) -> dict[str, str]:
-    """Case id → what the latest run in which it flipped shows."""
+    """Return, by case id, how the latest run shows that a case flips."""
     finding: dict[str, str] = {}
     runs = [run for run in list_runs(con) if run.golden_path is not None and run.finished_at is not None]
     for run in sorted(runs, key=lambda run: run.created_at, reverse=True)[:FLAKY_RUNS]:

@@ -1,7 +1,7 @@
 """Turn an item of a run, or a trace, into a case.
 
 What the case expects is proposed from the recording or a lane. Tokens that redaction left in it are named in
-its metadata. The judge's model drafts traits where a person asks for them; a draft stands in the metadata
+its metadata. The judge's model drafts traits where a person asks for them; a draft is kept in the metadata
 (`draft_traits`), where no grader looks, until a person accepts it.
 """
 
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 RECORDING = "recording"
 BETTER = "better"
-"""The lane that did better, as far as the run tells."""
+"""The lane that did better, as far as the run shows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,14 +64,16 @@ class Proposal:
 
 
 def better(item: ItemVerdict) -> str:
-    """Return whose tool calls to propose: the new lane's if it improved; if it regressed, the old lane's
-    if these differ from the recording; else the recording's."""
+    """Return the lane whose tool calls to propose, or `recording`.
+
+    The new lane if it improved; if it regressed, the old lane where its calls differ from the recording.
+    """
     if item.verdict is Verdict.IMPROVED and str(Lane.NEW) in possible(item):
         return str(Lane.NEW)
     if item.verdict is Verdict.REGRESSED:
-        good = [one.trial for one in item.lanes.get(Lane.OLD, ()) if one.trial.status is Status.OK]
-        made = [(one.call.name, one.call.args) for one in good[0].served] if good else None
-        if made is not None and made != [(call.name, call.args) for call in item.item.tape]:
+        good = [graded.trial for graded in item.lanes.get(Lane.OLD, ()) if graded.trial.status is Status.OK]
+        old_calls = [(graded.call.name, graded.call.args) for graded in good[0].served] if good else None
+        if old_calls is not None and old_calls != [(call.name, call.args) for call in item.item.tape]:
             return str(Lane.OLD)
     return RECORDING
 
@@ -100,7 +102,7 @@ def propose(
     traits: tuple[str, ...] = (),
     tags: tuple[str, ...] = (),
 ) -> Proposal:
-    """The case an item would become.
+    """Return the case that an item would become.
 
     The expectation is the recording unless the person names a lane: what the new version did is never taken
     silently. Where somebody wrote down what the response should have been, that is the expected answer. The
@@ -119,9 +121,9 @@ def propose(
                 hint="leave --expect out to take the recording",
             )
         served = good[0].served
-        calls = tuple(one.call for one in served)
+        calls = tuple(answered.call for answered in served)
         # What was answered from elsewhere than the recording, the case must be able to answer, too.
-        tape += tuple(one.call for one in served if one.rule not in (Rule.TAPE, Rule.MISS))
+        tape += tuple(answered.call for answered in served if answered.rule not in (Rule.TAPE, Rule.MISS))
     corrected = item.metadata.get(CORRECTION)
     answer = corrected if isinstance(corrected, str) and corrected else None
     expectation = Expectation(
@@ -155,14 +157,14 @@ def propose(
 
 
 def person(folder: Path) -> str:
-    """Git's user of that folder, `Name <address>`, else the login name."""
-    found = []
+    """Return Git's user of that folder, `Name <address>`, else the login name."""
+    values = []
     for key in ("user.name", "user.email"):
         done = subprocess.run(
             ["git", "-C", str(folder), "config", key], capture_output=True, text=True, check=False
         )
-        found.append(done.stdout.strip())
-    name, address = found
+        values.append(done.stdout.strip())
+    name, address = values
     return f"{name} <{address}>" if name and address else name or address or getpass.getuser()
 
 
@@ -170,12 +172,12 @@ def _version(run: RunRecord | None, lane: Lane) -> Json:
     version = run.lanes.get(lane) if run else None
     if version is None:
         return None
-    known: dict[str, Json] = {"name": version.name, "commit": version.commit, "model": version.model}
-    return {key: value for key, value in known.items() if value is not None}
+    fields: dict[str, Json] = {"name": version.name, "commit": version.commit, "model": version.model}
+    return {key: value for key, value in fields.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FoundItem:
+class ItemInRun:
     """An item, with the run it was found in and its trials there; without a run it is a plain trace."""
 
     item: Item
@@ -183,8 +185,8 @@ class FoundItem:
     trials: tuple[Trial, ...] = ()
 
 
-def find_item(con: DuckDBPyConnection, name: str, run_id: str | None) -> FoundItem:
-    """The item of the named run (else of the latest), or the trace of that id.
+def find_item(con: DuckDBPyConnection, name: str, run_id: str | None) -> ItemInRun:
+    """Return the item of the named run (else of the latest), or the trace of that id.
 
     Raises:
         UnknownNameError: neither is known.
@@ -203,24 +205,24 @@ def find_item(con: DuckDBPyConnection, name: str, run_id: str | None) -> FoundIt
             if run_id:
                 raise
         else:
-            return FoundItem(item=item, run=run, trials=tuple(trials_of(con, run.id, item.id)))
+            return ItemInRun(item=item, run=run, trials=tuple(trials_of(con, run.id, item.id)))
     trace = get_trace(con, name)
     drawn = SampleItem(sample="", trace_id=trace.trace_id, position=0, stratum=trace.tool_path, weight=1.0)
-    return FoundItem(item=item_of_trace(trace, drawn))
+    return ItemInRun(item=item_of_trace(trace, drawn))
 
 
-def better_lane_of(con: DuckDBPyConnection, found: FoundItem, settings: Settings) -> str:
-    """The lane that did better on an item, or `recording`; see `better`."""
+def better_lane_of(con: DuckDBPyConnection, located: ItemInRun, settings: Settings) -> str:
+    """Return the lane that did better on an item, or `recording`; see `better`."""
     from replaydiff.diff.compute import compute
 
-    if found.run is None:
+    if located.run is None:
         return RECORDING
-    items = compute(con, found.run.id, settings).items
-    return next((better(item) for item in items if item.item.id == found.item.id), RECORDING)
+    items = compute(con, located.run.id, settings).items
+    return next((better(item) for item in items if item.item.id == located.item.id), RECORDING)
 
 
 REDACTED_KEY = "redacted"
-"""Of a case's metadata: token → kind of what it stands for."""
+"""The key of a case's metadata with token → kind of the redacted value."""
 _REDACTION_TOKEN = re.compile(r"\[([A-Z][A-Z0-9_]*)_(\d+)\]")
 
 
@@ -229,14 +231,14 @@ def with_redactions(con: DuckDBPyConnection, case: Case) -> Case:
 
     Only tokens that this store has given out count. The values are nowhere: the store has only their hashes.
     """
-    found = set(_REDACTION_TOKEN.findall(json.dumps(case_to_json(case), ensure_ascii=False)))
-    if not found:
+    tokens_in_case = set(_REDACTION_TOKEN.findall(json.dumps(case_to_json(case), ensure_ascii=False)))
+    if not tokens_in_case:
         return case
-    given = {
+    stored_tokens = {
         (str(kind), str(number))
         for kind, number in con.execute("SELECT kind, number FROM redactions").fetchall()
     }
-    tokens = {f"[{kind}_{number}]": kind for kind, number in sorted(found & given)}
+    tokens = {f"[{kind}_{number}]": kind for kind, number in sorted(tokens_in_case & stored_tokens)}
     if not tokens:
         return case
     provenance = replace(case.provenance, extra={**case.provenance.extra, REDACTED_KEY: dict(tokens)})
@@ -258,7 +260,7 @@ _SCHEMA: JsonObject = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drafts:
-    """What the model drafted."""
+    """The traits that the model drafted."""
 
     traits: tuple[str, ...]
     cost_usd: float | None
@@ -278,7 +280,7 @@ def draft(judge: Judge, item: Item, trials: Sequence[Trial], expect: str) -> Dra
 
 
 def with_drafts(case: Case, traits: Sequence[str]) -> Case:
-    """The case with traits that still wait for a person."""
+    """Return the case with traits that still wait for a person."""
     if not traits:
         return case
     extra: JsonObject = {**case.provenance.extra, KEY: list(traits)}
@@ -286,9 +288,9 @@ def with_drafts(case: Case, traits: Sequence[str]) -> Case:
 
 
 def drafts_of(case: Case) -> tuple[str, ...]:
-    """The traits of a case that still wait for a person."""
-    found = case.provenance.extra.get(KEY)
-    return tuple(one for one in found if isinstance(one, str)) if isinstance(found, list) else ()
+    """Return the traits of a case that still wait for a person."""
+    traits = case.provenance.extra.get(KEY)
+    return tuple(trait for trait in traits if isinstance(trait, str)) if isinstance(traits, list) else ()
 
 
 def _answered(item: Item, trials: Sequence[Trial], expect: str) -> Trial:
@@ -332,10 +334,10 @@ async def _draft(judge: Judge, item: Item, trial: Trial) -> Drafts:
 
 def _read(text: str) -> tuple[str, ...]:
     try:
-        found = json.loads(text)["traits"]
+        drafted = json.loads(text)["traits"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return ()
-    if not isinstance(found, list):
+    if not isinstance(drafted, list):
         return ()
-    traits = [" ".join(trait.split())[:_LONGEST] for trait in found if isinstance(trait, str)]
+    traits = [" ".join(trait.split())[:_LONGEST] for trait in drafted if isinstance(trait, str)]
     return tuple(dict.fromkeys(trait for trait in traits if trait))[:MOST]

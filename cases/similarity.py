@@ -1,4 +1,4 @@
-"""How alike texts and cases are, and which tool paths the golden set covers.
+"""Measure how alike texts and cases are, and which tool paths the golden set covers.
 
 *Texts*: cosine of hashed TF-IDF vectors over words and pairs of words, offline and cheap. Numbers count as
 one word, since two customers with different orders ask the same. The weight of a word is (1 + log tf) ·
@@ -48,7 +48,7 @@ class Uncovered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """A month against a golden set."""
+    """The tool paths of a month that a golden set covers."""
 
     month: str
     traces: int
@@ -66,7 +66,7 @@ def path_of(case: Case) -> str | None:
 
 
 def coverage(con: DuckDBPyConnection, cases: Sequence[Case], month: str) -> Coverage:
-    """How much of a month's traffic goes a way that a case goes, too."""
+    """Return the share of a month's traffic whose tool path a case has."""
     paths = sorted({path for case in cases if (path := path_of(case)) is not None})
     rows = con.execute(
         "SELECT tool_path, count(*) AS traces, arg_min(trace_id, md5(trace_id), $2) AS examples FROM traces"
@@ -86,7 +86,7 @@ def coverage(con: DuckDBPyConnection, cases: Sequence[Case], month: str) -> Cove
 
 
 def counted(cases: Sequence[Case]) -> dict[str, dict[str, int]]:
-    """How many cases there are by tag, category and difficulty, the most frequent first."""
+    """Return how many cases there are by tag, category and difficulty, the most frequent first."""
     by: dict[str, Counter[str]] = {"tag": Counter(), "category": Counter(), "difficulty": Counter()}
     for case in cases:
         by["tag"].update(case.tags)
@@ -98,7 +98,7 @@ def counted(cases: Sequence[Case]) -> dict[str, dict[str, int]]:
 _WORD = re.compile(r"\d+|[^\W\d_]+")
 _HASHES = 1 << 20
 _CHARACTERS = 20_000
-"""Of one text: what a user asks stands at its beginning, and a pasted log must not cost a minute."""
+"""Of each text: the question is at its beginning, and a pasted log must not cost a minute."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,14 +117,14 @@ class Vectors:
     def __len__(self) -> int:
         return len(self.starts) - 1
 
-    def row(self, place: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def row(self, index: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return the terms of one row and their weights."""
-        span = slice(self.starts[place], self.starts[place + 1])
+        span = slice(self.starts[index], self.starts[index + 1])
         return self.terms[span], self.values[span]
 
-    def take(self, places: Sequence[int]) -> Vectors:
-        """Return the rows at these places."""
-        chosen = np.asarray(places, dtype=np.int64)
+    def take(self, indices: Sequence[int]) -> Vectors:
+        """Return the rows with these indices."""
+        chosen = np.asarray(indices, dtype=np.int64)
         starts = self.starts[chosen]
         lengths = self.starts[chosen + 1] - starts
         cells = _spans(starts, lengths)
@@ -142,12 +142,14 @@ def vectors(texts: Sequence[str]) -> Vectors:
             hashes.append(term)
             counts.append(1 + math.log(count))
         starts.append(len(hashes))
-    known, terms = np.unique(np.asarray(hashes, dtype=np.int64), return_inverse=True)
-    having = np.bincount(terms, minlength=len(known))
+    distinct_terms, terms = np.unique(np.asarray(hashes, dtype=np.int64), return_inverse=True)
+    having = np.bincount(terms, minlength=len(distinct_terms))
     values = np.asarray(counts) * (np.log((1 + len(texts)) / (1 + having)) + 1)[terms]
     rows = np.repeat(np.arange(len(texts)), np.diff(starts))
     lengths = np.sqrt(np.bincount(rows, weights=values * values, minlength=len(texts)))
-    return Vectors(starts=np.asarray(starts), terms=terms, values=values / lengths[rows], size=len(known))
+    return Vectors(
+        starts=np.asarray(starts), terms=terms, values=values / lengths[rows], size=len(distinct_terms)
+    )
 
 
 def likenesses(rows: Vectors, others: Vectors) -> Iterator[NDArray[np.float64]]:
@@ -162,13 +164,13 @@ def likenesses(rows: Vectors, others: Vectors) -> Iterator[NDArray[np.float64]]:
     having = np.repeat(np.arange(len(others)), np.diff(others.starts))[by_term]
     weights = others.values[by_term]
     starts = _sums(np.bincount(others.terms, minlength=others.size))
-    for place in range(len(rows)):
-        terms, values = rows.row(place)
+    for index in range(len(rows)):
+        terms, values = rows.row(index)
         lengths = starts[terms + 1] - starts[terms]
         cells = _spans(starts[terms], lengths)
         products = weights[cells] * np.repeat(values, lengths)
-        found = np.bincount(having[cells], weights=products, minlength=len(others))
-        yield found.astype(np.float64, copy=False)
+        sums = np.bincount(having[cells], weights=products, minlength=len(others))
+        yield sums.astype(np.float64, copy=False)
 
 
 def _spans(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -178,21 +180,21 @@ def _spans(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.
 
 
 def _sums(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the sums of the first none, one, two … lengths."""
+    """Return the cumulative sums of the lengths, from 0 on."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
 
 
 def nearest(
     rows: Vectors, others: Vectors, *, but: Sequence[int | None] | None = None
 ) -> Iterator[tuple[int, float]]:
-    """For each row of `rows` the row of `others` that is most like it, and how much: 0 to 1.
+    """Yield for each row of `rows` the most similar row of `others` and the similarity, 0 to 1.
 
     `but` names for each the row of `others` that is itself. (-1, 0) where there is none to compare with.
     """
-    for place, row in enumerate(likenesses(rows, others)):
-        own = but[place] if but else None
-        if own is not None:
-            row[own] = -1
+    for index, row in enumerate(likenesses(rows, others)):
+        excluded = but[index] if but else None
+        if excluded is not None:
+            row[excluded] = -1
         best = int(row.argmax()) if row.size else -1
         yield (best, float(row[best])) if best >= 0 and row[best] >= 0 else (-1, 0.0)
 
@@ -207,31 +209,33 @@ def groups(rows: Vectors, least: float) -> list[int]:
         least: the likeness from which one duplicates another, above 0 and below 1.
     """
     first = _first_equal(rows)
-    places = [place for place, same in enumerate(first) if place == same]
-    distinct = rows.take(places)
+    first_rows = [index for index, same in enumerate(first) if index == same]
+    distinct = rows.take(first_rows)
     leader: dict[int, int] = {}
     for number, row in enumerate(likenesses(distinct, distinct)):
         before = np.flatnonzero(row[:number] >= least)
-        leader[places[number]] = leader[places[int(before[0])]] if before.size else places[number]
-    return [leader[place] for place in first]
+        leader[first_rows[number]] = leader[first_rows[int(before[0])]] if before.size else first_rows[number]
+    return [leader[index] for index in first]
 
 
 def _first_equal(rows: Vectors) -> list[int]:
     """Return, for each row, the first row that equals it; one without words equals itself alone."""
-    known: dict[tuple[bytes, bytes], int] = {}
-    found = []
-    for place in range(len(rows)):
-        terms, values = rows.row(place)
-        found.append(known.setdefault((terms.tobytes(), values.tobytes()), place) if len(terms) else place)
-    return found
+    row_of_content: dict[tuple[bytes, bytes], int] = {}
+    first_rows = []
+    for index in range(len(rows)):
+        terms, values = rows.row(index)
+        first_rows.append(
+            row_of_content.setdefault((terms.tobytes(), values.tobytes()), index) if len(terms) else index
+        )
+    return first_rows
 
 
 def _terms(text: str) -> Iterator[int]:
-    words = ["0" if found[0].isdigit() else found for found in _WORD.findall(text[:_CHARACTERS].lower())]
+    words = ["0" if match[0].isdigit() else match for match in _WORD.findall(text[:_CHARACTERS].lower())]
     for word in words:
         yield zlib.crc32(word.encode()) % _HASHES
-    for one, other in pairwise(words):
-        yield zlib.crc32(f"{one} {other}".encode()) % _HASHES
+    for word_before, word_after in pairwise(words):
+        yield zlib.crc32(f"{word_before} {word_after}".encode()) % _HASHES
 
 
 NEAR_DUPLICATE = 0.95
@@ -239,7 +243,7 @@ NEAR_DUPLICATE = 0.95
 
 
 class DuplicateError(InputError):
-    """A case that is like one that is there; `force` adds it.
+    """A case that is like an existing one; `force` adds it.
 
     Args:
         reason: which one it is like, and in what.
@@ -252,26 +256,26 @@ class DuplicateError(InputError):
 
 
 def refuse_duplicates(path: object, present: Sequence[Case], new: Sequence[Case]) -> None:
-    """See that no new case is like one that is there, or like one before it.
+    """Refuse a new case that is like an existing one, or like one before it.
 
     Raises:
         DuplicateError: one is; names both.
     """
-    known = list(present)
+    accepted = list(present)
     for case in new:
-        if reason := _duplicate_of(path, known, case):
+        if reason := _duplicate_of(path, accepted, case):
             raise DuplicateError(reason, case.id)
-        known.append(case)
+        accepted.append(case)
 
 
-def _duplicate_of(path: object, known: Sequence[Case], case: Case) -> str | None:
+def _duplicate_of(path: object, accepted: Sequence[Case], case: Case) -> str | None:
     trace = case.provenance.trace_id
-    for other in known:
-        if trace is not None and other.provenance.trace_id == trace:
-            return f"trace {trace!r} is case {other.id!r} of {path} already"
-        if content_id(other) == content_id(case):
-            return f"case {other.id!r} of {path} has the same input and expectation"
-    near = near_duplicate(known, case)
+    for existing in accepted:
+        if trace is not None and existing.provenance.trace_id == trace:
+            return f"trace {trace!r} is case {existing.id!r} of {path} already"
+        if content_id(existing) == content_id(case):
+            return f"case {existing.id!r} of {path} has the same input and expectation"
+    near = near_duplicate(accepted, case)
     return (
         None
         if near is None
@@ -279,12 +283,12 @@ def _duplicate_of(path: object, known: Sequence[Case], case: Case) -> str | None
     )
 
 
-def near_duplicate(known: Sequence[Case], case: Case) -> Case | None:
+def near_duplicate(cases: Sequence[Case], case: Case) -> Case | None:
     """Return the case with almost the same input and the same expected tools; None if there is none."""
     path = path_of(case)
-    rivals = [other for other in known if path_of(other) == path]
+    rivals = [existing for existing in cases if path_of(existing) == path]
     if not rivals:
         return None
-    rows = vectors([case.input, *(other.input for other in rivals)])
-    [(place, likeness)] = nearest(rows.take([0]), rows.take(range(1, len(rows))))
-    return rivals[place] if likeness >= NEAR_DUPLICATE else None
+    rows = vectors([case.input, *(existing.input for existing in rivals)])
+    [(index, likeness)] = nearest(rows.take([0]), rows.take(range(1, len(rows))))
+    return rivals[index] if likeness >= NEAR_DUPLICATE else None

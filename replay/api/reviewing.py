@@ -12,7 +12,7 @@ from replaydiff.replay.errors import InputError, ReplayError, SettingsError
 from replaydiff.replay.settings import Settings
 
 if TYPE_CHECKING:
-    from replaydiff.cases.promote import FoundItem, Proposal
+    from replaydiff.cases.promote import ItemInRun, Proposal
     from replaydiff.cases.triage.priority import Entry as Entry
     from replaydiff.diff.judge.judge import Judge
     from replaydiff.diff.result import Cause
@@ -361,7 +361,7 @@ def _judge(settings: Settings) -> Judge:
 
 
 def _with_drafts(
-    judge: Judge, found: FoundItem, proposal: Proposal, message: Callable[[str], None]
+    judge: Judge, found: ItemInRun, proposal: Proposal, message: Callable[[str], None]
 ) -> Proposal:
     from replaydiff.cases.promote import draft, with_drafts
 

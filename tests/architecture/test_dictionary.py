@@ -54,6 +54,12 @@ def offences() -> list[tuple[Path, int, str]]:
 
 
 CLEAN = (
+    "cases/__init__.py",
+    "cases/edit.py",
+    "cases/golden.py",
+    "cases/lint.py",
+    "cases/promote.py",
+    "cases/similarity.py",
     "cases/check",
     "cases/formats",
     "cases/push",
