@@ -183,11 +183,11 @@ def summary(ended: Run) -> str:
 
 def _blocked_lines(blocked: Mapping[Lane, Mapping[Blocked, int]]) -> Iterator[str]:
     """Yield a line for each thing that a boundary kept from happening, the most frequent first."""
-    from replaydiff.replay.terminal.text import one_line
+    from replaydiff.replay.terminal.text import single_line
 
     for lane, events in blocked.items():
         for event, count in [*events.items()][:_SHOWN_BLOCKED]:
-            yield f"  {one_line(str(event), 120)} ({count} trial{'s' * (count != 1)} of {lane})"
+            yield f"  {single_line(str(event), 120)} ({count} trial{'s' * (count != 1)} of {lane})"
         if len(events) > _SHOWN_BLOCKED:
             yield f"  blocked: {len(events) - _SHOWN_BLOCKED} more in lane {lane}; `replay show ID` lists all"
 
