@@ -1,4 +1,4 @@
-"""A bisection in one process: versions of commits, hunks and settings, replayed until one is known to be it.
+"""A bisection in one process: versions of commits, hunks and settings, replayed until the cause is certain.
 
 What to try, and when to stop, is decided in `replay.bisect` on the counts of the trials so far. They are
 counted anew before each decision, so a trial of an earlier process counts as one of this.
@@ -46,9 +46,9 @@ def read_history(settings: Settings, good: str, bad: str) -> History:
     def commit(name: str, parents: tuple[str, ...], subject: str) -> Commit:
         return Commit(id=name, parents=parents, subject=single_line(subject, 200))
 
-    found = [commit(*one) for one in revisions.commits_between(settings.root, good, bad)]
+    commits = [commit(*fields) for fields in revisions.commits_between(settings.root, good, bad)]
     first = commit(good, (), revisions.subject_of(settings.root, good))
-    return History(good=first, commits=tuple(found))
+    return History(good=first, commits=tuple(commits))
 
 
 class Bisection:
@@ -65,15 +65,15 @@ class Bisection:
         """The budget was spent."""
 
     async def run(self) -> BisectResult:
-        """Search the commits, then the hunks and settings that were wanted."""
+        """Search the commits, then the requested hunks and settings."""
         from replaydiff.replay.bisect.history import History
         from replaydiff.replay.bisect.result import BisectResult, TestedCommit
 
         facts, settings = self._facts, self._settings
-        settings_found: tuple[TestedSetting, ...] | None = None
+        tested_settings: tuple[TestedSetting, ...] | None = None
         reason = ""
         if facts["settings"]:
-            settings_found, reason = await self._cross_settings()
+            tested_settings, reason = await self._cross_settings()
         search, finding = None, None
         if facts["good"] != facts["bad"]:
             versions = _Commits(
@@ -93,7 +93,7 @@ class Bisection:
             reason = f"{self._spent()}; {reason}"
         if not self._stopped and not (search is not None and search.trial_count >= search.max_trials):
             self._experiment.finish()
-        table = [_tested(history, search, place) for place in range(len(history.points))]
+        table = [_tested(history, search, position) for position in range(len(history.points))]
         return BisectResult(
             run=self._experiment.run.id,
             commit=None if commit is None else commit.id,
@@ -102,24 +102,24 @@ class Bisection:
             trials=len(self._experiment.trials),
             cost_usd=self._experiment.cost_usd,
             metric=str(facts["metric"]),
-            history=tuple(TestedCommit(**one) for one in table),
+            history=tuple(TestedCommit(**row) for row in table),
             hunks=hunks,
-            settings=settings_found,
+            settings=tested_settings,
             finished=not self._stopped,
         )
 
     async def _search(self, history: History, version: Callable[[int], Version]) -> Search:
         """Search a history; `version` returns the version of one of its points."""
-        known: dict[int, Version] = {}
+        versions: dict[int, Version] = {}
         skipped: dict[int, str] = {}
         ends = (0, len(history.points) - 1)
         left = len(history.commits) + 1
         for end in ends:
-            known[end] = version(end)
+            versions[end] = version(end)
             # An end that does not start is found out before any trial.
-            await self._experiment.start(known[end])
+            await self._experiment.start(versions[end])
         while True:
-            search = self._counted(history, known, skipped)
+            search = self._counted(history, versions, skipped)
             if 1 - search.belief.none > _CERTAIN and (now := _credible(search)) <= left // 2:
                 left = now
                 self._channel.message(f"{search.trial_count} trials: {_remaining(history, search, now)}")
@@ -127,16 +127,18 @@ class Bisection:
             if batch is None or self._is_spent():
                 return search
             try:
-                if batch.point not in known:
-                    known[batch.point] = version(batch.point)
-                await self._experiment.replay(known[batch.point], [self._ids[item] for item in batch.items])
+                if batch.point not in versions:
+                    versions[batch.point] = version(batch.point)
+                await self._experiment.replay(
+                    versions[batch.point], [self._ids[item] for item in batch.items]
+                )
             except VersionError as error:
                 if batch.point in ends:
                     raise
                 skipped[batch.point] = str(error)
                 self._channel.message(f"skipped {history.points[batch.point].id[:12]}: {error}")
 
-    def _counted(self, history: History, known: dict[int, Version], skipped: Mapping[int, str]) -> Search:
+    def _counted(self, history: History, versions: dict[int, Version], skipped: Mapping[int, str]) -> Search:
         """Return the search with every trial so far, those of an earlier process included."""
         from replaydiff.replay.bisect.search import Search
 
@@ -148,27 +150,29 @@ class Bisection:
             max_trials=int(facts["max_trials"]),
             batch=max(self._settings.run.concurrency, 1),
         )
-        trials = [self._trials(f"git:{point.id[:12]}", known.get(number)) for number, point in enumerate(
+        trials = [self._trials(f"git:{point.id[:12]}", versions.get(number)) for number, point in enumerate(
             history.points)]  # fmt: skip
         errors_fail = _errors_fail(trials[0], trials[-1])
         for point, reason in skipped.items():
             search.skip(point, reason)
-        for point, made in enumerate(trials):
-            errors = [trial for trial in made if trial.status.is_error]
+        for point, version_trials in enumerate(trials):
+            errors = [trial for trial in version_trials if trial.status.is_error]
             inside = 0 < point < len(trials) - 1
-            if inside and not errors_fail and len(errors) >= _ERRORS and len(errors) == len(made):
+            if inside and not errors_fail and len(errors) >= _ERRORS and len(errors) == len(version_trials):
                 search.skip(point, f"its trials end in {errors[0].status.value}: {errors[0].reason}")
-            for trial in made:
-                search.add(point, self._place(trial), self._failed(trial, errors_fail=errors_fail))
+            for trial in version_trials:
+                search.add(point, self._item_index(trial), self._failed(trial, errors_fail=errors_fail))
         return search
 
     def _trials(self, name: str, version: Version | None) -> list[Trial]:
         """Return the trials of a version."""
         name = name if version is None else version.name
-        lanes = {lane for lane, known in self._experiment.run.lanes.items() if known.name == name}
+        lanes = {
+            lane for lane, lane_version in self._experiment.run.lanes.items() if lane_version.name == name
+        }
         return [trial for trial in self._experiment.trials if trial.lane in lanes]
 
-    def _place(self, trial: Trial) -> int:
+    def _item_index(self, trial: Trial) -> int:
         return self._ids.index(trial.item_id)
 
     def _failed(self, trial: Trial, *, errors_fail: bool) -> bool | None:
@@ -182,18 +186,19 @@ class Bisection:
             return True if errors_fail and trial.status is not Status.INFRA_ERROR else None
         grades = free_grades(self._experiment.items[trial.item_id], trial, self._settings)
         metric = self._facts["metric"]
-        wanted = [
+        metric_grades = [
             grade
             for name, grade in grades.items()
             if metric in (ALL, name) and grade.state is GradeState.SCORED
         ]
         if any(
-            grade.passed is False or (grade.passed is None and (grade.score or 0) < 1) for grade in wanted
+            grade.passed is False or (grade.passed is None and (grade.score or 0) < 1)
+            for grade in metric_grades
         ):
             return True
         if metric == ALL and trial.status is Status.DIVERGED:
             return True
-        return False if wanted else None
+        return False if metric_grades else None
 
     def _shows(self, trial: Trial, cause: str, *, more: bool) -> bool | None:
         """Return whether a trial shows the cause that is searched for; None where that is not known."""
@@ -243,8 +248,8 @@ class Bisection:
 
         reproducing = await self._minimal(len(hunks), has_effect, minimise)
         return tuple(
-            TestedHunk(file=hunk.file, lines=hunk.lines, reproduces=place in reproducing)
-            for place, hunk in enumerate(hunks)
+            TestedHunk(file=hunk.file, lines=hunk.lines, reproduces=position in reproducing)
+            for position, hunk in enumerate(hunks)
         )
 
     async def _minimal(
@@ -256,8 +261,8 @@ class Bisection:
         ],
     ) -> tuple[int, ...]:
         """Return the smallest parts with the effect; none where the budget ended the search for them."""
-        found = await minimise(parts, has_effect)
-        return () if self._stopped else found
+        reproducing = await minimise(parts, has_effect)
+        return () if self._stopped else reproducing
 
     def _patched(self, parent: str, patch: bytes, named: str) -> Version:
         from replaydiff.replay.engine import revisions
@@ -279,18 +284,22 @@ class Bisection:
         spread, batch = after - before, max(self._settings.run.concurrency, 1)
         while True:
             failures, trials = np.zeros(len(self._ids)), np.zeros(len(self._ids))
-            made = self._trials(version.name, version)
-            for trial in made:
+            version_trials = self._trials(version.name, version)
+            for trial in version_trials:
                 if (failed := self._failed(trial, errors_fail=False)) is not None:
-                    failures[self._place(trial)] += failed
-                    trials[self._place(trial)] += 1
+                    failures[self._item_index(trial)] += failed
+                    trials[self._item_index(trial)] += 1
             share = changed(failures, trials, before, after)
             if share >= _CERTAIN or share <= 1 - _CERTAIN:
                 return share >= _CERTAIN
-            if len(made) >= _MOST or (len(made) >= _ERRORS and not trials.any()) or self._is_spent():
+            if (
+                len(version_trials) >= _MOST
+                or (len(version_trials) >= _ERRORS and not trials.any())
+                or self._is_spent()
+            ):
                 return None
             order = np.argsort(-spread / (1 + trials), kind="stable")[: min(batch, 2)]
-            await self._experiment.replay(version, [self._ids[int(place)] for place in order])
+            await self._experiment.replay(version, [self._ids[int(position)] for position in order])
 
     async def _cross_settings(self) -> tuple[tuple[TestedSetting, ...], str]:
         """Find the settings of the bad version that have the effect on the good version's code."""
@@ -304,7 +313,7 @@ class Bisection:
         )
 
         def crossed(chosen: Collection[int]) -> Version:
-            names = [differing[place] for place in sorted(chosen)]
+            names = [differing[position] for position in sorted(chosen)]
             return _with_settings(good, bad, names)
 
         history = History(good=Commit(id="good", subject=""), commits=(Commit(id="bad", subject=""),))
@@ -321,9 +330,9 @@ class Bisection:
             reason = f"settings alone do not make the change: {search.finding().reason}"
         return tuple(
             TestedSetting(
-                name=name, good=_shown(good, name), bad=_shown(bad, name), reproduces=place in reproducing
+                name=name, good=_shown(good, name), bad=_shown(bad, name), reproduces=position in reproducing
             )
-            for place, name in enumerate(differing)
+            for position, name in enumerate(differing)
         ), reason
 
 
@@ -358,7 +367,10 @@ def _history_point(settings: Settings, commit: str) -> Commit:
 
 
 def _errors_fail(good: Sequence[Trial], bad: Sequence[Trial]) -> bool:
-    """Whether errors are what changed: most trials of the bad end ended in one, and few of the good end."""
+    """Return whether errors are what changed.
+
+    Most trials of the bad end ended in one, and few of the good end.
+    """
 
     def share(trials: Sequence[Trial]) -> float:
         return sum(trial.status.is_error for trial in trials) / len(trials) if trials else 0.0
@@ -366,17 +378,19 @@ def _errors_fail(good: Sequence[Trial], bad: Sequence[Trial]) -> bool:
     return share(bad) >= 0.5 > share(good) and bool(good)
 
 
-def _tested(history: History, search: Search | None, place: int) -> dict[str, Any]:
+def _tested(history: History, search: Search | None, position: int) -> dict[str, Any]:
     from replaydiff.replay.terminal.text import single_line
 
-    commit = history.points[place]
-    skipped = None if search is None else search.skipped.get(place)
+    commit = history.points[position]
+    skipped = None if search is None else search.skipped.get(position)
     return {
         "commit": commit.id,
         "subject": commit.subject,
-        "trials": 0 if search is None else int(search.trials[place].sum()),
-        "failures": 0 if search is None else int(search.failures[place].sum()),
-        "probability": 0.0 if search is None or place == 0 else float(search.belief.probability[place - 1]),
+        "trials": 0 if search is None else int(search.trials[position].sum()),
+        "failures": 0 if search is None else int(search.failures[position].sum()),
+        "probability": 0.0
+        if search is None or position == 0
+        else float(search.belief.probability[position - 1]),
         "skipped": None if skipped is None else single_line(skipped, 300),
     }
 
@@ -402,7 +416,7 @@ def _rates(search: Search, commit: int) -> tuple[Floats, Floats]:
 
 
 def _numbers(chosen: Collection[int]) -> str:
-    return ", ".join(str(place + 1) for place in sorted(chosen))
+    return ", ".join(str(position + 1) for position in sorted(chosen))
 
 
 def differing_settings(
@@ -421,28 +435,28 @@ def differing_settings(
     """
     from replaydiff.replay.engine.versions import at_commit
 
-    one, other = at_commit(good, commit, settings), at_commit(bad, commit, settings)
-    differing = _differing(one, other)
+    good_version, bad_version = at_commit(good, commit, settings), at_commit(bad, commit, settings)
+    differing = _differing(good_version, bad_version)
     if not differing:
         raise InputError(
             f"no setting differs between {good} and {bad}",
             hint="name two versions of [versions] whose args, model or env differ",
         )
-    return one, other, differing
+    return good_version, bad_version, differing
 
 
 def _differing(good: Version, bad: Version) -> list[str]:
     """Return the settings in which two versions differ: `args.NAME`, `env.NAME`."""
-    found = []
+    names = []
     pairs: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
         "args": (good.args, bad.args),
         "env": (good.env, bad.env),
     }
-    for kind, (one, other) in pairs.items():
-        for name in sorted({*one, *other}):
-            if (name in one) != (name in other) or one.get(name) != other.get(name):
-                found.append(f"{kind}.{name}")
-    return found
+    for kind, (good_values, bad_values) in pairs.items():
+        for name in sorted({*good_values, *bad_values}):
+            if (name in good_values) != (name in bad_values) or good_values.get(name) != bad_values.get(name):
+                names.append(f"{kind}.{name}")
+    return names
 
 
 def _with_settings(good: Version, bad: Version, names: Sequence[str]) -> Version:

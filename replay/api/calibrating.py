@@ -38,7 +38,7 @@ class Calibration:
 
     @property
     def labels(self) -> int:
-        """How many labels were compared."""
+        """Return the number of labels that were compared."""
         return int(self.document["labels"])
 
     def to_dict(self) -> dict[str, Any]:
@@ -48,7 +48,7 @@ class Calibration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationState:
-    """How far the calibration of the judge that graded a run is."""
+    """The progress of calibrating the judge that graded a run."""
 
     run: str
     model: str | None
@@ -143,7 +143,7 @@ class LabelSheets:
 
 
 def calibration_state(store: Path, settings: Settings, run: str | None) -> CalibrationState:
-    """Return how far the calibration of a run's judge is, and the next step.
+    """Return the progress of calibrating a run's judge, and the next step.
 
     Raises:
         UnknownNameError: there is no such run.
@@ -160,7 +160,7 @@ def calibration_state(store: Path, settings: Settings, run: str | None) -> Calib
     with open_store(store, read_only=True) as con:
         record = chosen_run(con, run)
         stored = StoredGrades.read(con, record, versions_of(settings))
-    grades = [found[JUDGE] for found in stored.by_trial.values() if JUDGE in found]
+    grades = [trial_grades[JUDGE] for trial_grades in stored.by_trial.values() if JUDGE in trial_grades]
     scored = sum(grade.score is not None for grade in grades)
     status = judge_status(settings, stored)
     labelled = {
@@ -170,7 +170,7 @@ def calibration_state(store: Path, settings: Settings, run: str | None) -> Calib
     reason = failure_sentence(JUDGE, grades, record.id) or status.refusal
     if not grades:
         reason = "the judge graded no response of this run"
-    known = int(str((status.document or {}).get("labels", 0)))
+    calibrated = int(str((status.document or {}).get("labels", 0)))
     most = max(labelled.values(), default=0)
     return CalibrationState(
         run=record.id,
@@ -179,24 +179,24 @@ def calibration_state(store: Path, settings: Settings, run: str | None) -> Calib
         labelled=labelled,
         may_gate=status.may_gate,
         reason=reason and reason.replace(f"{settings.root}/", ""),
-        next=_next_step(settings, record.id, scored, most, known, may_gate=status.may_gate),
+        next=_next_step(settings, record.id, scored, most, calibrated, may_gate=status.may_gate),
     )
 
 
 def _next_step(
-    settings: Settings, run: str, scored: int, labelled: int, known: int, *, may_gate: bool
+    settings: Settings, run: str, scored: int, labelled: int, calibrated: int, *, may_gate: bool
 ) -> str:
-    """Return the next command; `known` labels are in the calibration already."""
+    """Return the next command; `calibrated` labels are in the calibration already."""
     if may_gate:
         return f"replay diff {run}"
     if not scored:
         again = f"replay run --resume {run}"
         return again if settings.judge.model else f"name a `model` in [judge] of replay.toml, then {again}"
-    if labelled < min(settings.gate.labels, scored) and known < settings.gate.labels:
+    if labelled < min(settings.gate.labels, scored) and calibrated < settings.gate.labels:
         return f"replay calibrate {run} --label"
-    if labelled > known:
+    if labelled > calibrated:
         return f"replay calibrate {run} --read"
-    size = 2 * max(known, settings.gate.labels)
+    size = 2 * max(calibrated, settings.gate.labels)
     return f"replay calibrate {run} --draw more.csv --size {size}"
 
 
@@ -249,12 +249,12 @@ def calibrate(
     run: str | None,
     sheets: Sequence[Path],
     *,
-    own: bool,
+    run_sheets: bool,
     output: Path | None,
 ) -> Calibration:
     """Read filled sheets, compare the judge with them, and write the calibration.
 
-    `own` adds the sheets of everyone who labelled the run here.
+    `run_sheets` adds the sheets of everyone who labelled the run here.
 
     Raises:
         InputError: nobody has labelled, or a sheet cannot be read.
@@ -266,7 +266,7 @@ def calibrate(
 
     paths = list(sheets)
     with open_store(store, read_only=True) as con:
-        if own:
+        if run_sheets:
             run = chosen_run(con, run).id
             paths += labels.sheets_of(settings, run)
         if not paths:
@@ -274,7 +274,7 @@ def calibrate(
                 f"there are no labels for run {run} here; `replay calibrate --label` asks for labels"
             )
         document = calibration(con, settings, paths)
-    return _kept(document, settings, output, keep=True)
+    return _write_calibration(document, settings, output, keep=True)
 
 
 def calibrate_existing(
@@ -290,7 +290,7 @@ def calibrate_existing(
 ) -> Calibration:
     """Compare a judge with labels that exist already; see `diff.judge.existing`.
 
-    The calibration of a judge that ran elsewhere is written only where `output` says so.
+    The calibration of a judge that ran elsewhere is written only with `output`.
 
     Raises:
         InputError: a source cannot be read, or nothing has both a label and a verdict.
@@ -304,10 +304,12 @@ def calibrate_existing(
         document = existing_calibration(
             con, settings, sources, by=by, judge=judge, run_id=chosen, where=where
         )
-    return _kept(document, settings, output, keep=judge is None)
+    return _write_calibration(document, settings, output, keep=judge is None)
 
 
-def _kept(document: dict[str, Any], settings: Settings, output: Path | None, *, keep: bool) -> Calibration:
+def _write_calibration(
+    document: dict[str, Any], settings: Settings, output: Path | None, *, keep: bool
+) -> Calibration:
     """Write a calibration to its file."""
     from replaydiff.diff.judge.calibration import IDENTITY, SIDES, LaneAgreement, gate_refusal, judge_hash
     from replaydiff.replay.files import check_link, write_whole
@@ -319,8 +321,8 @@ def _kept(document: dict[str, Any], settings: Settings, output: Path | None, *, 
         name = judge_hash(*(str(document[part]) for part in IDENTITY))
         target = settings.root / settings.judge.calibration / f"{name}.json"
     if target is not None:
-        kept = {key: value for key, value in document.items() if key != "disagreements"}
+        stored_document = {key: value for key, value in document.items() if key != "disagreements"}
         check_link(target)
         target.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(target, json.dumps(kept, ensure_ascii=False, indent=1) + "\n", shared=True)
+        write_whole(target, json.dumps(stored_document, ensure_ascii=False, indent=1) + "\n", shared=True)
     return Calibration(document=document, path=target, refusal=refusal)

@@ -135,14 +135,14 @@ def read_cases(path: Path) -> list[SingleCase]:
     from replaydiff.diff.expectations import is_quarantined
     from replaydiff.replay.golden import item_of, read_golden
 
-    found = []
+    single_cases = []
     for case in read_golden(path):
         reason = None
         if is_quarantined(item_of(case)):
             quarantine = case.provenance.quarantine
             reason = quarantine.reason or "" if quarantine is not None else ""
-        found.append(SingleCase(case=case, quarantine=reason))
-    return found
+        single_cases.append(SingleCase(case=case, quarantine=reason))
+    return single_cases
 
 
 class StartedVersion:
@@ -258,7 +258,7 @@ def _report(case: Case, trial: Trial, wrong: list[str], trials: int) -> str:
     from replaydiff.replay.terminal.text import single_line, visible
 
     expected = case.expectation.tool_calls
-    calls = [show_call(one.call.name, one.call.args) for one in trial.served]
+    calls = [show_call(served.call.name, served.call.args) for served in trial.served]
     lines = [*wrong, f"input:    {single_line(case.input, 200)}"]
     if expected is not None:
         shown = [call.name if call.args is None else show_call(call.name, call.args) for call in expected]

@@ -1,4 +1,4 @@
-"""Complete trials that were stopped at a call that was never recorded: what does the version do after it?
+"""Complete trials that were stopped at a call without a recording, with a result written by hand.
 
 The version runs again on these items. A call that the item's recording cannot answer is answered by another
 trace (`corpus`), by a model (`on_miss = "simulate"`), or by a result that a person wrote for the tool: that
@@ -31,12 +31,12 @@ _ROUNDS = 5
 
 
 def unfinished_items(result: DiffResult, names: Collection[str]) -> list[str]:
-    """Return those of the items that the new version was stopped in, in each of its trials."""
+    """Return the items whose every trial of the new version was stopped."""
     return [
-        one.item.id
-        for one in result.items
-        if one.item.id in names
-        and (trials := [graded.trial for graded in one.lanes.get(Lane.NEW, ())])
+        verdict.item.id
+        for verdict in result.items
+        if verdict.item.id in names
+        and (trials := [graded.trial for graded in verdict.lanes.get(Lane.NEW, ())])
         and not any(trial.status is Status.OK for trial in trials)
         and any(trial.status is Status.DIVERGED for trial in trials)
     ]
@@ -80,22 +80,22 @@ def complete(
     # Of several new versions, the result is about one, as the lane `new`.
     version = version_as_replayed(result.run, Lane.NEW, settings)
     waiting = []
-    for one in result.items:
-        if one.item.id in names:
-            stopped = (graded.trial for graded in one.lanes[Lane.NEW])
-            extended = (_answered(one.item, trial, results) for trial in stopped)
-            waiting.append(next((item for item in extended if item is not None), one.item))
+    for verdict in result.items:
+        if verdict.item.id in names:
+            stopped = (graded.trial for graded in verdict.lanes[Lane.NEW])
+            extended = (_answered(verdict.item, trial, results) for trial in stopped)
+            waiting.append(next((item for item in extended if item is not None), verdict.item))
     completed: dict[str, tuple[Item, Trial]] = {}
 
     async def work() -> None:
         left = waiting
         with open_store(store) as con:
             for _ in range(_ROUNDS):
-                made = {
+                trials = {
                     trial.item_id: trial
                     for trial in await _round(store, con, settings, version, result.run, left)
                 }
-                pairs = [(item, made[item.id]) for item in left if item.id in made]
+                pairs = [(item, trials[item.id]) for item in left if item.id in trials]
                 completed.update({item.id: (item, done) for item, done in pairs if done.status is Status.OK})
                 again = (_answered(item, done, results) for item, done in pairs)
                 left = [item for item in again if item is not None]
@@ -118,7 +118,7 @@ async def _round(
     run: RunRecord,
     items: list[Item],
 ) -> list[Trial]:
-    """Replay each item once, as a run of its own that is kept."""
+    """Replay each item once, as a separate stored run."""
     from replaydiff.replay.engine.experiment import AdaptiveRun, new_experiment
     from replaydiff.replay.store.runs import EXPERIMENT
 

@@ -1,4 +1,4 @@
-"""What changed between the lanes of a run: as values, a JSON document, a table, a page."""
+"""The result of a diff: as values, a JSON document, a table, a page."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ class Diff:
 
     @property
     def reason(self) -> str:
-        """Why, in one sentence."""
+        """The reason of the answer, in a sentence."""
         return self.result.reason
 
     @property
     def next(self) -> str:
-        """The next command to type."""
+        """Return the next command to type."""
         return self.result.next
 
     @property
     def run_id(self) -> str:
-        """The run it was computed from."""
+        """Return the run it was computed from."""
         return self.result.run.id
 
     @property
@@ -52,7 +52,10 @@ class Diff:
 
     @property
     def causes(self) -> tuple[Cause, ...]:
-        """What the new version does otherwise, with counts: rejected causes first, then open ones."""
+        """Return the ways in which the new version acts differently, with counts.
+
+        Rejected causes first, then open ones.
+        """
         return self.result.causes
 
     def cause(self, name: str) -> Cause:
@@ -61,20 +64,20 @@ class Diff:
         Raises:
             UnknownNameError: the run has no such cause.
         """
-        found = [cause for cause in self.causes if name and cause.id.startswith(name)]
-        if len(found) != 1:
+        matches = [cause for cause in self.causes if name and cause.id.startswith(name)]
+        if len(matches) != 1:
             run, hint = f"run {self.run_id}", "" if self.causes else "it shows none"
             raise UnknownNameError("cause", name, [cause.id for cause in self.causes], hint, where=run)
-        return found[0]
+        return matches[0]
 
     @property
     def items(self) -> tuple[ItemVerdict, ...]:
-        """The items with their verdicts: regressed first."""
+        """Return the items with their verdicts: regressed first."""
         return self.result.items
 
     @property
     def lanes(self) -> Mapping[Lane, LaneSummary]:
-        """How each lane ran."""
+        """Return how each lane ran."""
         return self.result.lanes
 
     @property
@@ -89,7 +92,7 @@ class Diff:
 
     @property
     def exit_code(self) -> ExitCode:
-        """What `replay diff` ends with."""
+        """Return the exit code of `replay diff`."""
         from replaydiff.diff.gate import exit_code
 
         return worst_exit(
@@ -135,7 +138,7 @@ class Diff:
 
         target = Path(path)
         check_target(target)
-        formats = {known.suffix: name for name, known in BUILTIN.items()}
+        formats = {format_of_name.suffix: name for name, format_of_name in BUILTIN.items()}
         name = format or formats.get(target.suffix)
         if name is None:
             raise InputError(f"{target} names no format; end it in {', '.join(sorted(formats))}")
@@ -204,5 +207,7 @@ def diff_of(
     with open_store(store, read_only=True) as con:
         chosen = chosen_run(con, run, compared=compared)
         refuse_fork(chosen)
-        given, conditions = tuple(metrics), tuple(gate) or None
-        return Diff(compute(con, chosen.id, settings, metrics=given, gate=conditions, candidate=candidate))
+        metric_names, conditions = tuple(metrics), tuple(gate) or None
+        return Diff(
+            compute(con, chosen.id, settings, metrics=metric_names, gate=conditions, candidate=candidate)
+        )

@@ -1,4 +1,4 @@
-"""Fork a trial: replay it with one fact changed, and see whether the agent acts otherwise from there on.
+"""Fork a trial: replay it with one fact changed, and compare how the agent acts from there on.
 
 The agent is really run again. Its tools are answered with what the trial's own tools answered, but for the
 edited fact. An agent may act otherwise without any edit, so the trial is also repeated as it was: what an
@@ -27,7 +27,7 @@ DEFAULT_TRIALS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForkRequest:
-    """Which trial is forked, where, and what is edited."""
+    """A trial to fork, where, and the edit."""
 
     item: str
     run: str | None = None
@@ -81,7 +81,7 @@ def fork(
         "at": [at for _, at, _ in forks],
     }
     repeated = replace(item, id=repeated_id(item.id), tape=_tape(origin.served))
-    stored = [repeated, *(one for one, _, _ in forks)]
+    stored = [repeated, *(forked for forked, _, _ in forks)]
 
     async def work() -> ForkResult:
         with open_store(store) as con:
@@ -100,17 +100,19 @@ def fork(
                 )
                 for _ in range(number):
                     if not experiment.is_spent:
-                        await experiment.replay(version, [one.id for one in stored])
+                        await experiment.replay(version, [forked.id for forked in stored])
                 experiment.finish()
-                made = {one.id: [t for t in experiment.trials if t.item_id == one.id] for one in stored}
+                trials_of_item = {
+                    forked.id: [t for t in experiment.trials if t.item_id == forked.id] for forked in stored
+                }
                 return ForkResult(
                     run=started.id,
                     item=item.id,
                     version=version.name,
                     cost_usd=experiment.cost_usd,
                     facts=tuple(
-                        compare_fork(edit, at, origin, made[repeated.id], made[one.id])
-                        for one, at, edit in forks
+                        compare_fork(edit, at, origin, trials_of_item[repeated.id], trials_of_item[forked.id])
+                        for forked, at, edit in forks
                     ),
                 )
 
@@ -131,18 +133,20 @@ def _origin(store: Path, request: ForkRequest) -> tuple[RunRecord, Item, Trial]:
         run = chosen_run(con, request.run)
         item = get_item(con, run.id, request.item)
         trials = trials_of(con, run.id, item.id)
-    found = next((one for one in trials if one.lane == lane and one.index == request.trial - 1), None)
-    if found is None:
-        there = ", ".join(f"{one.lane} {one.index + 1}" for one in trials) or "none"
+    origin = next(
+        (trial for trial in trials if trial.lane == lane and trial.index == request.trial - 1), None
+    )
+    if origin is None:
+        there = ", ".join(f"{trial.lane} {trial.index + 1}" for trial in trials) or "none"
         raise InputError(
             f"item {item.id} of run {run.id} has no trial {request.trial} in lane {lane}",
             hint=f"its trials are: {there}",
         )
-    return run, item, found
+    return run, item, origin
 
 
 def version_as_replayed(run: RunRecord, lane: Lane, settings: Settings) -> Version:
-    """Return the version of a lane with the code that the run replayed; its settings must be what they were.
+    """Return the version of a lane with the code that the run replayed; its settings must be unchanged.
 
     Raises:
         InputError: the lane is a recording.
@@ -187,10 +191,10 @@ def _forks(item: Item, origin: Trial, request: ForkRequest) -> list[tuple[Item, 
         "--system": request.system is not None,
         "--ablate": request.ablate,
     }
-    given = [name for name, is_given in edited.items() if is_given]
-    if len(given) > 1:
+    edits_named = [name for name, is_set in edited.items() if is_set]
+    if len(edits_named) > 1:
         raise SettingsError(
-            f"{' and '.join(given)} are given, and a fork has one edit", hint="give one of them"
+            f"{' and '.join(edits_named)} are given, and a fork has one edit", hint="give one of them"
         )
     if request.ablate:
         if not served:
@@ -213,9 +217,9 @@ def _forks(item: Item, origin: Trial, request: ForkRequest) -> list[tuple[Item, 
             f"the trial of item {item.id} has no tool call {at}",
             hint=f"it made {len(served)}; `replay show {item.id} --run {origin.run_id}` lists them",
         )
-    one = served[at - 1]
-    call = replace(one.call, result=_json(request.result), error=None, answered=True)
-    changed = (*served[: at - 1], replace(one, call=call), *served[at:])
+    answered = served[at - 1]
+    call = replace(answered.call, result=_json(request.result), error=None, answered=True)
+    changed = (*served[: at - 1], replace(answered, call=call), *served[at:])
     return [_forked(item, served, at, changed, f"result of call {at}: {request.result}")]
 
 
@@ -227,28 +231,28 @@ def _forked(
 
 
 def _without(served: Sequence[ServedCall], at: int) -> tuple[ServedCall, ...]:
-    one = served[at - 1]
-    call = replace(one.call, result=None, error=ABLATED, answered=True)
-    return (*served[: at - 1], replace(one, call=call), *served[at:])
+    answered = served[at - 1]
+    call = replace(answered.call, result=None, error=ABLATED, answered=True)
+    return (*served[: at - 1], replace(answered, call=call), *served[at:])
 
 
 def _tape(served: Sequence[ServedCall]) -> Any:
     """Return what the tools answered as a recording."""
-    return tuple(one.call for one in served if one.call.answered)
+    return tuple(answered.call for answered in served if answered.call.answered)
 
 
 def _with_message(item: Item, text: str) -> Item:
     messages = list(item.messages)
-    for place in range(len(messages) - 1, -1, -1):
-        if messages[place].role == "user":
-            messages[place] = replace(messages[place], text=text)
+    for index in range(len(messages) - 1, -1, -1):
+        if messages[index].role == "user":
+            messages[index] = replace(messages[index], text=text)
             break
     return replace(item, input=text, messages=tuple(messages))
 
 
 def _json(text: str) -> Json:
     try:
-        found: Json = json.loads(text)
+        value: Json = json.loads(text)
     except ValueError:
         return text
-    return found
+    return value

@@ -1,4 +1,4 @@
-"""What forks of a trial did: compared with the same trial repeated as it was, from the edit on."""
+"""The results of forks: trials with an edit, compared with the same trial repeated without it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NOT_THE_AGENT = (Status.INFRA_ERROR, Status.CANCELLED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForkedFact:
-    """One edit, and what the agent did after it."""
+    """An edit, and what the agent did after it."""
 
     edit: str
     at: int
@@ -42,7 +42,7 @@ class ForkedFact:
     """Trials that made the same calls up to there, and did not end in the error of the tool itself."""
     escaped: int
     """Trials that ended in the error put in place of a result: the agent does not handle errors of that
-    tool, so they do not tell whether the fact matters."""
+    tool, so they do not show whether the fact matters."""
     changed: int
     """Of these, those that acted otherwise after it than the repeated trial mostly did."""
     repeated_changed: int
@@ -59,7 +59,7 @@ class ForkedFact:
 
     @property
     def matters(self) -> bool | None:
-        """Whether the edit changed what the agent did; None where that is not known."""
+        """Return whether the edit changed what the agent did; None where that is not known."""
         if self.p is None:
             return None
         if self.p <= MATTERS:
@@ -68,12 +68,12 @@ class ForkedFact:
 
     @property
     def verdict(self) -> str:
-        """Whether the edit matters, in words."""
+        """Return whether the edit matters, in words."""
         return {True: "it matters", False: "it made no difference", None: "CAN'T TELL"}[self.matters]
 
     @property
     def counts(self) -> str:
-        """How many trials acted otherwise with the edit and without it."""
+        """Return the number of trials that acted differently, with the edit and without it."""
         parts = [
             f"{self.changed} of {self.reached} forks act differently after it, "
             f"{self.repeated_changed} of {self.repeated} without the edit"
@@ -89,7 +89,7 @@ class ForkedFact:
 
     @property
     def hint(self) -> str | None:
-        """What to do where the agent's trials cannot tell; None where nothing is known to help."""
+        """Return the next step where the trials cannot decide; None where nothing helps."""
         if self.matters is None and self.escaped:
             return f"give the call another result instead: --at {self.at} --result VALUE"
         return None
@@ -97,7 +97,7 @@ class ForkedFact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForkResult:
-    """What the forks of a trial did."""
+    """The results of the forks of a trial."""
 
     run: str
     """The run that holds their trials."""
@@ -182,7 +182,7 @@ def forks(store: Path) -> list[ForkSummary]:
 
     with open_store(store, read_only=True) as con:
         runs = list_runs(con, experiments=True)
-    return [found for run in reversed(runs) if (found := summary(run)) is not None]
+    return [fork for run in reversed(runs) if (fork := summary(run)) is not None]
 
 
 def summary(run: RunRecord) -> ForkSummary | None:
@@ -242,16 +242,16 @@ def stored_forks(store: Path, run_id: str) -> ForkResult | None:
                 f"run {run.id} forked a trial of run {of.of_run}, which is no longer in the store"
             )
         repeated = trials_of(con, run.id, repeated_id(of.item))
-        made = {at: trials_of(con, run.id, fork_id(of.item, at)) for at in of.at}
-    trials = [*repeated, *(one for each in made.values() for one in each)]
-    costs = [one.cost_usd for one in trials if one.cost_usd is not None]
+        forked = {at: trials_of(con, run.id, fork_id(of.item, at)) for at in of.at}
+    trials = [*repeated, *(trial for each in forked.values() for trial in each)]
+    costs = [trial.cost_usd for trial in trials if trial.cost_usd is not None]
     return ForkResult(
         run=run.id,
         item=of.item,
         version=next(iter(run.lanes.values())).name if run.lanes else "",
         cost_usd=sum(costs) if costs else None,
         facts=tuple(
-            compare_fork(edit, at, origin, repeated, made[at])
+            compare_fork(edit, at, origin, repeated, forked[at])
             for edit, at in zip(of.edits, of.at, strict=True)
         ),
     )
@@ -265,7 +265,9 @@ def forked_from(con: DuckDBPyConnection, run: RunRecord) -> Trial | None:
     if of is None:
         return None
     trials = trials_of(con, of.of_run, of.item)
-    return next((one for one in trials if (str(one.lane), one.index + 1) == (of.lane, of.trial)), None)
+    return next(
+        (trial for trial in trials if (str(trial.lane), trial.index + 1) == (of.lane, of.trial)), None
+    )
 
 
 def repeated_id(item_id: str) -> str:
@@ -295,25 +297,26 @@ def compare_fork(
     def after(trials: Sequence[Trial]) -> list[tuple[str, ...]]:
         """Return what each trial did after the edit, of those that made the same calls before it."""
         return [
-            _behaviour(one, at)
-            for one in trials
-            if one.status not in _NOT_THE_AGENT and [_call(served) for served in one.served[:at]] == before
+            _behaviour(trial, at)
+            for trial in trials
+            if trial.status not in _NOT_THE_AGENT
+            and [_call(served) for served in trial.served[:at]] == before
         ]
 
-    escaped = [one for one in forked if one.status.is_error and ABLATED in (one.reason or "")]
-    plain, edited = after(repeated), after([one for one in forked if one not in escaped])
+    escaped = [trial for trial in forked if trial.status.is_error and ABLATED in (trial.reason or "")]
+    plain, edited = after(repeated), after([trial for trial in forked if trial not in escaped])
     usual = max(set(plain), key=plain.count) if plain else ()
-    ended = next((_behaviour(one, at) for one in escaped), ())
+    ended = next((_behaviour(trial, at) for trial in escaped), ())
     mostly = max(set(edited), key=edited.count) if edited else ended
     left, right = _example(repeated or [origin], usual, at), _example(forked, mostly, at)
-    other, without = sum(one != usual for one in edited), sum(one != usual for one in plain)
+    changed, without = sum(trial != usual for trial in edited), sum(trial != usual for trial in plain)
     return ForkedFact(
         edit=edit,
         at=at,
         trials=len(forked),
         reached=len(edited),
         escaped=len(escaped),
-        changed=other,
+        changed=changed,
         repeated_changed=without,
         repeated=len(plain),
         p=_chance(edited, plain) if edited and plain else None,
@@ -323,7 +326,7 @@ def compare_fork(
     )
 
 
-def _chance(one: Sequence[tuple[str, ...]], other: Sequence[tuple[str, ...]]) -> float:
+def _chance(edited: Sequence[tuple[str, ...]], repeated: Sequence[tuple[str, ...]]) -> float:
     """Return the share of ways to split all trials in two that differ at least as much as these (exact test).
 
     Two groups differ by the distance between their shares of each behaviour.
@@ -332,18 +335,18 @@ def _chance(one: Sequence[tuple[str, ...]], other: Sequence[tuple[str, ...]]) ->
     import random
 
     names: dict[tuple[str, ...], int] = {}
-    found = [names.setdefault(done, len(names)) for done in (*one, *other)]
-    whole = Counter(found)
+    behaviours = [names.setdefault(done, len(names)) for done in (*edited, *repeated)]
+    whole = Counter(behaviours)
 
     def distance(chosen: Sequence[int]) -> float:
-        here = Counter(found[place] for place in chosen)
-        return sum(abs(here[key] / len(one) - (whole[key] - here[key]) / len(other)) for key in whole)
+        here = Counter(behaviours[position] for position in chosen)
+        return sum(abs(here[key] / len(edited) - (whole[key] - here[key]) / len(repeated)) for key in whole)
 
-    observed = distance(range(len(one))) - 1e-9
-    draw, places = random.Random(0), range(len(found))  # noqa: S311 - a seeded test, no secret
-    ways: Iterable[Sequence[int]] = itertools.combinations(places, len(one))
-    if comb(len(found), len(one)) > _SPLITS:
-        ways = [tuple(range(len(one))), *(draw.sample(places, len(one)) for _ in range(_SPLITS))]
+    observed = distance(range(len(edited))) - 1e-9
+    draw, places = random.Random(0), range(len(behaviours))  # noqa: S311 - a seeded test, no secret
+    ways: Iterable[Sequence[int]] = itertools.combinations(places, len(edited))
+    if comb(len(behaviours), len(edited)) > _SPLITS:
+        ways = [tuple(range(len(edited))), *(draw.sample(places, len(edited)) for _ in range(_SPLITS))]
     distances = [distance(way) >= observed for way in ways]
     return sum(distances) / len(distances)
 
@@ -362,8 +365,8 @@ def _behaviour(trial: Trial, at: int) -> tuple[str, ...]:
 
 def _example(trials: Sequence[Trial], behaviour: tuple[str, ...], at: int) -> Trial | None:
     """Return the first trial that shows a behaviour, one with an answer before others; None without one."""
-    found = [one for one in trials if _behaviour(one, at) == behaviour]
-    return min(found, key=lambda one: not (one.final_response or one.reason), default=None)
+    examples = [trial for trial in trials if _behaviour(trial, at) == behaviour]
+    return min(examples, key=lambda trial: not (trial.final_response or trial.reason), default=None)
 
 
 def _shown(example: Trial | None, behaviour: tuple[str, ...]) -> tuple[str, ...]:
@@ -372,6 +375,6 @@ def _shown(example: Trial | None, behaviour: tuple[str, ...]) -> tuple[str, ...]
     return (*behaviour, f"answer: {answer or '-'}")
 
 
-def _same_length(one: Sequence[str], other: Sequence[str]) -> tuple[list[str], list[str]]:
-    most = max(len(one), len(other))
-    return [*one, *[""] * (most - len(one))], [*other, *[""] * (most - len(other))]
+def _same_length(left: Sequence[str], right: Sequence[str]) -> tuple[list[str], list[str]]:
+    most = max(len(left), len(right))
+    return [*left, *[""] * (most - len(left))], [*right, *[""] * (most - len(right))]

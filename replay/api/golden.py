@@ -1,4 +1,4 @@
-"""Upkeep of a golden set, and sending it or a run's results to a platform."""
+"""Maintain a golden set, and send it or a run's results to a platform."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class GoldenSet:
         self._store, self._settings = store, settings
 
     def existing(self) -> GoldenSet:
-        """Return it.
+        """Return this golden set if its file exists.
 
         Raises:
             InputError: the file is not there.
@@ -58,7 +58,7 @@ class GoldenSet:
         return read_golden(self.existing().path)
 
     def lint(self, message: Callable[[str], None], *, stale_days: int | None = None) -> list[LintFinding]:
-        """Return what is wrong with it, line by line."""
+        """Return the findings about it, line by line."""
         from replaydiff.cases.lint import lint
         from replaydiff.replay.api.importing import settled_by
 
@@ -79,7 +79,9 @@ class GoldenSet:
         from replaydiff.replay.model import Case
         from replaydiff.replay.store.connection import open_store
 
-        ids = {found.id for _, found in each_case(self.path) if isinstance(found, Case)}
+        ids = {
+            case_or_error.id for _, case_or_error in each_case(self.path) if isinstance(case_or_error, Case)
+        }
         try:
             with open_store(self._store, read_only=True) as con:
                 return flaky_cases(con, self._settings, ids)
@@ -340,22 +342,22 @@ def pull_dataset(
     project = settings.root.resolve().name or "project"
     name = dataset or f"replay-{project}-{golden.path.stem}"
     if platform == "langfuse":
-        found = _pull_langfuse(name, project, golden.cases())
+        changes = _pull_langfuse(name, project, golden.cases())
     elif platform == "phoenix":
         from replaydiff.cases.push.phoenix import connect, pull
 
         with connect() as (client, _):
-            found = pull(client, name, project, golden.cases())
+            changes = pull(client, name, project, golden.cases())
     elif platform == "mlflow":
         from replaydiff.cases.push import mlflow
 
         with mlflow.connect() as (client, _):
-            found = mlflow.pull(client, name, project, golden.cases())
+            changes = mlflow.pull(client, name, project, golden.cases())
     else:
         raise _no_platform(platform)
     if apply:
-        _apply(golden, found, PLATFORMS[platform])
-    return name, found
+        _apply(golden, changes, PLATFORMS[platform])
+    return name, changes
 
 
 def _no_platform(name: str) -> InputError:
@@ -406,18 +408,20 @@ def _apply(golden: GoldenSet, proposals: Sequence[DatasetChange], platform: str)
     from replaydiff.cases.push.pull import ChangeKind
 
     merged: dict[str, Case] = {}
-    for one in proposals:
-        if one.kind in (ChangeKind.EDITED, ChangeKind.ANNOTATED) and one.after is not None:
-            if one.case_id in merged:
+    for change in proposals:
+        if change.kind in (ChangeKind.EDITED, ChangeKind.ANNOTATED) and change.after is not None:
+            if change.case_id in merged:
                 # The annotations of a case whose item was edited too come with the next pull.
                 continue
-            merged[one.case_id] = one.after
+            merged[change.case_id] = change.after
     for name, case in merged.items():
         save_case(golden.open_case(name, "json"), text_of(case))
-    added = [one.after for one in proposals if one.kind is ChangeKind.ADDED and one.after is not None]
+    added = [
+        change.after for change in proposals if change.kind is ChangeKind.ADDED and change.after is not None
+    ]
     if added:
         add_cases(golden.path, added)
-    archived = [one.case_id for one in proposals if one.kind is ChangeKind.ARCHIVED]
+    archived = [change.case_id for change in proposals if change.kind is ChangeKind.ARCHIVED]
     if archived:
         golden.retire(archived, reason=f"archived in {platform}")
 
@@ -458,9 +462,9 @@ def _dataset(
     name = dataset or f"replay-{source.project}-{of}"
     compared = golden or replayed
     cases = read_golden(compared) if compared and compared.exists() else []
-    known = {case.id: item_of_case(name, case, source) for case in cases}
+    items_of_cases = {case.id: item_of_case(name, case, source) for case in cases}
     return name, [
-        (known.get(verdict.item.case_id) if verdict.item.case_id else None)
+        (items_of_cases.get(verdict.item.case_id) if verdict.item.case_id else None)
         or item_of_run(name, verdict.item, source)
         for verdict in result.items
     ]

@@ -123,13 +123,13 @@ def _item(
     run = chosen_run(con, run_id)
     item = get_item(con, run.id, name)
     trials = tuple(
-        one
-        for one in trials_of(con, run.id, item.id)
-        if lane in (None, one.lane) and trial in (None, one.index + 1)
+        trial_of_item
+        for trial_of_item in trials_of(con, run.id, item.id)
+        if lane in (None, trial_of_item.lane) and trial in (None, trial_of_item.index + 1)
     )
     grades = tuple(grade for grade in iter_grades(con, run.id) if grade.item_id == item.id)
-    kept = {(one.lane, one.index) for one in trials}
-    calls = tuple(call for call in model_calls_of(con, run.id, item.id) if (call.lane, call.trial) in kept)
+    shown = {(trial_of_item.lane, trial_of_item.index) for trial_of_item in trials}
+    calls = tuple(call for call in model_calls_of(con, run.id, item.id) if (call.lane, call.trial) in shown)
     return ReplayedItem(
         run=run.id,
         item=item,
@@ -160,8 +160,8 @@ class Plan:
     needed: Mapping[str, tuple[PlannedSize | None, ...]]
     """What reaches `power` for `ship` and for `hold`, for each number of trials; None: more than a million
     items."""
-    held: float | None
-    """With a number of calls, the loss that all items share which is held with `power`."""
+    hold_loss: float | None
+    """With a number of calls, the shared loss that is answered HOLD with `power`."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON document."""
@@ -178,7 +178,7 @@ class Plan:
                 answer: [None if size is None else asdict(size) for size in sizes]
                 for answer, sizes in self.needed.items()
             },
-            "held": self.held,
+            "held": self.hold_loss,
         }
 
 
@@ -214,14 +214,14 @@ def plan(
         run = chosen_run(con, run, compared=True).id
         result = compute(con, run, settings, metrics=() if metric is None else (metric,))
     metric = _deciding_metric(result) if metric is None else metric
-    known = estimate_noise(result, metric)
+    noise = estimate_noise(result, metric)
     lanes, confidence = 1 + candidates, simultaneous(settings.gate.confidence, candidates)
     share = settings.run.aa_share if aa is None else float(aa)
-    planned = partial(planned_size, known, loss=loss, tolerance=tolerance, confidence=confidence)
+    planned = partial(planned_size, noise, loss=loss, tolerance=tolerance, confidence=confidence)
 
     def needed(answer: str, times: int) -> PlannedSize | None:
         size = size_needed(
-            known,
+            noise,
             attrgetter(answer),
             times,
             lanes=lanes,
@@ -231,7 +231,7 @@ def plan(
             tolerance=tolerance,
             confidence=confidence,
         )
-        return None if size is None else _with_stopping(size, known, loss, tolerance, confidence)
+        return None if size is None else _with_stopping(size, noise, loss, tolerance, confidence)
 
     tried = tuple(sorted(set(trials))) or (DEFAULT_TRIALS,)
     designs = [
@@ -246,7 +246,7 @@ def plan(
             raise InputError(f"--calls {calls} does not pay for one item; give more")
     return Plan(
         run=run,
-        noise=known,
+        noise=noise,
         decides=result.metrics[metric].gated,
         tolerance=tolerance,
         effect=loss,
@@ -254,20 +254,20 @@ def plan(
         lanes=lanes,
         table=tuple(map(planned, designs)),
         needed={answer: tuple(needed(answer, times) for times in tried) for answer in ("ship", "hold")},
-        held=held_loss(known, designs[0], power=power, tolerance=tolerance, confidence=confidence)
+        hold_loss=held_loss(noise, designs[0], power=power, tolerance=tolerance, confidence=confidence)
         if calls is not None
         else None,
     )
 
 
 def _with_stopping(
-    size: PlannedSize, known: NoiseEstimate, loss: float, tolerance: float, confidence: float
+    size: PlannedSize, noise: NoiseEstimate, loss: float, tolerance: float, confidence: float
 ) -> PlannedSize:
     """Return a size with what `--until-known` is expected to save."""
     from replaydiff.diff.plan import expected_share
 
     none, some = (
-        expected_share(known, size.items, size.trials, true, tolerance=tolerance, confidence=confidence)
+        expected_share(noise, size.items, size.trials, true, tolerance=tolerance, confidence=confidence)
         for true in (0.0, loss)
     )
     return replace(size, stopping=(none, some))
@@ -372,9 +372,9 @@ def export_lines(
     store: Path, settings: Settings, request: ExportRequest, out: BinaryIO, channel: Channel
 ) -> int:
     """Write an export as JSON Lines to an open file; return its number of rows."""
-    with _opened(store, settings, request, None) as found:
-        _write_lines(found, out, channel)
-    return found.rows
+    with _opened(store, settings, request, None) as export:
+        _write_lines(export, out, channel)
+    return export.rows
 
 
 def _write(
@@ -382,26 +382,26 @@ def _write(
 ) -> int:
     from replaydiff.replay.store.export import write_parquet
 
-    with _opened(store, settings, request, file) as found:
+    with _opened(store, settings, request, file) as export:
         if request.parquet:
             with channel.showing("exporting", EXPORTS[request.what]) as update:
-                write_parquet(found, file, lambda done, total: update(_Progress(done, total)))
+                write_parquet(export, file, lambda done, total: update(_Progress(done, total)))
         else:
             with file.open("wb") as plain:
                 if zipped:
                     # Neither name nor time: the same traces give the same file.
                     with gzip.GzipFile(filename="", mode="wb", fileobj=plain, mtime=0) as packed:
-                        _write_lines(found, cast("BinaryIO", packed), channel)
+                        _write_lines(export, cast("BinaryIO", packed), channel)
                 else:
-                    _write_lines(found, plain, channel)
-    return found.rows
+                    _write_lines(export, plain, channel)
+    return export.rows
 
 
-def _write_lines(found: Export, file: BinaryIO, channel: Channel) -> None:
+def _write_lines(export: Export, file: BinaryIO, channel: Channel) -> None:
     from replaydiff.replay.store.export import write_jsonl
 
-    with channel.showing("exporting", EXPORTS[found.kind]) as update:
-        write_jsonl(found, file, lambda done, total: update(_Progress(done, total)))
+    with channel.showing("exporting", EXPORTS[export.kind]) as update:
+        write_jsonl(export, file, lambda done, total: update(_Progress(done, total)))
 
 
 @dataclass(slots=True)

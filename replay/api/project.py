@@ -1007,7 +1007,7 @@ class Project:
         self,
         *sheets: str | Path,
         run: str | None = None,
-        own: bool = False,
+        run_sheets: bool = False,
         labels: Sequence[str] = (),
         by: str = "trace_id",
         judge: str | None = None,
@@ -1019,7 +1019,7 @@ class Project:
         Args:
             sheets: filled sheets, one for each person.
             run: with `own`: the run; default the latest.
-            own: also the sheets that were labelled here, of everyone. The default where no sheet is named.
+            run_sheets: also the sheets that everyone labelled here; the default without a sheet.
             labels: instead of sheets, labels of recorded responses: `score:NAME`, or a CSV or .jsonl file.
             by: the field of a trace that the rows of such a file name.
             judge: with `labels`: `score:NAME`, the verdicts of a judge that ran elsewhere, over all traces or
@@ -1048,7 +1048,7 @@ class Project:
             self.settings,
             run,
             [Path(sheet) for sheet in sheets],
-            own=own or not sheets,
+            run_sheets=run_sheets or not sheets,
             output=None if output is None else Path(output),
         )
 

@@ -1,4 +1,4 @@
-"""What the methods of `Project` return beside a diff: a sample, a run, a triage queue, a check."""
+"""The results of the methods of `Project` besides a diff: a sample, a run, a triage queue, a check."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ class Sample:
     ) -> None:
         self.record = record
         self.items = tuple(items)
-        """Each with its trace's id, stratum and weight: how many traces it stands for."""
+        """Each with its trace's id, stratum and weight: how many traces it represents."""
         self.warnings = tuple(warnings)
         self.created = created
         """False where the same sample was stored before."""
 
     @property
     def name(self) -> str:
-        """The sample's name."""
+        """Return the sample's name."""
         return self.record.name
 
     @property
     def population(self) -> int:
-        """How many traces it was drawn from."""
+        """Return how many traces it was drawn from."""
         return self.record.population
 
     @property
     def effective_size(self) -> float:
-        """How many equally weighted items tell as much as these."""
+        """Return how many equally weighted items are worth as much as these."""
         from replaydiff.replay.sampling import effective_size
 
         return effective_size(self.items)
@@ -93,22 +93,22 @@ class Run:
 
     @property
     def id(self) -> str:
-        """The run's id."""
+        """Return the run's id."""
         return self.ended.report.run.id
 
     @property
     def lanes(self) -> dict[Lane, Version]:
-        """The version of each lane."""
+        """Return the version of each lane."""
         return self.ended.report.run.lanes
 
     @property
     def statuses(self) -> dict[Lane, dict[Status, int]]:
-        """How the trials of each lane ended."""
+        """Return how the trials of each lane ended."""
         return self.ended.report.statuses
 
     @property
     def cost_usd(self) -> float | None:
-        """What the agents cost, as far as it is known; None where nothing is."""
+        """Return what the agents cost, as far as it is known; None where nothing is."""
         return self.ended.report.cost_usd
 
     @property
@@ -118,7 +118,7 @@ class Run:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a person should know about it, in sentences."""
+        """Return notes for a person about the run, in sentences."""
         return self.ended.notes
 
     @property
@@ -133,7 +133,7 @@ class Run:
     async def adiff(
         self, *, metrics: Sequence[str] = (), gate: Sequence[str] = (), lane: str | None = None
     ) -> Diff:
-        """Run `diff` without blocking the event loop; see there."""
+        """Run `diff` without blocking the event loop."""
         return await self._project.adiff(self.id, metrics=metrics, gate=gate, lane=lane)
 
     def divergences(self) -> list[Any]:
@@ -159,11 +159,11 @@ class Run:
             "mode": run.mode.value,
             "divergences": [
                 {
-                    "trace_id": one.trace_id,
-                    "decision": one.decision,
-                    "actions": {str(lane): action for lane, action in one.actions.items()},
+                    "trace_id": divergence.trace_id,
+                    "decision": divergence.decision,
+                    "actions": {str(lane): action for lane, action in divergence.actions.items()},
                 }
-                for one in self.divergences()
+                for divergence in self.divergences()
             ],
             "created_at": run.created_at.isoformat(),
             "finished": run.finished_at is not None,
@@ -203,19 +203,19 @@ class Run:
 
 
 class TriageQueue:
-    """What a person should look at in a run, in that order."""
+    """The items of a run that a person should look at, in order of importance."""
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """Each with its reasons; near-duplicates are one entry."""
+        """Return the entries with their reasons; near-duplicates are one entry."""
         return self.queue.entries
 
     @property
     def result(self) -> DiffResult:
-        """What changed in the run."""
+        """Return what changed in the run."""
         return self.queue.result
 
     def decided(self, reviewer: Reviewer) -> int:
@@ -254,17 +254,17 @@ class Check:
 
     @property
     def passed(self) -> bool | None:
-        """Whether enough cases passed; None where that cannot be decided."""
+        """Return whether enough cases passed; None where that cannot be decided."""
         return True if self.checked is None else self.checked.result.gate.held
 
     @property
     def cases(self) -> tuple[ItemVerdict, ...]:
-        """The cases, failed ones first."""
+        """Return the cases, failed ones first."""
         return () if self.checked is None else self.checked.result.items
 
     @property
     def exit_code(self) -> ExitCode:
-        """What `replay check` ends with."""
+        """Return the exit code of `replay check`."""
         from replaydiff.diff.gate import exit_code
 
         if self.checked is None or self._ended is None:

@@ -36,7 +36,7 @@ class Promotion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CauseReview:
-    """What was decided about causes of a run, and the answer that follows from it."""
+    """The decisions about causes of a run, and the answer that follows from them."""
 
     diff: Diff
     """Computed again with the decisions."""
@@ -72,12 +72,16 @@ class Reviewer:
         """Return the keys (`Entry.key`) of the items decided here; a label is not a decision."""
         from replaydiff.replay.model import Action
 
-        return {one.item_id for one, _ in self.decisions.done if one.action is not Action.LABEL}
+        return {
+            decision.item_id for decision, _ in self.decisions.done if decision.action is not Action.LABEL
+        }
 
     def label_of(self, entry: Entry) -> int | None:
         """Return the label that was given here last; None without one."""
         labels = [
-            one.label for one, _ in self.decisions.done if one.item_id == entry.key and one.label is not None
+            decision.label
+            for decision, _ in self.decisions.done
+            if decision.item_id == entry.key and decision.label is not None
         ]
         return labels[-1] if labels else None
 
@@ -166,7 +170,7 @@ def case_text(case: Case) -> str:
 
 
 def parse_case(text: str) -> Case:
-    """Return the case that an edited text is.
+    """Return the case of an edited text.
 
     Raises:
         EditError: it is none; the error has the line.
@@ -206,36 +210,36 @@ def promote(
         raise InputError("--id names one case, and several items were given", hint="promote them one by one")
     reviewer = person(settings.root)
     with open_store(store, read_only=True) as con:
-        found = [find_item(con, name, run_id) for name in dict.fromkeys(ids)]
-        sides = [better_lane_of(con, one, settings) if expect == BETTER else expect for one in found]
-    for one in found:
-        if expect != "recording" and one.run is None:
+        items = [find_item(con, name, run_id) for name in dict.fromkeys(ids)]
+        sides = [better_lane_of(con, item, settings) if expect == BETTER else expect for item in items]
+    for item in items:
+        if expect != "recording" and item.run is None:
             raise InputError(f"--expect {expect} needs a run", hint="name it with --run")
     judge = _judge(settings) if draft_traits else None
     proposals = [
         propose(
-            one.item,
-            case_id=case_id or free_id(golden, one.item.id),
+            item.item,
+            case_id=case_id or free_id(golden, item.item.id),
             reviewer=reviewer,
             at=utc_now(),
-            run=one.run,
-            trials=one.trials,
+            run=item.run,
+            trials=item.trials,
             expect=side,
             traits=traits,
             tags=tags,
         )
-        for one, side in zip(found, sides, strict=True)
+        for item, side in zip(items, sides, strict=True)
     ]
     if judge is not None:
         proposals = [
-            _with_drafts(judge, one, proposal, message)
-            for one, proposal in zip(found, proposals, strict=True)
+            _with_drafts(judge, item, proposal, message)
+            for item, proposal in zip(items, proposals, strict=True)
         ]
-    promoted = [(one.item, proposal.case) for one, proposal in zip(found, proposals, strict=True)]
+    promoted = [(item.item, proposal.case) for item, proposal in zip(items, proposals, strict=True)]
     cases = Decisions(store, golden, reviewer).promote(promoted, force=force)
     return [
-        Promotion(case=case, expected_from=one.expected_from, drafts=tuple(drafts_of(case)))
-        for case, one in zip(cases, proposals, strict=True)
+        Promotion(case=case, expected_from=proposal.expected_from, drafts=tuple(drafts_of(case)))
+        for case, proposal in zip(cases, proposals, strict=True)
     ]
 
 
@@ -252,15 +256,15 @@ def dismiss(
     from replaydiff.replay.store.connection import open_store
 
     with open_store(store, read_only=True) as con:
-        found = [find_item(con, name, run_id) for name in dict.fromkeys(ids)]
+        items = [find_item(con, name, run_id) for name in dict.fromkeys(ids)]
     decisions = Decisions(store, settings.golden_path, person(settings.root))
-    for one in found:
-        decisions.dismiss([one.item], one.run.id if one.run else None, reason)
-    return [one.item.id for one in found]
+    for item in items:
+        decisions.dismiss([item.item], item.run.id if item.run else None, reason)
+    return [item.item.id for item in items]
 
 
 def triage(store: Path, settings: Settings, run: str | None, *, everything: bool, again: bool) -> TriageQueue:
-    """Return what a person should look at in a run (None: the latest); see `Project.triage`."""
+    """Return the triage queue of a run (None: the latest); see `Project.triage`."""
     from replaydiff.cases.triage.priority import triage_queue
     from replaydiff.replay.api.results import TriageQueue
     from replaydiff.replay.store.connection import open_store
@@ -309,8 +313,8 @@ def decide_causes(
 
     before = diff_of(project.store, project.settings, run, lane=lane, compared=True)
     chosen = [before.cause(name) for name in dict.fromkeys(names)]
-    wanted = {name for cause in chosen for name in cause.names(everything=everything)}
-    stopped = unfinished_items(before.result, wanted)
+    shown_items = {name for cause in chosen for name in cause.names(everything=everything)}
+    stopped = unfinished_items(before.result, shown_items)
     completed: dict[str, tuple[Item, Trial]] = {}
     if promote and rerun is not None:
         completed = complete(
@@ -322,7 +326,7 @@ def decide_causes(
     refused: list[tuple[str, str]] = []
     if promote:
         reviewer = Decisions(project.store, project.settings.golden_path, by)
-        found = propose_examples(
+        proposed = propose_examples(
             before.result,
             chosen,
             state,
@@ -331,8 +335,8 @@ def decide_causes(
             completed=completed,
             everything=everything,
         )
-        refused += found.refused
-        for item, proposal in found.proposals:
+        refused += proposed.refused
+        for item, proposal in proposed.proposals:
             try:
                 (case,) = reviewer.promote([(item, proposal.case)])
             except InputError as error:
@@ -361,11 +365,11 @@ def _judge(settings: Settings) -> Judge:
 
 
 def _with_drafts(
-    judge: Judge, found: ItemInRun, proposal: Proposal, message: Callable[[str], None]
+    judge: Judge, located: ItemInRun, proposal: Proposal, message: Callable[[str], None]
 ) -> Proposal:
     from replaydiff.cases.promote import draft, with_drafts
 
-    drafts = draft(judge, found.item, found.trials, proposal.expected_from)
+    drafts = draft(judge, located.item, located.trials, proposal.expected_from)
     cost = "" if drafts.cost_usd is None else f" for ${drafts.cost_usd:.4f}"
-    message(f"{judge.model} drafted {len(drafts.traits)} traits of {found.item.id}{cost}")
+    message(f"{judge.model} drafted {len(drafts.traits)} traits of {located.item.id}{cost}")
     return replace(proposal, case=with_drafts(proposal.case, drafts.traits))

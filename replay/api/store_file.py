@@ -24,7 +24,7 @@ class StoreFile:
         self.path = path
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def write_locked(self) -> Iterator[None]:
         """Lock the store for writing: no other process writes meanwhile.
 
         Raises:
@@ -55,10 +55,10 @@ class StoreFile:
 
         return asdict(simulated(self.path))
 
-    def merge(self, other: Path) -> dict[str, int]:
+    def merge(self, source: Path) -> dict[str, int]:
         """Copy what another store has and this one has not; return the rows taken from each table.
 
-        Trials that wait in the other's journal, because its run goes on or was killed, are copied, too.
+        Trials that wait in the other's journal, because its run continues or was killed, are copied, too.
 
         Raises:
             InputError: the other store is this one.
@@ -69,16 +69,16 @@ class StoreFile:
         from replaydiff.replay.store.connection import open_store, transaction
         from replaydiff.replay.store.memory import with_memory
 
-        if other.absolute() == self.path.absolute():
-            raise InputError(f"{other} is this store itself", hint="name another")
-        with open_store(other, read_only=True) as theirs, open_store(self.path) as con:
+        if source.absolute() == self.path.absolute():
+            raise InputError(f"{source} is this store itself", hint="name another")
+        with open_store(source, read_only=True) as theirs, open_store(self.path) as con:
 
             def copy() -> dict[str, int]:
                 with transaction(con):
                     taken = merge(con, theirs)
-                    trials, calls = merge_waiting(con, other)
+                    trials, calls = merge_waiting(con, source)
                     # Before their runs are committed, which would otherwise ask and pay again.
-                    simulations = copy_answers(self.path, other)
+                    simulations = copy_answers(self.path, source)
                 return {
                     **taken,
                     "trials": taken["trials"] + trials,
@@ -104,7 +104,7 @@ class StoreFile:
 
         moment = _moment(before)
         with open_store(self.path) as con:
-            found = asdict(prune(con, moment, runs=runs, really=really))
+            deleted = asdict(prune(con, moment, runs=runs, really=really))
             stay = [
                 run
                 for run in list_runs(con, experiments=True)
@@ -113,7 +113,7 @@ class StoreFile:
             unneeded = leftovers.find(self.path, stay)
             if really:
                 leftovers.remove(unneeded)
-        return {**found, **{name: len(paths) for name, paths in asdict(unneeded).items()}}
+        return {**deleted, **{name: len(paths) for name, paths in asdict(unneeded).items()}}
 
     def compact(self) -> tuple[int, int]:
         """Rewrite the file without the space of deleted rows; return its bytes before and after.
@@ -228,10 +228,10 @@ def _moment(text: str) -> datetime:
     if len(text) == len("2026-06"):
         return month_range(text)[0]
     try:
-        found = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         raise InputError(
             f"--before is not a time: {text[:40]!r}",
             hint="write it as 2026-06, 2026-06-15 or an age in days such as 90d",
         ) from None
-    return as_utc(found)
+    return as_utc(moment)

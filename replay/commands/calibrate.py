@@ -182,7 +182,7 @@ def _label(app: App, run: str | None, sheet: str, size: int, seed: int) -> None:
 
 def _read(app: App, run: str | None, filled: Sequence[str], output: str | None, as_json: bool) -> ExitCode:
     sheets = [name for name in filled if name != _OWN]
-    return _print(app.project.calibrate(*sheets, run=run, own=_OWN in filled, output=output), as_json)
+    return _print(app.project.calibrate(*sheets, run=run, run_sheets=_OWN in filled, output=output), as_json)
 
 
 def _print(found: Calibration, as_json: bool) -> ExitCode:

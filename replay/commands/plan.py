@@ -115,9 +115,9 @@ def _text(plan: Plan, width: int) -> str:
     columns = [Column(name, right=True) for name in ("CALLS", "ITEMS", "TRIALS", "A/A", "SHIP", "HOLD")]
     columns += [Column("PRICE", right=True)] * bool(pilot.trial_usd)
     lines.append(table(columns, [_row(size) for size in plan.table], width))
-    if plan.held is not None:
-        held = f"{plan.held:.2f}" if plan.held < 1 else "any size"
-        lines.append(f"held in {plan.power:.0%} of comparisons: a shared loss of {held} or more")
+    if plan.hold_loss is not None:
+        loss = f"{plan.hold_loss:.2f}" if plan.hold_loss < 1 else "any size"
+        lines.append(f"held in {plan.power:.0%} of comparisons: a shared loss of {loss} or more")
     for answer, promise in (("ship", "SHIP if nothing changed"), ("hold", f"HOLD at a loss of {loss}")):
         lines += ["", f"for {promise} in {plan.power:.0%} of comparisons"]
         lines += [_needed(size, loss) for size in plan.needed[answer]]

@@ -85,7 +85,7 @@ class StoreCache:
         with self._lock:
             with ExitStack() as stack:
                 with suppress(StoreBusyError):
-                    stack.enter_context(self._file.held())
+                    stack.enter_context(self._file.write_locked())
                 before = self._state()
                 yield
             after = self._state()
