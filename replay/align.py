@@ -21,24 +21,26 @@ _MOST_CELLS = 250_000
 
 
 class Call(NamedTuple):
-    """What is compared of a call."""
+    """A call as it is compared: its name and arguments."""
 
     name: str
     args: JsonObject | None
     """None where only the name is expected."""
 
 
-def align(reference: Sequence[Call], made: Sequence[Call]) -> list[int | None]:
+def align(reference: Sequence[Call], actual: Sequence[Call]) -> list[int | None]:
     """Return for each call that was made its position in the reference, or None; positions only grow."""
-    positions: list[int | None] = [None] * len(made)
-    if _cells(reference, made) > _MOST_CELLS:
+    positions: list[int | None] = [None] * len(actual)
+    if _cells(reference, actual) > _MOST_CELLS:
         # Hundreds of calls on both sides that have nothing in common at their beginning: side by side.
         pairs = [
-            (i, i) for i, (one, other) in enumerate(zip(reference, made, strict=False)) if _worth(one, other)
+            (i, i)
+            for i, (expected_call, actual_call) in enumerate(zip(reference, actual, strict=False))
+            if _worth(expected_call, actual_call)
         ]
     else:
         pairs = common_subsequence(
-            len(reference), len(made), lambda i, j: _worth(reference[i], made[j]), most=_SAME_ARGS
+            len(reference), len(actual), lambda i, j: _worth(reference[i], actual[j]), most=_SAME_ARGS
         )
     for i, j in pairs:
         positions[j] = i
@@ -85,7 +87,7 @@ def common_subsequence(
 def differing(
     reference: JsonObject | None, args: JsonObject, *, only_expected: bool, ignored: Collection[str] = ()
 ) -> tuple[list[str], list[str]]:
-    """Names of arguments whose value differs (or that the reference has not), and of those that are missing.
+    """Return the names of arguments that differ from the reference, and of those that are missing.
 
     `only_expected` leaves out arguments that the reference does not name; `ignored` ones never count.
     """
@@ -103,25 +105,25 @@ def differing(
     return changed, [key for key in reference if key not in args and key not in ignored]
 
 
-def same(one: Json, other: Json) -> bool:
-    """Equal JSON values: 1 is 1.0 but not true."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(same, one, other))
-    return isinstance(one, bool) == isinstance(other, bool) and one == other
+def same(left: Json, right: Json) -> bool:
+    """Return whether two JSON values are equal: 1 is 1.0 but not true."""
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(same(value, right[key]) for key, value in left.items())
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(same, left, right))
+    return isinstance(left, bool) == isinstance(right, bool) and left == right
 
 
-def _cells(reference: Sequence[Call], made: Sequence[Call]) -> int:
-    """How many pairs of calls remain to compare after the calls that both begin with."""
-    shorter = min(len(reference), len(made))
-    start = next((i for i in range(shorter) if _worth(reference[i], made[i]) != _SAME_ARGS), shorter)
-    return (len(reference) - start) * (len(made) - start)
+def _cells(reference: Sequence[Call], actual: Sequence[Call]) -> int:
+    """Return how many pairs of calls remain to compare after the calls that both begin with."""
+    shorter = min(len(reference), len(actual))
+    start = next((i for i in range(shorter) if _worth(reference[i], actual[i]) != _SAME_ARGS), shorter)
+    return (len(reference) - start) * (len(actual) - start)
 
 
-def _worth(reference: Call, made: Call) -> int:
-    if reference.name != made.name:
+def _worth(reference: Call, actual: Call) -> int:
+    if reference.name != actual.name:
         return 0
-    if reference.args is None or made.args is None or same(reference.args, made.args):
+    if reference.args is None or actual.args is None or same(reference.args, actual.args):
         return _SAME_ARGS
     return _SAME_NAME

@@ -1,4 +1,4 @@
-"""The door: a table of commands, imported one at a time, and errors turned into sentences and exit codes."""
+"""The command line: a table of commands, imported one at a time; errors become sentences and exit codes."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ SHARED = {
 
 
 class LazyGroup(click.Group):
-    """Lists commands from the table and imports one only when it is called."""
+    """List commands from a table, and import a command only when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return [name for section in COMMANDS.values() for name in section]
@@ -100,9 +100,9 @@ class LazyGroup(click.Group):
         if not any(cmd_name in section for section in COMMANDS.values()):
             return None
         name = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name
-        found = getattr(import_module(f"replaydiff.replay.commands.{SHARED.get(name, name)}"), name)
-        assert isinstance(found, click.Command)  # noqa: S101 - the table is ours
-        return found
+        command = getattr(import_module(f"replaydiff.replay.commands.{SHARED.get(name, name)}"), name)
+        assert isinstance(command, click.Command)  # noqa: S101 - the table is ours
+        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -134,7 +134,7 @@ def cli(ctx: click.Context) -> None:
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line; every way out is an exit code of `replay.errors.ExitCode`."""
+    """Run the command line; it always ends with an exit code of `replay.errors.ExitCode`."""
     app = App()
     search_rarely()
     try:

@@ -25,14 +25,14 @@ class Destination:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether it is a port of this machine."""
+        """Return whether it is a port of this machine."""
         if self.host == "localhost":
             return True
         return self.is_address and ipaddress.ip_address(self.host).is_loopback
 
     @property
     def is_address(self) -> bool:
-        """Whether the host is an IP address and not a name."""
+        """Return whether the host is an IP address and not a name."""
         try:
             ipaddress.ip_address(self.host)
         except ValueError:
@@ -41,7 +41,7 @@ class Destination:
 
     @property
     def is_pattern(self) -> bool:
-        """Whether the host stands for several."""
+        """Return whether the host matches several."""
         return "*" in self.host
 
     def covers(self, host: str, port: int) -> bool:
@@ -56,7 +56,7 @@ def parse_destination(text: str) -> Destination:
     """Return the destination that a text such as `db.internal:5432` names.
 
     Raises:
-        ValueError: it is no host and port; the message says what to write.
+        ValueError: it is no host and port; the message shows what to write.
     """
     host, _, port = text.strip().rpartition(":")
     advice = f'{text!r} is no host and port; write it like "db.internal:5432"'

@@ -1,12 +1,12 @@
-"""What a tool does, read or write: as set, as the recordings show, or as its name says.
+"""Decide whether a tool reads or writes: from settings, recordings, or its name.
 
-The effect of a tool is the first of these that is there:
+The effect of a tool is the first of these that is known:
 
     set          `effect` in [tools.NAME]
     recordings   equal calls of another tool returned something else after it:
                  list_tasks() -> [],   add_task(title="x") -> "ok",   list_tasks() -> ["x"]
     name         the first word of its name: get_order reads, cancel_order writes
-    unknown      nothing says it; whoever asks treats it as a write
+    unknown      nothing shows it; it is treated as a write
 
 Recordings prove a write and never a read. A tool is blamed for a change between two equal calls where it is
 the only tool between them that may write, or, where all of them read, the only one at all. A tool whose equal
@@ -49,7 +49,7 @@ WRITES = _words(
     "publish merge confirm reject deny renew upgrade downgrade reboot restart make"
 )
 _NOT_READS = _words("next and or then out in")
-"""Words that make the name of a read say less: `get_next`, `find_or_create`, `check_out`."""
+"""Words that make the name of a read ambiguous: `get_next`, `find_or_create`, `check_out`."""
 RECENT_TRACES = 20_000
 """The newest traces that are searched for changes."""
 FARTHEST = 50
@@ -79,11 +79,11 @@ class EffectChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolEffect:
-    """What one tool does, and how that is known."""
+    """Whether a tool reads or writes, and the evidence."""
 
     name: str
     effect: Effect | None
-    """None where nothing says it: treat it as a write."""
+    """None where nothing shows it: treat it as a write."""
     basis: Basis
     evidence: str
     """A sentence without a full stop, for a person."""
@@ -94,7 +94,7 @@ class ToolEffect:
 
 
 def effect_by_name(name: str) -> Effect | None:
-    """Return what a tool's name says that it does; None where the name does not say.
+    """Return the effect that a tool's name suggests; None where it suggests none.
 
     Args:
         name: in any style: `get_order`, `searchOrders`, `orders.list_all`, `mcp__shop__refund`.
@@ -117,7 +117,7 @@ def name_words(name: str) -> list[str]:
 
 
 def _joins_a_write(words: list[str]) -> bool:
-    """Whether a name such as `fetch_and_delete` or `find_or_create` names a write beside the read."""
+    """Return whether a name such as `fetch_and_delete` or `find_or_create` names a write beside the read."""
     return bool({"and", "or", "then"}.intersection(words) and WRITES.intersection(words))
 
 
@@ -212,7 +212,7 @@ def effects_from(
 
 
 def _is_steady(changes: Sequence[EffectChange], *, default: bool) -> bool:
-    """Whether hardly any of these pairs of calls differed; the default without any."""
+    """Return whether hardly any of these pairs of calls differed; the default without any."""
     traces = sum(change.traces for change in changes)
     return default if not traces else sum(change.changed for change in changes) <= UNSTEADY_SHARE * traces
 
@@ -251,7 +251,7 @@ def _effect(name: str, set_effect: Effect | None, blamed: list[EffectChange], *,
 def learn_effects(
     con: DuckDBPyConnection, tools: Mapping[str, ToolSection] | None = None
 ) -> dict[str, ToolEffect]:
-    """Return what each tool of a store does: as set, as recorded, or as its name says.
+    """Return what each tool of a store does: as set, as recorded, or as its name suggests.
 
     Args:
         con: the store.

@@ -105,14 +105,16 @@ class UntrustedError(ReplayError):
 
 
 class UnknownNameError(ReplayError):
-    """A name that is not known. The sentence names the nearest valid one, or lists them.
+    """A name that does not exist. The sentence names the nearest valid one, or lists them.
 
     `kind` is the noun ("sample"), `name` what was given, `known` the valid names, `hint` what to do next.
     """
 
-    def __init__(self, kind: str, name: str, known: Iterable[str], hint: str = "", where: str = "") -> None:
-        names = sorted(known)
-        self.kind, self.name, self.known = kind, name, names
+    def __init__(
+        self, kind: str, name: str, valid_names: Iterable[str], hint: str = "", where: str = ""
+    ) -> None:
+        names = sorted(valid_names)
+        self.kind, self.name, self.valid_names = kind, name, names
         reason = f"there is no {kind} {name!r}"
         near = difflib.get_close_matches(name, names, n=1)
         if near:
@@ -154,7 +156,7 @@ class StoreBusyError(StoreError):
 
 
 class StoreWriteError(StoreError):
-    """The disk does not take what is written: it is full, say. What was committed before is kept."""
+    """The disk does not take what is written: it is full, for example. What was committed before is kept."""
 
     exit_code = ExitCode.TRY_AGAIN
 
@@ -219,7 +221,7 @@ SHORT_OF = frozenset(
         errno.EAGAIN,
     )
 )
-"""What the system says where it could not now, and may be able to later."""
+"""Errors of the system that may be gone later."""
 
 
 _REMEDIES = {
@@ -239,8 +241,8 @@ def remedy(reason: str) -> str:
         reason: what the system calls it, or a longer text that has this in it.
     """
     lower = reason.lower()
-    found = (step for number, step in _REMEDIES.items() if os.strerror(number).lower() in lower)
-    return next(found, "make room")
+    steps = (step for number, step in _REMEDIES.items() if os.strerror(number).lower() in lower)
+    return next(steps, "make room")
 
 
 def refused_by_system(error: OSError) -> ReplayError:

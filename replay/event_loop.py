@@ -1,4 +1,4 @@
-"""The one place that runs a coroutine from synchronous code.
+"""The only module that runs a coroutine from synchronous code.
 
 It works with and without a running event loop (a notebook has one), and it turns signals into an orderly
 end: Ctrl-C, `kill` and a closed terminal cancel the coroutine, which ends its work; a second signal ends the
@@ -140,7 +140,7 @@ def _run_in_thread(work: Coroutine[Any, Any, T]) -> T:
                 done = pool.submit(context.run, _run_here, work)
             return done.result()
         except KeyboardInterrupt:
-            # Ctrl-C in a notebook interrupts this waiting thread; the work goes on until it is cancelled.
+            # Ctrl-C in a notebook interrupts this waiting thread; the work continues until it is cancelled.
             cancellation.request()
             raise
 
@@ -158,7 +158,7 @@ class Pauses:
         self._look()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop looking at the clock."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

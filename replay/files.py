@@ -144,9 +144,9 @@ def is_alive(pid: int) -> bool:
 
 def _remove_left(target: Path) -> None:
     """Remove what processes that were killed left of this file before it was whole."""
-    own = re.compile(re.escape(f".{target.name}.") + r"(\d+)\.\w{8}")
+    temporary_name = re.compile(re.escape(f".{target.name}.") + r"(\d+)\.\w{8}")
     for name in os.listdir(target.parent):  # noqa: PTH208 - names alone, of a folder that may be large
-        if (found := own.fullmatch(name)) and not is_alive(int(found[1])):
+        if (match := temporary_name.fullmatch(name)) and not is_alive(int(match[1])):
             with contextlib.suppress(OSError):
                 (target.parent / name).unlink()
 
@@ -270,7 +270,7 @@ def _is_same(descriptor: int, path: Path) -> bool:
 
 
 def home_of(data_folder: Path, name: str) -> Path:
-    """`.replay/NAME`, made where it is missing, and never to be committed.
+    """Return `.replay/NAME`, made where it is missing, and never to be committed.
 
     Git ignores the folder whether `replay init` was run or not.
     """

@@ -15,7 +15,7 @@ from replaydiff.replay.trust import require_trust
 
 
 def load_function(target: str, root: Path, what: str) -> Callable[..., Any]:
-    """The function of that name.
+    """Return the function of that name.
 
     Args:
         target: `module:function`, or `./file.py:function` relative to `root`.
@@ -26,14 +26,14 @@ def load_function(target: str, root: Path, what: str) -> Callable[..., Any]:
         SettingsError: there is no such function, or its module cannot be imported.
         UntrustedError: the user has not trusted this folder.
     """
-    place, _, name = target.rpartition(":")
-    if not place or not name:
+    source, _, name = target.rpartition(":")
+    if not source or not name:
         raise SettingsError(
             f"{what} = {target!r} names no function", hint="write module:function or ./file.py:function"
         )
     require_trust(root, f"{what} = {target!r}")
     try:
-        module = _file_module(root / place) if place.endswith(".py") else _module(place, root)
+        module = _file_module(root / source) if source.endswith(".py") else _module(source, root)
         function = getattr(module, name)
     except Exception as error:  # noqa: BLE001 - the user's module may raise anything
         raise SettingsError(f"{what} = {target!r} cannot be loaded: {error}") from None

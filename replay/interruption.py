@@ -36,7 +36,7 @@ _ANSWERED, _ENDED = b"\xff", b"\x00"
 
 
 class Interruptible(Protocol):
-    """What the main thread may wait for."""
+    """A query or call that the main thread may wait for."""
 
     def interrupt(self) -> None:
         """End the waiting; called from another thread."""
@@ -52,10 +52,10 @@ _pipe: int | None = None
 """The end of the pipe that is written to, while there is one."""
 
 
-def interruptible(one: T) -> T:
+def interruptible(target: T) -> T:
     """Return a connection, or whatever else the main thread waits for; signals interrupt it from now on."""
-    _waited_for[id(one)] = one
-    return one
+    _waited_for[id(target)] = target
+    return target
 
 
 def answered() -> None:
@@ -77,18 +77,18 @@ def interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def is_cause_of(error: BaseException) -> bool:
-    """Return whether an error is that of an interrupted query, or came of it."""
+    """Return whether an error is that of an interrupted query, or was caused by it."""
     waiting, seen = [error], set[int]()
     while waiting:
-        one = waiting.pop()
-        if id(one) in seen:
+        related = waiting.pop()
+        if id(related) in seen:
             continue
-        seen.add(id(one))
+        seen.add(id(related))
         # DuckDB raises the second where it comes across the signal itself. It may not be imported here.
-        if type(one).__name__ == "InterruptException" or str(one) == "Query interrupted":
+        if type(related).__name__ == "InterruptException" or str(related) == "Query interrupted":
             return True
-        waiting += [cause for cause in (one.__cause__, one.__context__) if cause is not None]
-        waiting += getattr(one, "exceptions", ())
+        waiting += [cause for cause in (related.__cause__, related.__context__) if cause is not None]
+        waiting += getattr(related, "exceptions", ())
     return False
 
 
@@ -134,14 +134,14 @@ def signals_wait() -> Iterator[None]:
     seen: list[int] = []
     handlers = {}
     if threading.current_thread() is threading.main_thread():
-        handlers = {one: handler for one in SIGNALS if callable(handler := signal.getsignal(one))}
-    for one in handlers:
-        signal.signal(one, lambda number, _: seen.append(number))
+        handlers = {name: handler for name in SIGNALS if callable(handler := signal.getsignal(name))}
+    for name in handlers:
+        signal.signal(name, lambda number, _: seen.append(number))
     try:
         yield
     finally:
-        for one, handler in handlers.items():
-            signal.signal(one, handler)
+        for name, handler in handlers.items():
+            signal.signal(name, handler)
     if seen:
         # Not sent again: the thread that reads signals from the pipe has seen it already.
         handlers[signal.Signals(seen[0])](seen[0], None)
@@ -149,16 +149,16 @@ def signals_wait() -> Iterator[None]:
 
 @contextmanager
 def _watching() -> Iterator[None]:
-    """Interrupt queries within the block, unless a block around does, or the pipe of signals is someone's."""
+    """Interrupt queries within the block, unless an outer block or another library watches the signals."""
     global _pipe
     if _pipe is not None:
         yield
         return
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
-    other = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-    if other != -1:
-        signal.set_wakeup_fd(other)
+    previous = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    if previous != -1:
+        signal.set_wakeup_fd(previous)
         os.close(reading)
         os.close(writing)
         yield
@@ -182,7 +182,7 @@ def _watching() -> Iterator[None]:
 
 
 def _watch(reading: int) -> None:
-    """Interrupt queries while a signal is not answered, until the pipe says the end."""
+    """Interrupt queries while a signal is not answered, until the pipe ends it."""
     global _raised_at
     ready = select.poll()
     ready.register(reading, select.POLLIN)
@@ -205,10 +205,10 @@ def _watch(reading: int) -> None:
         if times > _MOST or signal.getsignal(number) is not _handlers.get(number):
             number = 0
             continue
-        for one in list(_waited_for.values()):
+        for target in list(_waited_for.values()):
             # A connection that is closed meanwhile refuses.
             with suppress(Exception):
-                one.interrupt()
+                target.interrupt()
 
 
 def _position() -> tuple[int, int] | None:

@@ -1,6 +1,6 @@
-"""Keeping secrets out of everything that is stored, printed or reported.
+"""Keep secrets out of everything that is stored, printed or reported.
 
-A secret is the value of an environment variable whose name says so, and of a setting, command-line option or
+A secret is the value of an environment variable whose name shows it, and of a setting, command-line option or
 query parameter whose name does. Values of the environment become `[NAME]`, the others `[masked]`.
 """
 
@@ -26,7 +26,7 @@ MASKED = "[masked]"
 
 
 def is_secret_name(name: str) -> bool:
-    """Return whether a name says that its value is a secret: `ACME_API_KEY`, `--token`."""
+    """Return whether a name suggests that its value is a secret: `ACME_API_KEY`, `--token`."""
     return _NAME.search(name) is not None
 
 
@@ -78,39 +78,44 @@ def masked_url(url: str) -> str:
 
 
 def _forms(value: str) -> list[str]:
-    """A value as it is, percent-encoded, and within JSON text (in another one, too); the longest first."""
+    """Return a value as it is, percent-encoded, and within JSON text (in another one, too).
+
+    The longest first.
+    """
     forms = {value, quote(value, safe=""), quote_plus(value)}
     inner = {value}
     for _ in range(2):
         inner = {
-            json.dumps(one, ensure_ascii=ascii_only)[1:-1] for one in inner for ascii_only in (True, False)
+            json.dumps(form, ensure_ascii=ascii_only)[1:-1] for form in inner for ascii_only in (True, False)
         }
         forms |= inner
     return sorted(forms, key=len, reverse=True)
 
 
 def _secrets() -> Iterator[tuple[str, str]]:
-    """The longest first: one may hold another."""
-    found = [
+    """Yield the secrets of the environment, the longest first: one may contain another."""
+    secrets = [
         (name, value)
         for name, value in os.environ.items()
         if len(value) >= _SHORTEST and is_secret_name(name) and not os.path.exists(value)  # noqa: PTH110
     ]
-    yield from sorted(found, key=lambda pair: -len(pair[1]))
+    yield from sorted(secrets, key=lambda pair: -len(pair[1]))
 
 
 def _masked_values(value: Json, *, secret: bool = False) -> Json:
     if isinstance(value, dict):
-        return {key: _masked_values(one, secret=secret or is_secret_name(key)) for key, one in value.items()}
+        return {
+            key: _masked_values(inner, secret=secret or is_secret_name(key)) for key, inner in value.items()
+        }
     if isinstance(value, list | tuple):
-        return [_masked_values(one, secret=secret) for one in value]
+        return [_masked_values(inner, secret=secret) for inner in value]
     if secret and isinstance(value, str):
         return MASKED
     return masked(value) if isinstance(value, str) else value
 
 
 def _masked_words(words: tuple[str, ...]) -> Iterator[str]:
-    """`--token X`, `--token=X` and `TOKEN=X` of a command."""
+    """Mask `--token X`, `--token=X` and `TOKEN=X` of a command."""
     secret = False
     for word in words:
         name, equals, _ = word.partition("=")

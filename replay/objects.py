@@ -1,7 +1,7 @@
 """The objects of a tool call: the identifying values of its arguments, and which write concerns which call.
 
     cancel_order(order_id="A-1017", reason="too late")     order A-1017
-    get_cart()                                             everything: nothing says whose
+    get_cart()                                             everything: no argument names whose
     search_flights(from="JFK", date="2026-10-03")          everything, on a day
 
 *Identifying* is a value that singles something out: one whose argument is named like an id or an address
@@ -82,9 +82,9 @@ _ID_WORDS = frozenset(
 )
 """Last words of arguments that hold ids or addresses."""
 _NUMBER_WORDS = frozenset(["number", "no", "nr"])
-"""Last words that name an id where another word says of what: `flight_number`."""
+"""Last words that name an id where another word names the kind: `flight_number`."""
 _GENERIC = frozenset(["id", "key", "uuid", "guid", "ref", "reference", "path", "file", "url", "uri", "hash"])
-"""Names of arguments that do not say what kind of object they name."""
+"""Names of arguments that do not show what kind of object they name."""
 _EMAIL_OR_URL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+|[A-Za-z][A-Za-z0-9+.-]*://\S+|/\S+/\S+")
 _HEX = re.compile(r"(?=.*\d)[0-9a-fA-F]{8}(-?[0-9a-fA-F]{4,}){1,}")
 _CODED = re.compile(r"(?=.*[A-Za-z#])(?=(?:\D*\d){3})[#@]?[A-Za-z0-9][\w.#/-]*\w")
@@ -96,7 +96,7 @@ _TOKENS = re.compile(r"[^\s,;:()\[\]{}\"'<>|=]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallObjects:
-    """What a call is about."""
+    """The objects of a call."""
 
     ids: frozenset[str] | None
     """Identifying values; None: it concerns everything; empty: nothing."""
@@ -128,20 +128,20 @@ class Objects:
             named = {_normal(value) for key in chosen if key in args for _, value in _leaves(args[key])}
             ids = frozenset(named) if named or not chosen else None
             return CallObjects(ids=ids, kinds=frozenset(chosen), days=days)
-        found_ids: set[str] = set()
+        ids_in_args: set[str] = set()
         kinds: set[str] = set()
         in_texts: set[str] = set()
         for key, value in _leaves(args):
             normal = _normal(value)
             if is_identifying(key, value):
                 if normal not in self.common:
-                    found_ids.add(normal)
+                    ids_in_args.add(normal)
                     kinds.add(_kind(name, key))
             elif isinstance(value, str):
                 in_texts |= {token for token in _ids_in(value) if token not in self.common}
-        if not found_ids:
+        if not ids_in_args:
             return CallObjects(ids=None, days=days)
-        return CallObjects(ids=frozenset(found_ids | in_texts), kinds=frozenset(kinds), days=days)
+        return CallObjects(ids=frozenset(ids_in_args | in_texts), kinds=frozenset(kinds), days=days)
 
 
 def is_identifying(key: str, value: Json) -> bool:
@@ -166,7 +166,7 @@ def is_identifying(key: str, value: Json) -> bool:
 
 
 def _has_form(text: str) -> bool:
-    """Whether a word looks like an id or an address by itself."""
+    """Return whether a word looks like an id or an address by itself."""
     if DAY.match(text) or _MEASURE.fullmatch(text):
         return False
     return any(form.fullmatch(text) for form in (_EMAIL_OR_URL, _HEX, _CODED, _DIGITS))
@@ -214,28 +214,28 @@ class RecordedObjects:
 
     @cached_property
     def _value(self) -> Json:
-        """The result, or the error; a text that is JSON decoded."""
+        """Return the result, or the error; a text that is JSON decoded."""
         result = self.call.result if self.call.error is None else self.call.error
         return decode(result) if isinstance(result, str) else result
 
     @cached_property
     def is_record(self) -> bool:
-        """Whether the result is an object with fields."""
+        """Return whether the result is an object with fields."""
         return isinstance(self._value, dict) and bool(self._value)
 
     @cached_property
     def _listed(self) -> list[str]:
-        """Every text and number within lists, the keys of objects, and texts of several words."""
+        """Return every text and number within lists, the keys of objects, and texts of several words."""
         return [text for text, in_list in _texts(self._value) if in_list or " " in text]
 
     @cached_property
     def _owners(self) -> list[str]:
-        """Every text and number outside lists."""
+        """Return every text and number outside lists."""
         return [text for text, in_list in _texts(self._value) if not in_list]
 
     @cached_property
     def days(self) -> frozenset[str]:
-        """The days among its arguments and in its result."""
+        """Return the days among its arguments and in its result."""
         in_result = (day for text, _ in _texts(self._value) for day in DAY.findall(text))
         return self.objects.days.union(in_result)
 
@@ -307,12 +307,12 @@ def _texts(value: Json, in_list: bool = False) -> Iterator[tuple[str, bool]]:
 def _mentions(text: str, value: str) -> bool:
     if text == value:
         return True
-    place = text.find(value)
-    while place >= 0:
-        before, after = text[place - 1 : place], text[place + len(value) : place + len(value) + 1]
+    position = text.find(value)
+    while position >= 0:
+        before, after = text[position - 1 : position], text[position + len(value) : position + len(value) + 1]
         if not (before.isalnum() or after.isalnum()):
             return True
-        place = text.find(value, place + 1)
+        position = text.find(value, position + 1)
     return False
 
 

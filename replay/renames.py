@@ -38,7 +38,7 @@ class Renames:
         """Return the renames that `[tools.NAME]` states.
 
         Args:
-            tools: present name → what the settings say of the tool.
+            tools: present name → the settings of the tool.
 
         Raises:
             SettingsError: two tools claim one earlier name, or a name is both an earlier and a present one.
@@ -84,10 +84,10 @@ class Renames:
             name: present name of the tool.
             args: of the call.
         """
-        known = self.args.get(name)
-        if not known:
+        new_names = self.args.get(name)
+        if not new_names:
             return args
-        renamed = {old: new for old, new in known.items() if old in args and new not in args}
+        renamed = {old: new for old, new in new_names.items() if old in args and new not in args}
         return {renamed.get(key, key): value for key, value in args.items()} if renamed else args
 
     def call(self, call: ToolCall) -> ToolCall:

@@ -30,7 +30,7 @@ ResultForm = Literal["text", "json"]
 
 @dataclass(frozen=True, slots=True)
 class ResultForms:
-    """How many recorded results of a tool are of which form."""
+    """Counts of a tool's recorded results by form."""
 
     name: str
     values: int
@@ -112,7 +112,7 @@ def unclear_results(tools: Sequence[ResultForms], shown: int | None = None) -> s
         "nothing recorded shows whether these tools return text or the value that it encodes: "
         f"{listed}{f'; and {more} more, which `replay doctor` lists' if more else ''}. Such results are "
         f'answered as JSON text unless {tool_table(tools[0].name)} sets result = "json" (or "text") or the '
-        "function's return annotation says what it returns"
+        "function's return annotation shows what it returns"
     )
 
 

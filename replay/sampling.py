@@ -13,9 +13,9 @@ its kind. Every fifth draw (`RESERVE`) is a reserve for kinds that would be miss
 stratum without a drawn trace, and back to the order above where there is none. None of this depends on the
 size: a larger sample holds the smaller one of the same seed.
 
-**Weights.** A drawn trace stands for N / n traces of its cell. The largest strata are cells of their own,
+**Weights.** A drawn trace represents N / n traces of its cell. The largest strata are cells of their own,
 down to the first one without a drawn trace. The rarer ones below it hold no reserve draw, so their drawn
-traces stand for all of them alike: pooled by their set of tools (`{cancel_order, get_order_status}`) where
+traces represent all of them alike: pooled by their set of tools (`{cancel_order, get_order_status}`) where
 the strata are made by tool path, and what is left as `{other}`. A pool without a drawn trace, or whose traces
 would weigh more than three times the average, joins `{other}`; where `{other}` itself is such a pool, all
 pools join it, then the smallest strata. An item's `stratum` names its cell. So the weights add up to the
@@ -25,7 +25,7 @@ near 1.25 or below (`effective_size`).
 **Who cannot be drawn.** Traces that came without content, and those that had not ended when they were
 recorded (`replay.model.TraceState`): there is nothing to replay, or half a recording. Nor, unless asked for,
 those in which only the tool's name pairs a result with its call: it may be another call's. They are no part
-of the population, and the draw says how many they are.
+of the population, and the draw reports how many they are.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ MAX_SIZE = 999_999
 """DuckDB's limit on the n smallest of a group, and far beyond what anyone replays."""
 RESERVE = 5
 """One draw of so many is kept for a stratum that has none yet."""
-OTHER = "{other}"
+REMAINDER = "{other}"
 _HEAVIEST = 3.0
 """How many times the average weight the traces of a pool may weigh."""
 
 
 class Draw(NamedTuple):
-    """A drawn sample, not yet kept."""
+    """A drawn sample, not yet stored."""
 
     sample: SampleRecord
     items: list[SampleItem]
     """By position."""
     warnings: list[str]
-    """Sentences on what the sample cannot stand for."""
+    """Sentences on what the sample does not represent."""
 
 
 def draw(
@@ -88,20 +88,20 @@ def draw(
     """
     if not 1 <= size <= MAX_SIZE:
         raise InputError(f"the size of a sample must be between 1 and {MAX_SIZE}, not {size}")
-    found = _candidates(con, size, seed, by, month, where, exclude, paired_by_name)
-    if not found.by_size:
-        raise InputError(_nothing(month, where, exclude, found.unfit))
-    drawn = list(_drawn(found, min(size, found.population)))
-    cells = _cells(found, drawn)
+    candidates = _candidates(con, size, seed, by, month, where, exclude, paired_by_name)
+    if not candidates.by_size:
+        raise InputError(_nothing(month, where, exclude, candidates.unfit))
+    drawn = list(_drawn(candidates, min(size, candidates.population)))
+    cells = _cells(candidates, drawn)
     items = [
         SampleItem(
             sample=name,
-            trace_id=one.trace_id,
+            trace_id=trace.trace_id,
             position=position,
-            stratum=cells[one.stratum].name,
-            weight=cells[one.stratum].weight,
+            stratum=cells[trace.stratum].name,
+            weight=cells[trace.stratum].weight,
         )
-        for position, one in enumerate(drawn)
+        for position, trace in enumerate(drawn)
     ]
     sample = SampleRecord(
         name=name,
@@ -111,13 +111,13 @@ def draw(
         by=tuple(by),
         size=size,
         seed=seed,
-        population=found.population,
+        population=candidates.population,
     )
-    return Draw(sample, items, [*_unfit(found.unfit), *_pooled(found, cells)])
+    return Draw(sample, items, [*_unfit(candidates.unfit), *_pooled(candidates, cells)])
 
 
 def effective_size(items: Iterable[SampleItem]) -> float:
-    """Return (Σw)² / Σw²: how many equally weighted items tell as much (Kish 1965, §11.7)."""
+    """Return (Σw)² / Σw²: how many equally weighted items are worth as much (Kish 1965, §11.7)."""
     weights = [item.weight for item in items]
     return math.fsum(weights) ** 2 / math.fsum(weight * weight for weight in weights)
 
@@ -137,7 +137,7 @@ class _Candidate(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Candidates:
-    """What a draw chooses from: as much of it as the size can reach."""
+    """The traces that a draw chooses from: as many as the size can reach."""
 
     by_position: Sequence[_Candidate]
     by_size: Sequence[_Candidate]
@@ -149,7 +149,7 @@ class _Candidates:
 
     @property
     def has_kinds(self) -> bool:
-        """Whether any two traces are of one stratum; otherwise none is rarer than another."""
+        """Return whether any two traces are of one stratum; otherwise none is rarer than another."""
         return self.by_size[0].traces > 1
 
 
@@ -199,8 +199,8 @@ def _candidates(
     fields = [f"coalesce(nullif({field_text(field)}, ''), '-')" for field in by]
     # The set of tools is worked out once for each stratum, from the fields of one of its traces.
     parts = [
-        _TOOL_SET.format(path=f"pool[{place}]") if field == _TOOL_PATH else f"pool[{place}]"
-        for place, field in enumerate(by, start=1)
+        _TOOL_SET.format(path=f"pool[{column}]") if field == _TOOL_PATH else f"pool[{column}]"
+        for column, field in enumerate(by, start=1)
     ]
     with guarded(con, where) as cursor:
         chosen, values = selection(cursor, where, month)
@@ -211,7 +211,7 @@ def _candidates(
             size=size,
             seed=int(seed),
             stratum=" || ' | ' || ".join(fields) or "'-'",
-            pool_value=f"[{', '.join(fields)}]" if _TOOL_PATH in by else f"'{OTHER}'",
+            pool_value=f"[{', '.join(fields)}]" if _TOOL_PATH in by else f"'{REMAINDER}'",
             pool=" || ' | ' || ".join(parts) if _TOOL_PATH in by else "pool",
             hash=f"md5('{int(seed)}:' || trace_id)",
             chosen=chosen,
@@ -223,8 +223,8 @@ def _candidates(
             f"SELECT state, count(*) FROM {chosen} {without} AND NOT ({fit}) GROUP BY state", values
         ).fetchall()
     listings: dict[str, list[_Candidate]] = {"position": [], "size": []}
-    for listing, *found, _, _ in rows:
-        listings[listing].append(_Candidate(*found))
+    for listing, *fields_of_candidate, _, _ in rows:
+        listings[listing].append(_Candidate(*fields_of_candidate))
     population, strata = rows[0][-2:] if rows else (0, 0)
     return _Candidates(
         by_position=listings["position"],
@@ -235,20 +235,20 @@ def _candidates(
     )
 
 
-def _drawn(found: _Candidates, size: int) -> Iterator[_Candidate]:
+def _drawn(candidates: _Candidates, size: int) -> Iterator[_Candidate]:
     """Yield the traces in the order of the draw."""
     drawn: set[str] = set()
     strata: set[str] = set()
-    by_position, by_size = iter(found.by_position), iter(found.by_size)
+    by_position, by_size = iter(candidates.by_position), iter(candidates.by_size)
     for turn in range(1, size + 1):
-        one = None
-        if found.has_kinds and turn % RESERVE == 0:
-            one = next((first for first in by_size if first.stratum not in strata), None)
-        if one is None:
-            one = next(trace for trace in by_position if trace.trace_id not in drawn)
-        drawn.add(one.trace_id)
-        strata.add(one.stratum)
-        yield one
+        drawn_trace = None
+        if candidates.has_kinds and turn % RESERVE == 0:
+            drawn_trace = next((first for first in by_size if first.stratum not in strata), None)
+        if drawn_trace is None:
+            drawn_trace = next(trace for trace in by_position if trace.trace_id not in drawn)
+        drawn.add(drawn_trace.trace_id)
+        strata.add(drawn_trace.stratum)
+        yield drawn_trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,49 +265,54 @@ class _Cell:
         return self.traces / self.drawn if self.drawn else math.inf
 
 
-def _cells(found: _Candidates, drawn: Sequence[_Candidate]) -> Mapping[str, _Cell]:
+def _cells(candidates: _Candidates, drawn: Sequence[_Candidate]) -> Mapping[str, _Cell]:
     """Return the cell of each stratum that has a drawn trace."""
-    counts = Counter(one.stratum for one in drawn)
-    heaviest = _HEAVIEST * found.population / len(drawn)
-    large = list(takewhile(lambda first: counts[first.stratum], found.by_size))
-    if not found.has_kinds and len(large) < found.strata:
+    counts = Counter(candidate.stratum for candidate in drawn)
+    heaviest = _HEAVIEST * candidates.population / len(drawn)
+    large = list(takewhile(lambda first: counts[first.stratum], candidates.by_size))
+    if not candidates.has_kinds and len(large) < candidates.strata:
         large = []
     named = {first.stratum for first in large}
-    rare = [one for one in drawn if one.stratum not in named]
+    rare = [candidate for candidate in drawn if candidate.stratum not in named]
     named_traces: Counter[str] = Counter()
     for first in large:
         named_traces[first.pool] += first.traces
     pools = [
         _Cell(name, traces - named_traces[name], count)
-        for (name, traces), count in Counter((one.pool, one.pool_traces) for one in rare).items()
-        if name != OTHER
+        for (name, traces), count in Counter(
+            (candidate.pool, candidate.pool_traces) for candidate in rare
+        ).items()
+        if name != REMAINDER
     ]
     pools = [pool for pool in pools if pool.weight <= heaviest]
-    traces = found.population - sum(named_traces.values())
-    other = _Cell(
-        OTHER,
+    traces = candidates.population - sum(named_traces.values())
+    remainder = _Cell(
+        REMAINDER,
         traces - sum(pool.traces for pool in pools),
         len(rare) - sum(pool.drawn for pool in pools),
     )
-    if other.traces and other.weight > heaviest:
-        pools, other = [], _Cell(OTHER, traces, len(rare))
-    while large and other.traces and other.weight > heaviest:
+    if remainder.traces and remainder.weight > heaviest:
+        pools, remainder = [], _Cell(REMAINDER, traces, len(rare))
+    while large and remainder.traces and remainder.weight > heaviest:
         last = large.pop()
-        other = _Cell(OTHER, other.traces + last.traces, other.drawn + counts[last.stratum])
+        remainder = _Cell(REMAINDER, remainder.traces + last.traces, remainder.drawn + counts[last.stratum])
     cells = {first.stratum: _Cell(first.stratum, first.traces, counts[first.stratum]) for first in large}
     by_pool = {pool.name: pool for pool in pools}
-    return {one.stratum: cells.get(one.stratum) or by_pool.get(one.pool, other) for one in drawn}
+    return {
+        candidate.stratum: cells.get(candidate.stratum) or by_pool.get(candidate.pool, remainder)
+        for candidate in drawn
+    }
 
 
-def _pooled(found: _Candidates, cells: Mapping[str, _Cell]) -> list[str]:
+def _pooled(candidates: _Candidates, cells: Mapping[str, _Cell]) -> list[str]:
     named = {stratum: cell.traces for stratum, cell in cells.items() if cell.name == stratum}
-    if len(named) == found.strata:
+    if len(named) == candidates.strata:
         return []
-    rest = found.population - sum(named.values())
+    pooled_traces = candidates.population - sum(named.values())
     return [
-        f"{found.strata - len(named)} of {found.strata} strata, with {rest} of {found.population} traces, "
-        "are too rare for weights of their own and are pooled; choose a larger --size or a coarser --by to "
-        "pool fewer"
+        f"{candidates.strata - len(named)} of {candidates.strata} strata, with {pooled_traces} of "
+        f"{candidates.population} traces, are too rare for weights of their own and are pooled; choose "
+        "a larger --size or a coarser --by to pool fewer"
     ]
 
 

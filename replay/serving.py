@@ -1,4 +1,4 @@
-"""A small HTTP/1.1 server on loopback: what agents in processes of their own reach us by."""
+"""A small HTTP/1.1 server on loopback, which agents in other processes connect to."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from dataclasses import dataclass
 HOST = "127.0.0.1"
 LARGEST = 64 * 1024 * 1024
 """Bytes of the longest message that agents exchange with us."""
-STRANGER_BYTES = 64 * 1024
+HEAD_BYTES = 64 * 1024
 """Bytes of a head, and of a body, that are read from who does not know an address."""
-STRANGERS = 256
+PENDING_CONNECTIONS = 256
 """Connections without a request to a known address; one more closes the oldest."""
-STRANGER_S = 30.0
+FIRST_REQUEST_S = 30.0
 """Seconds in which a connection must make its first request."""
 BODY_S = 300.0
 """Seconds in which the rest of a request must follow its head."""
-_OWN_HOST = re.compile(r"(?:127\.0\.0\.1|localhost|\[::1\])(?::\d+)?", re.IGNORECASE)
+_LOOPBACK_HOST = re.compile(r"(?:127\.0\.0\.1|localhost|\[::1\])(?::\d+)?", re.IGNORECASE)
 _NOWHERE = "/"
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What came."""
+    """A request that was read completely."""
 
     method: str
     path: str
@@ -38,7 +38,7 @@ class Request:
 
 
 class Reply:
-    """What is sent back: all at once, or piece by piece."""
+    """An answer, sent at once or piece by piece."""
 
     def __init__(self, writer: asyncio.StreamWriter, *, last: bool = False) -> None:
         self._writer, self._last = writer, last
@@ -46,24 +46,24 @@ class Reply:
     async def whole(
         self, status: int, kind: str, body: bytes, fields: Mapping[str, str] | None = None
     ) -> None:
-        """A complete answer of a content type."""
+        """Send a complete answer of a content type."""
         self._head(status, {**(fields or {}), "content-type": kind, "content-length": str(len(body))})
         self._writer.write(body)
         await self._writer.drain()
 
     async def begin(self, status: int, kind: str, fields: Mapping[str, str] | None = None) -> None:
-        """An answer whose pieces follow by `send`, and its end by `end`."""
+        """Begin an answer whose pieces follow by `send`, and its end by `end`."""
         self._head(status, {**(fields or {}), "content-type": kind, "transfer-encoding": "chunked"})
         await self._writer.drain()
 
     async def send(self, piece: bytes) -> None:
-        """A piece of it."""
+        """Send a piece of the answer."""
         if piece:
             self._writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
             await self._writer.drain()
 
     async def end(self) -> None:
-        """It is complete. Without this, the other side sees that it was cut off."""
+        """Complete the answer. Without this, the other side sees that it was cut off."""
         self._writer.write(b"0\r\n\r\n")
         await self._writer.drain()
 
@@ -79,10 +79,10 @@ class Reply:
 
 
 class Server:
-    """Hands each request to one function.
+    """A server that passes each request to one function.
 
     Every process of this machine, and every web page in its browsers, can connect. So the head is checked
-    before a body is read: who names no known path, or another host, gets few bytes and one answer.
+    before a body is read: a request for an unknown path, or for another host, gets few bytes and one answer.
     """
 
     def __init__(
@@ -100,28 +100,28 @@ class Server:
             largest: the most bytes of a request's body.
         """
         self._serve, self._knows, self._largest = serve, knows, largest
-        self._strangers: dict[asyncio.StreamWriter, None] = {}
+        self._pending: dict[asyncio.StreamWriter, None] = {}
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Listen on a free port."""
-        self._server = await asyncio.start_server(self._converse, HOST, 0, limit=STRANGER_BYTES)
+        self._server = await asyncio.start_server(self._serve_connection, HOST, 0, limit=HEAD_BYTES)
 
     async def accept_from(self, listener: socket.socket) -> asyncio.Server:
         """Serve another listening socket, such as one of another network namespace, until it is closed."""
-        return await asyncio.start_server(self._converse, sock=listener, limit=STRANGER_BYTES)
+        return await asyncio.start_server(self._serve_connection, sock=listener, limit=HEAD_BYTES)
 
     @property
     def port(self) -> int:
-        """The port of loopback at which it listens."""
+        """Return the port of loopback at which it listens."""
         if self._server is None:
             raise RuntimeError("the server was not started")
         return int(self._server.sockets[0].getsockname()[1])
 
     @property
     def url(self) -> str:
-        """Where it listens, without a slash at the end."""
+        """Return its URL, without a slash at the end."""
         return f"http://{HOST}:{self.port}"
 
     async def close(self) -> None:
@@ -133,53 +133,53 @@ class Server:
             await asyncio.gather(*self._connections, return_exceptions=True)
             await self._server.wait_closed()
 
-    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         if task is not None:
             self._connections.add(task)
             task.add_done_callback(self._connections.discard)
-        self._admit_one_more(writer)
+        self._register_pending(writer)
         try:
-            async with asyncio.timeout(STRANGER_S) as first:
+            async with asyncio.timeout(FIRST_REQUEST_S) as first:
                 head = await _head(reader)
-                if head is not None and self._is_known(head):
+                if head is not None and self._is_served(head):
                     first.reschedule(None)
-                    self._strangers.pop(writer, None)
+                    self._pending.pop(writer, None)
                     await self._exchange(head, reader, writer)
                 elif head is not None:
-                    await self._turn_away(head, reader, writer)
+                    await self._reject(head, reader, writer)
         except (ValueError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             # Not HTTP as we speak it, too slow (`TimeoutError` is an `OSError`), or cut off.
             pass
         except asyncio.CancelledError:
-            # The server is being closed, and a handler that ends cancelled would be complained of.
+            # The server is being closed, and a handler that ends cancelled would be logged as an error.
             pass
         finally:
-            self._strangers.pop(writer, None)
+            self._pending.pop(writer, None)
             writer.close()
             with contextlib.suppress(OSError, asyncio.CancelledError):
                 await writer.wait_closed()
 
-    def _admit_one_more(self, writer: asyncio.StreamWriter) -> None:
-        # The oldest goes: an agent sends its request at once, and whoever fills the places does not.
-        if len(self._strangers) >= STRANGERS:
-            oldest = next(iter(self._strangers))
-            del self._strangers[oldest]
+    def _register_pending(self, writer: asyncio.StreamWriter) -> None:
+        # The oldest is closed: an agent sends its request at once, an idle connection does not.
+        if len(self._pending) >= PENDING_CONNECTIONS:
+            oldest = next(iter(self._pending))
+            del self._pending[oldest]
             oldest.transport.abort()
-        self._strangers[writer] = None
+        self._pending[writer] = None
 
-    def _is_known(self, head: _Head) -> bool:
+    def _is_served(self, head: _Head) -> bool:
         # A web page that lets its own name point to 127.0.0.1 sends that name.
-        own = _OWN_HOST.fullmatch(head.fields.get("host", HOST)) is not None
-        return own and self._knows(head.path)
+        is_loopback_name = _LOOPBACK_HOST.fullmatch(head.fields.get("host", HOST)) is not None
+        return is_loopback_name and self._knows(head.path)
 
     async def _exchange(
         self, head: _Head | None, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         """Answer requests until one is for no known address."""
         while head is not None:
-            if not self._is_known(head):
-                await self._turn_away(head, reader, writer)
+            if not self._is_served(head):
+                await self._reject(head, reader, writer)
                 return
             if head.fields.get("expect", "").lower() == "100-continue":
                 writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -190,13 +190,11 @@ class Server:
                 return
             head = await _head(reader)
 
-    async def _turn_away(
-        self, head: _Head, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
+    async def _reject(self, head: _Head, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer a request without its body, and read little of that, so that the answer arrives."""
         await self._serve(Request(head.method, _NOWHERE, head.fields, b""), Reply(writer, last=True))
-        async with asyncio.timeout(STRANGER_S):
-            await _body(reader, head.fields, STRANGER_BYTES)
+        async with asyncio.timeout(FIRST_REQUEST_S):
+            await _body(reader, head.fields, HEAD_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +205,7 @@ class _Head:
 
 
 async def _head(reader: asyncio.StreamReader) -> _Head | None:
-    """Method, path and fields of the next request; None where the other side has closed."""
+    """Return method, path and fields of the next request; None where the other side has closed."""
     try:
         raw = await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError as cut:

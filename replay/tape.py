@@ -68,7 +68,7 @@ State: TypeAlias = tuple[Key, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TapeRules:
-    """What the tape knows about tools."""
+    """The rules of matching for the tools of a tape."""
 
     ignore_args: Collection[str] = ()
     """Arguments that never count in matching."""
@@ -93,7 +93,7 @@ class TapeRules:
         return name, canonical_args(args, self.ignored(name))
 
     def reads(self, name: str) -> bool:
-        """Return whether a tool only reads: what nobody knows of a tool may be that it writes."""
+        """Return whether a tool only reads; an unclassified tool may write."""
         return (self.effects.get(name) or effect_by_name(name)) == "read"
 
     def recorded(self, call: ToolCall) -> RecordedObjects:
@@ -132,12 +132,12 @@ class _Recording:
 
     @cached_property
     def objects(self) -> list[RecordedObjects]:
-        """The objects of each call."""
+        """Return the objects of each call."""
         return [self.rules.recorded(call) for call in self.calls]
 
     @cached_property
     def ordinals(self) -> list[int]:
-        """How many calls of the same tool come before each call."""
+        """Return how many calls of the same tool come before each call."""
         counts: Counter[str] = Counter()
         ordinals = []
         for call in self.calls:
@@ -147,7 +147,7 @@ class _Recording:
 
     @cached_property
     def writes(self) -> list[int]:
-        """The positions of the writes."""
+        """Return the positions of the writes."""
         return [position for position, call in enumerate(self.calls) if not self.rules.reads(call.name)]
 
     @cached_property
@@ -240,12 +240,12 @@ class Tape:
         self._recording = _recording_of(calls, self._rules)
         self._writes: list[tuple[Key, RecordedObjects]] = []
         """The writes of the trial so far."""
-        self._made: Counter[Key] = Counter()
+        self._write_counts: Counter[Key] = Counter()
         """How often each write was made."""
         self._requests: Counter[str] = Counter()
         """How often each tool was asked for."""
         self._missed: set[str] = set()
-        """Tools of which a call was not answered: which of its calls the next one is, nobody knows."""
+        """Tools of which a call was not answered: which of its calls the next one is, is unknown."""
         self._followed: int | None = 0
         """How many recorded calls the trial has made, in their order; None once it has left them."""
 
@@ -292,7 +292,7 @@ class Tape:
 
     def _add_write(self, key: Key, objects: RecordedObjects) -> None:
         self._writes.append((key, objects))
-        self._made[key] += 1
+        self._write_counts[key] += 1
 
     def _following(self, key: Key) -> int | None:
         """Return the position of the next recorded call, where the trial follows the recording up to it."""
@@ -311,10 +311,10 @@ class Tape:
         ]
 
     def _answers_anywhere(self, position: int) -> bool:
-        """Whether a person wrote the result, which a write uses up."""
+        """Return whether a person wrote the result, which a write uses up."""
         key = self._recording.keys[position]
         by_person = self._recording.calls[position].witness == Witness.PERSON
-        return by_person and self._made[key] < len(self._recording.positions[key])
+        return by_person and self._write_counts[key] < len(self._recording.positions[key])
 
     def _state_at(self, position: int) -> State:
         """Return the writes of the trial that concern the call recorded at a position."""
@@ -349,7 +349,7 @@ class Tape:
                 f"{requested}: recorded without an answer, so nothing can be replayed for it",
             )
         times = "once" if len(answered) == 1 else f"{len(answered)} times"
-        if not self._rules.reads(name) and self._made[key] >= len(answered):
+        if not self._rules.reads(name) and self._write_counts[key] >= len(answered):
             reason = f"{requested}: already used; it was recorded {times} and answered as often"
             return MissReason.USED_UP, reason
         if self._rules.reads(name) and self._in_state(answered):
@@ -359,8 +359,10 @@ class Tape:
             )
             return MissReason.USED_UP, reason
         differences = [self._difference(position) for position in answered]
-        made, missing = min(differences, key=lambda difference: len(difference[0]) + len(difference[1]))
-        return MissReason.STALE, f"{requested}: stale; {_between(made, missing)}"
+        extra_writes, missing_writes = min(
+            differences, key=lambda difference: len(difference[0]) + len(difference[1])
+        )
+        return MissReason.STALE, f"{requested}: stale; {_between(extra_writes, missing_writes)}"
 
     def _difference(self, position: int) -> tuple[list[ToolCall], list[ToolCall]]:
         """Return the writes that the trial made and the recorded call did not see, and the reverse."""
@@ -415,13 +417,13 @@ def _missing_from(calls: Iterable[tuple[Key, ToolCall]], counted: Counter[Key]) 
     return missing
 
 
-def _between(made: Sequence[ToolCall], missing: Sequence[ToolCall]) -> str:
+def _between(extra_writes: Sequence[ToolCall], missing_writes: Sequence[ToolCall]) -> str:
     """Return the writes between the state of a trial and the state of a recording, as a sentence."""
     parts = []
-    if made:
-        parts.append(f"the trial has made {_show_calls(made)}, and it was recorded before that")
-    if missing:
-        parts.append(f"it was recorded after {_show_calls(missing)}, which the trial has not made")
+    if extra_writes:
+        parts.append(f"the trial has made {_show_calls(extra_writes)}, and it was recorded before that")
+    if missing_writes:
+        parts.append(f"it was recorded after {_show_calls(missing_writes)}, which the trial has not made")
     return "; ".join(parts) or "the writes before it were made in another order than recorded"
 
 
@@ -432,7 +434,7 @@ def _show_calls(calls: Sequence[ToolCall]) -> str:
 
 
 def show_call(name: str, args: JsonObject) -> str:
-    """A call as a person would write it, long values shortened: `cancel_order(order_id="1")`."""
+    """Return a call as a person would write it, long values shortened: `cancel_order(order_id="1")`."""
     return f"{name}({', '.join(f'{key}={_show(value)}' for key, value in args.items())})"
 
 
@@ -466,7 +468,7 @@ def _argument(args: JsonObject, key: str) -> str:
 
 
 def _distance(requested: JsonObject, recorded: JsonObject, ignored: Collection[str]) -> tuple[int, float]:
-    """How many arguments differ, then how much their texts do."""
+    """Return how many arguments differ, then how much their texts do."""
     differing = _differing(requested, recorded, ignored)
     unlike = sum(
         1

@@ -25,8 +25,8 @@ _in_this_process: set[Path] = set()
 
 def list_path() -> Path:
     """Return the path of the list: one JSON string per line, each the path of a folder."""
-    given = os.environ.get("XDG_CONFIG_HOME", "")
-    base = Path(given) if Path(given).is_absolute() else Path.home() / ".config"
+    configured = os.environ.get("XDG_CONFIG_HOME", "")
+    base = Path(configured) if Path(configured).is_absolute() else Path.home() / ".config"
     return base / "replaydiff" / "trusted"
 
 
@@ -36,12 +36,12 @@ def trusted_folders() -> list[Path]:
         lines = list_path().read_text(encoding="utf-8").splitlines()
     except (OSError, RuntimeError, UnicodeDecodeError):
         return []
-    found = []
+    folders = []
     for line in lines:
         with suppress(ValueError):
             if isinstance(name := json.loads(line), str):
-                found.append(Path(name))
-    return found
+                folders.append(Path(name))
+    return folders
 
 
 def is_trusted(root: Path) -> bool:
@@ -103,7 +103,7 @@ def distrust(root: Path) -> bool:
     _in_this_process.discard(folder)
     if folder not in trusted_folders():
         return False
-    if not _change(lambda folders: [one for one in folders if one != folder]):
+    if not _change(lambda folders: [trusted for trusted in folders if trusted != folder]):
         raise ReplayError(f"{list_path()} cannot be written", hint="make it writable")
     return True
 
@@ -137,8 +137,8 @@ def _change(change: Callable[[list[Path]], list[Path]]) -> bool:
         path = list_path()
         private_folder(path.parent)
         with locked(path.with_name(f"{path.name}.lock")):
-            kept = change([folder for folder in trusted_folders() if folder.is_dir()])
-            write_whole(path, "".join(json.dumps(str(folder)) + "\n" for folder in dict.fromkeys(kept)))
+            changed = change([folder for folder in trusted_folders() if folder.is_dir()])
+            write_whole(path, "".join(json.dumps(str(folder)) + "\n" for folder in dict.fromkeys(changed)))
     except (OSError, RuntimeError, ReplayError):
         return False
     return True

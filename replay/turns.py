@@ -1,9 +1,9 @@
 """The user's turns of a conversation: which of them a replay goes through, and what was done at each.
 
 A trace of several turns is one run, and its tool calls are those of all its turns. So all turns are replayed
-whose calls were recorded with it: the user's turns are frozen, word for word, and between them stands what
-the version itself answered and called. What came before is given as it was recorded; a trace of one turn that
-only carries the history of others is replayed from its own turn.
+whose calls were recorded with it: the user's turns are frozen, word for word, and between them is what
+the version itself answered and called. Earlier turns are passed as they were recorded; a trace of one turn
+that only carries the history of others is replayed from its own turn.
 """
 
 from __future__ import annotations
@@ -28,31 +28,31 @@ class UserTurn:
     number: int
     """Its place among all turns of the user, from 1."""
     end: int
-    """Where its last message stands."""
+    """The index of its last message."""
     calls: int
     """Recorded calls that followed it."""
 
 
 def user_turns(messages: Sequence[Message], tape: Sequence[ToolCall]) -> tuple[UserTurn, ...]:
-    """The turns to replay of a conversation that ends in the user's last one; the last is always among them.
+    """Return the turns to replay of a conversation; its last turn is always among them.
 
     Args:
         messages: up to and with the last turn of the user.
         tape: the calls that were recorded with it.
     """
-    places = [place for place, message in enumerate(messages) for _ in message.tool_calls]
-    own = _recorded_before(
-        [call for message in messages for call in message.tool_calls], tape, most=len(places)
+    positions = [position for position, message in enumerate(messages) for _ in message.tool_calls]
+    recorded_calls = _recorded_before(
+        [call for message in messages for call in message.tool_calls], tape, most=len(positions)
     )
-    places = places[len(places) - own :]
-    first = places[0] if own else len(messages)
+    positions = positions[len(positions) - recorded_calls :]
+    first = positions[0] if recorded_calls else len(messages)
     ends = _ends(messages)
     begun = sum(end < first for end in ends)
     turns = []
     for number, end in enumerate(ends, 1):
         following = ends[number] if number < len(ends) else None
-        if number >= begun if own else following is None:
-            after = sum(end < place < following for place in places) if following is not None else 0
+        if number >= begun if recorded_calls else following is None:
+            after = sum(end < position < following for position in positions) if following is not None else 0
             turns.append(UserTurn(number=number, end=end, calls=after))
     if turns:
         last = turns.pop()
@@ -62,13 +62,13 @@ def user_turns(messages: Sequence[Message], tape: Sequence[ToolCall]) -> tuple[U
 
 
 def conversed(messages: Sequence[Message], turns: Sequence[Turn]) -> tuple[Message, ...]:
-    """What the last of a trial's turns answered: the conversation with the trial's own answers in it.
+    """Return the conversation before the last turn of a trial, with the trial's own answers in it.
 
-    Where the trial kept no answer of a turn (an observed one), the recorded messages stand.
+    Where the trial kept no answer of a turn (an observed one), the recorded messages are used.
 
     Args:
         messages: those of the item, up to and with the last turn of the user.
-        turns: those of the trial; of none, all messages stand as they are.
+        turns: those of the trial; without any, all messages stay as they are.
     """
     ends = dict(enumerate(_ends(messages), 1))
     reached = [turn for turn in turns if turn.number in ends or turn.user is not None]
@@ -91,20 +91,20 @@ def conversed(messages: Sequence[Message], turns: Sequence[Turn]) -> tuple[Messa
 
 
 def actions_by_turn(trial: Trial) -> dict[int, str]:
-    """What a trial did at each turn that it finished; of one turn, at turn 1."""
+    """Return what a trial did at each turn that it finished; of one turn, at turn 1."""
     if not trial.turns:
         return {} if trial.status.is_error else {1: action(trial.served)}
-    found, done = {}, 0
-    for place, turn in enumerate(trial.turns, 1):
-        # An error at the last turn says nothing of what would have been done there.
-        if place < len(trial.turns) or not trial.status.is_error:
-            found[turn.number] = action(trial.served[done : done + turn.calls])
+    actions, done = {}, 0
+    for number, turn in enumerate(trial.turns, 1):
+        # An error at the last turn hides what would have been done there.
+        if number < len(trial.turns) or not trial.status.is_error:
+            actions[turn.number] = action(trial.served[done : done + turn.calls])
         done += turn.calls
-    return found
+    return actions
 
 
 def simulated_turns(numbers: Sequence[int]) -> str:
-    """Name the turns of a simulated user: `simulated user, turns 4–6`; empty without any."""
+    """Return name the turns of a simulated user: `simulated user, turns 4–6`; empty without any."""
     if not numbers:
         return ""
     first, last = min(numbers), max(numbers)
@@ -125,33 +125,36 @@ def follows_recording(
     def named(calls: Iterable[ToolCall]) -> Counter[tuple[str, str]]:
         return Counter((call.name, canonical_args(call.args, ignored(call.name))) for call in calls)
 
-    return named(one.call for one in served) == named(recorded)
+    return named(answered.call for answered in served) == named(recorded)
 
 
 def action(served: Sequence[ServedCall]) -> str:
-    """What was done, in words: `cancel_order(order_id="1")`, or `answers`. Not its wording."""
-    return ", ".join(show_call(one.call.name, one.call.args) for one in served) or ANSWERS
+    """Return what was done, in words: `cancel_order(order_id="1")`, or `answers`. Not its wording."""
+    return ", ".join(show_call(answered.call.name, answered.call.args) for answered in served) or ANSWERS
 
 
 def most_done(actions: Sequence[str]) -> str:
-    """What was done in most trials."""
+    """Return what was done in most trials."""
     return max(sorted(actions), key=actions.count)
 
 
 def _ends(messages: Sequence[Message]) -> list[int]:
     """Return the position of the last message of each user turn."""
     return [
-        place
-        for place, message in enumerate(messages)
-        if message.role == "user" and (place + 1 == len(messages) or messages[place + 1].role != "user")
+        position
+        for position, message in enumerate(messages)
+        if message.role == "user" and (position + 1 == len(messages) or messages[position + 1].role != "user")
     ]
 
 
 def _recorded_before(requested: Sequence[ToolCall], tape: Sequence[ToolCall], *, most: int) -> int:
-    """How many of the last calls of a conversation are the first ones of a recording."""
-    for own in range(min(most, len(tape)), 0, -1):
-        if all(_same(one, other) for one, other in zip(requested[most - own :], tape, strict=False)):
-            return own
+    """Return how many of the last calls of a conversation are the first ones of a recording."""
+    for count in range(min(most, len(tape)), 0, -1):
+        if all(
+            _same(requested_call, taped_call)
+            for requested_call, taped_call in zip(requested[most - count :], tape, strict=False)
+        ):
+            return count
     return 0
 
 

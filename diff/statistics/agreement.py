@@ -108,10 +108,10 @@ def weighted_kappa(tables: np.ndarray) -> np.ndarray:
 
 
 def _table(first: np.ndarray, second: np.ndarray, grades: Sequence[int]) -> np.ndarray:
-    place = {grade: index for index, grade in enumerate(sorted(grades))}
-    table = np.zeros((len(place), len(place)))
-    for one, other in zip(first.tolist(), second.tolist(), strict=True):
-        table[place[one], place[other]] += 1
+    index_of_grade = {grade: index for index, grade in enumerate(sorted(grades))}
+    table = np.zeros((len(index_of_grade), len(index_of_grade)))
+    for first_grade, second_grade in zip(first.tolist(), second.tolist(), strict=True):
+        table[index_of_grade[first_grade], index_of_grade[second_grade]] += 1
     return table
 
 
@@ -126,6 +126,6 @@ def _kappa_bounds(table: np.ndarray, seed: int) -> tuple[float, float, float]:
     """
     cells = table.ravel() + _PRIOR / table.size
     drawn = np.random.default_rng(seed).standard_gamma(cells, size=(DRAWS, table.size))
-    found = weighted_kappa(drawn.reshape(DRAWS, *table.shape))
-    low, high, one_sided = np.quantile(found, [(1 - LEVEL) / 2, (1 + LEVEL) / 2, 1 - LEVEL])
-    return float(low), float(high), float(one_sided)
+    kappas = weighted_kappa(drawn.reshape(DRAWS, *table.shape))
+    low, high, lowest = np.quantile(kappas, [(1 - LEVEL) / 2, (1 + LEVEL) / 2, 1 - LEVEL])
+    return float(low), float(high), float(lowest)

@@ -45,15 +45,15 @@ def t_cdf(degrees: float, t: float) -> float:
 @lru_cache(maxsize=4096)
 def t_quantile(degrees: float, chance: float) -> float:
     """Return the value that one of Student's t distribution stays below with this chance."""
-    wanted = min(chance, 1 - chance)
-    if wanted <= 0:
+    tail = min(chance, 1 - chance)
+    if tail <= 0:
         return math.copysign(math.inf, chance - 0.5)
     log_scale = math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2) - math.log(degrees * math.pi) / 2
     # The tail is convex and heavier than the normal one: Newton's steps from the normal quantile only rise.
-    t = -normal_quantile(wanted)
+    t = -normal_quantile(tail)
     while True:
         density = math.exp(log_scale - (degrees + 1) / 2 * math.log1p(t * t / degrees))
-        step = (_t_tail(degrees, t) - wanted) / density
+        step = (_t_tail(degrees, t) - tail) / density
         if step <= _PRECISION * t:
             return math.copysign(t, chance - 0.5)
         t += step

@@ -1,4 +1,4 @@
-"""What the difference of two lanes of one version says about differences between lanes of two versions.
+"""Estimate lane noise from two lanes of one version, for differences between lanes of two versions.
 
 A bad hour or a cache that one lane alone has moves all its items together. Two lanes of one version show how
 large such shocks are, with one degree of freedom; that they agree may be chance, too.

@@ -1,4 +1,4 @@
-"""How far one trial strays from its item's mean, and how surprising an item's difference is against that.
+"""Model the noise of trials around their item's mean, and how surprising a difference is under it.
 
 A trial's score is scaled to 0..1. Trials of one item by one version (lane `old` and its repeat `old2` are one
 version) share a mean; what they scatter around it is the noise.
@@ -42,7 +42,7 @@ class Null:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moments:
-    """What a fit needs to know of groups of scores in 0..1."""
+    """The moments of groups of scores in 0..1 that a fit needs."""
 
     squares: float = 0.0
     """Of the distances from the group's mean, in groups of two scores or more."""
@@ -52,28 +52,28 @@ class Moments:
 
     @classmethod
     def of(cls, groups: Iterable[Sequence[float]]) -> Moments:
-        """The moments of all these groups; empty ones add nothing."""
-        held = [group for group in groups if group]
-        within, degrees = pooled_within(held)
+        """Return the moments of all these groups; empty ones add nothing."""
+        filled = [group for group in groups if group]
+        within, degrees = pooled_within(filled)
         return cls(
             squares=within * degrees,
             degrees=degrees,
-            total=math.fsum(math.fsum(group) for group in held),
-            count=sum(map(len, held)),
+            total=math.fsum(math.fsum(group) for group in filled),
+            count=sum(map(len, filled)),
         )
 
-    def replacing(self, one: Moments, by: Moments) -> Moments:
-        """The moments with those of some groups in place of those of others."""
+    def replacing(self, removed: Moments, added: Moments) -> Moments:
+        """Return the moments with those of some groups in place of those of others."""
         return Moments(
-            squares=max(0.0, self.squares - one.squares + by.squares),
-            degrees=self.degrees - one.degrees + by.degrees,
-            total=self.total - one.total + by.total,
-            count=self.count - one.count + by.count,
+            squares=max(0.0, self.squares - removed.squares + added.squares),
+            degrees=self.degrees - removed.degrees + added.degrees,
+            total=self.total - removed.total + added.total,
+            count=self.count - removed.count + added.count,
         )
 
 
 def pooled_within(groups: Iterable[Sequence[float]]) -> tuple[float, int]:
-    """Pooled within-group variance and its degrees of freedom.
+    """Return the pooled within-group variance and its degrees of freedom.
 
     s² = Σ_g Σ_t (x_gt − x̄_g)² / Σ_g (n_g − 1), the mean square within of a one-way analysis of variance
     (Fisher 1925). Returns (0.0, 0) where no group has two values.
@@ -112,12 +112,12 @@ def fit_moments(seen: Moments) -> Null | None:
 
 
 def cautious(within: float, degrees: int) -> float:
-    """The variance of one trial with half a flip taken for granted (`PRIOR_SCATTER`)."""
+    """Return the variance of one trial with half a flip taken for granted (`PRIOR_SCATTER`)."""
     return (within * degrees + PRIOR_SCATTER) / (degrees + 1)
 
 
 def surprise(null: Null, old: int, new: int, delta: float) -> float:
-    """One-sided chance, under the null model, of a difference at least as far on `delta`'s side.
+    """Return the one-sided chance, under the null model, of a difference at least as far on `delta`'s side.
 
     Sum of the joint beta-binomial mass C(k₁,c₁) C(k₂,c₂) B(a+c₁+c₂, b+k₁+k₂−c₁−c₂) / B(a,b) over all counts
     with c₂/k₂ − c₁/k₁ as extreme as `delta` (posterior predictive check with p integrated out; Gelman et al.,
@@ -147,7 +147,7 @@ def _table(a: float, b: float, old: int, new: int) -> tuple[np.ndarray, np.ndarr
 
 
 def false_discovery(p_values: Sequence[float]) -> list[float]:
-    """Benjamini–Hochberg adjusted p-values (1995): the share of false alarms.
+    """Return Benjamini–Hochberg adjusted p-values (1995): the share of false alarms.
 
     If everything up to it is announced: q_(i) = min over j ≥ i of p_(j)·n/j, n p-values being given.
     """

@@ -32,7 +32,7 @@ class Clusters:
     sums: np.ndarray
     sizes: np.ndarray
     effective: float
-    """How many clusters of equal weight tell as much."""
+    """How many clusters of equal weight are worth as much."""
     changed: int
     """Clusters that changed at all; of fixed items those whose trials vary."""
     falls: bool
@@ -44,12 +44,12 @@ class Clusters:
 
     @property
     def mean(self) -> float:
-        """The mean difference of an item."""
+        """Return the mean difference of an item."""
         return math.fsum(self.sums) / float(self.sizes.sum())
 
     @property
     def negated(self) -> Clusters:
-        """The same with every difference in the other direction."""
+        """Return the same with every difference in the other direction."""
         return replace(self, sums=-self.sums, falls=self.rises, rises=self.falls)
 
 
@@ -59,7 +59,7 @@ def clusters(deltas: Sequence[float], keys: Sequence[Hashable]) -> Clusters:
 
 
 def standard_error(grouped: Clusters) -> float | None:
-    """Cluster-robust standard error of the mean difference.
+    """Return the cluster-robust standard error of the mean difference.
 
     se² = G/(G−1) · Σ_c (Σ_{i∈c} (d_i − d̄))² / n² (Miller 2024, arXiv 2411.00640, §2.2 and §4.2, with the
     usual small-sample factor of Liang & Zeger's sandwich). For clusters of one item it is sd/√n. None below
@@ -79,7 +79,9 @@ def interval(
     tails: tuple[float, float] | None = None,
     reach: float = 1.0,
 ) -> tuple[float, float] | None:
-    """Student's interval of the mean difference, with what few changes hide. None below two clusters.
+    """Return Student's interval of the mean difference, widened where few changes show.
+
+    None below two clusters.
 
     The ends are m ± t·se, each shifted for the skewness γ of the differences by se·γ(2t² + 1)/(6√G) (Johnson
     1978; Hall 1992, "The Bootstrap and Edgeworth Expansion", §3.10): differences of which a few are large do
@@ -174,7 +176,7 @@ def largest_share(times: float, of: float, tail: float) -> float:
 
 
 def simultaneous(confidence: float, comparisons: int) -> float:
-    """The confidence of each of several intervals that all hold their true values with `confidence`.
+    """Return the confidence of each of several intervals that all hold their true values with `confidence`.
 
     1 − (1 − confidence)/m for m intervals (Bonferroni; Dunn 1961, "Multiple comparisons among means"). It
     needs no assumption on how the comparisons hang together, and costs little beside Dunnett's exact value
@@ -184,7 +186,7 @@ def simultaneous(confidence: float, comparisons: int) -> float:
 
 
 def sign_flip(grouped: Clusters, *, seed: int = 0) -> float | None:
-    """Two-sided sign-flip permutation test of the mean difference being 0 (Fisher 1935, §21).
+    """Return the p-value of the two-sided sign-flip test that the mean difference is 0 (Fisher 1935, §21).
 
     Under the null each cluster's sum is as likely to have the other sign. Exact where sums are multiples of
     1/2520 (means of up to ten pass/fail trials): clusters of equal size of change m times ±v contribute
@@ -215,7 +217,10 @@ def sign_flip(grouped: Clusters, *, seed: int = 0) -> float | None:
 
 
 def _exact_sign_flip(sizes: np.ndarray, observed: int) -> float | None:
-    """Exact p-value over whole numbers; None where the distribution would be too large to write down."""
+    """Return the exact p-value over whole numbers.
+
+    None where the distribution would be too large to write down.
+    """
     common = int(np.gcd.reduce(sizes))
     if not common:
         # Changes that are nothing but what floating point left of 0.
@@ -242,14 +247,14 @@ def _exact_sign_flip(sizes: np.ndarray, observed: int) -> float | None:
 
 
 def _fair(times: int) -> np.ndarray:
-    """The chances of 0, 1, … heads in so many throws of a fair coin."""
+    """Return the chances of 0, 1, … heads in so many throws of a fair coin."""
     ways = np.array([log_choose(times, heads) for heads in range(times + 1)])
     chances: np.ndarray = np.exp(ways - times * math.log(2))
     return chances
 
 
 def weighted_mean(deltas: Sequence[float], weights: Sequence[float]) -> float | None:
-    """Σ w d / Σ w: the mean over the population of the draw (Hájek 1971). None without weight."""
+    """Return Σ w d / Σ w: the mean over the population of the draw (Hájek 1971). None without weight."""
     total = math.fsum(weights)
     if total <= 0:
         return None
@@ -259,7 +264,7 @@ def weighted_mean(deltas: Sequence[float], weights: Sequence[float]) -> float | 
 def weighted_clusters(
     deltas: Sequence[float], weights: Sequence[float], keys: Sequence[Hashable]
 ) -> Clusters:
-    """Differences as `interval` takes them, each counting `weight` times; the weights' mean becomes 1.
+    """Return differences as `interval` takes them, each counting `weight` times; the weights' mean becomes 1.
 
     Their mean is then the ratio Σ w d / Σ w, and its interval that of a ratio of two sums over clusters.
     """
@@ -283,7 +288,7 @@ def weighted_clusters(
 
 
 def design_effect(weights: Sequence[float]) -> float | None:
-    """n Σw² / (Σw)²: by how much unequal weights inflate a mean's variance (Kish 1965, §11.7).
+    """Return n Σw² / (Σw)²: by how much unequal weights inflate a mean's variance (Kish 1965, §11.7).
 
     n over it is the effective number of items. None without weight.
     """
@@ -292,7 +297,7 @@ def design_effect(weights: Sequence[float]) -> float | None:
 
 
 def pass_hat_k(outcomes: Sequence[Sequence[bool]]) -> dict[int, float]:
-    """pass^k for every k: the chance that k trials of an item all pass, averaged over items.
+    """Return pass^k for every k: the chance that k trials of an item all pass, averaged over items.
 
     pass^k = mean over items with n ≥ k trials of C(c, k) / C(n, k), c of n trials having passed (Yao et al.
     2024, τ-bench, arXiv 2406.12045, §4). Items are added up one by one in their order, as τ-bench's own code
@@ -302,7 +307,7 @@ def pass_hat_k(outcomes: Sequence[Sequence[bool]]) -> dict[int, float]:
 
 
 def pass_at_k(outcomes: Sequence[Sequence[bool]]) -> dict[int, float]:
-    """pass@k for every k: the chance that at least one of k trials of an item passes, averaged over items.
+    """Return pass@k for every k: the chance that at least one of k trials passes, averaged over items.
 
     pass@k = mean over items with n ≥ k trials of 1 − C(n − c, k) / C(n, k), c of n trials having passed (Chen
     et al. 2021, arXiv 2107.03374, §2.1).
@@ -313,7 +318,7 @@ def pass_at_k(outcomes: Sequence[Sequence[bool]]) -> dict[int, float]:
 
 
 def items_by_trials(outcomes: Sequence[Sequence[bool]]) -> dict[int, int]:
-    """By k, over how many items pass^k and pass@k are computed: those with at least k trials."""
+    """Return, by k, over how many items pass^k and pass@k are computed: those with at least k trials."""
     longest = max((len(trials) for trials in outcomes), default=0)
     return {k: sum(len(trials) >= k for trials in outcomes) for k in range(1, longest + 1)}
 
@@ -321,9 +326,9 @@ def items_by_trials(outcomes: Sequence[Sequence[bool]]) -> dict[int, int]:
 def _over_trials(
     outcomes: Sequence[Sequence[bool]], chance: Callable[[int, int, int], float]
 ) -> dict[int, float]:
-    """By k, the mean of a chance over the items with so many trials."""
+    """Return, by k, the mean of a chance over the items with so many trials."""
     longest = max((len(trials) for trials in outcomes), default=0)
-    found: dict[int, float] = {}
+    means: dict[int, float] = {}
     for k in range(1, longest + 1):
         total, count = 0.0, 0
         for trials in outcomes:
@@ -331,8 +336,8 @@ def _over_trials(
                 # Not sum(), which rounds otherwise from Python 3.12 on.
                 total += chance(sum(trials), len(trials), k)
                 count += 1
-        found[k] = total / count
-    return found
+        means[k] = total / count
+    return means
 
 
 POWER = 0.8
@@ -347,7 +352,7 @@ def smallest_effect(
     reach: float = 1.0,
     power: float = POWER,
 ) -> float | None:
-    """The smallest true mean change that is found with this power; None below two items.
+    """Return the smallest true mean change that is found with this power; None below two items.
 
     The minimum detectable effect q·se(δ), q = t_{1−α/2, n−1} + z_{power} (Bloom 1995; Miller 2024, arXiv
     2411.00640, §5), where the error is that of a run in which the mean *did* change by δ. That is not the
@@ -362,7 +367,7 @@ def smallest_effect(
 
     Args:
         se: standard error of the mean change, as seen.
-        items: n, the items that stand alone: clusters, or items over the design effect.
+        items: n, the independent items: clusters, or items over the design effect.
         trials_se: the part of `se` that the noise of trials makes; 0 where it is not known.
         confidence: of the interval.
         reach: the largest change an item can show.

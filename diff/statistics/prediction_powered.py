@@ -27,7 +27,7 @@ RESAMPLES = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Labelled:
-    """One labelled item: two answers to one input, one of each version, and what the judge made of them."""
+    """A labelled item: an answer of each version to one input, with the label and the judge's change."""
 
     label: float
     """The label of the new answer less that of the old one, on the judge's scale."""
@@ -50,7 +50,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Corrected:
-    """The change as labels and judge give it together."""
+    """The change that labels and judge give together."""
 
     delta: float
     low: float
@@ -87,15 +87,15 @@ def corrected_change(
         reach: the largest change an item can show.
         seed: of the bootstrap.
     """
-    labelled = Grouped.of([(one.label, one.judge, one.weight, one.cluster) for one in pairs])
-    others = Grouped.of([(one.change, one.change, one.weight, one.cluster) for one in judged])
+    labelled = Grouped.of([(row.label, row.judge, row.weight, row.cluster) for row in pairs])
+    others = Grouped.of([(row.change, row.change, row.weight, row.cluster) for row in judged])
     if len(labelled.sizes) < 2:
         return None
     count = len(labelled.sizes)
     if not len(others.sizes):
         factors = np.zeros(count)
     elif tuning is None:
-        factors = np.array([tuning_factor(labelled.without(place), others) for place in range(count)])
+        factors = np.array([tuning_factor(labelled.without(index), others) for index in range(count)])
     else:
         factors = np.full(count, tuning)
     tuning = float(np.sum(factors * labelled.sizes) / labelled.sizes.sum())
@@ -166,22 +166,22 @@ class Grouped:
         for number, (first, second, weight, cluster) in enumerate(rows):
             key = (number,) if cluster is None else cluster
             sums = groups.setdefault(key, [0.0, 0.0, 0.0])
-            for place, value in enumerate((first, second, 1.0)):
-                sums[place] += weight * scale * value
+            for column, value in enumerate((first, second, 1.0)):
+                sums[column] += weight * scale * value
         table = np.array([*groups.values()], dtype=float).reshape(-1, 3)
         return cls(table[:, 0], table[:, 1], table[:, 2])
 
-    def without(self, place: int) -> Grouped:
+    def without(self, index: int) -> Grouped:
         """Return all clusters but one."""
-        return Grouped(*(np.delete(part, place) for part in (self.first, self.second, self.sizes)))
+        return Grouped(*(np.delete(part, index) for part in (self.first, self.second, self.sizes)))
 
 
 def tuning_factor(labelled: Grouped, others: Grouped) -> float:
     """Return the λ of the smallest variance, in 0..1."""
     label, judge = (_residuals(values, labelled.sizes) for values in (labelled.first, labelled.second))
-    rest = _residuals(others.second, others.sizes)
+    unlabelled = _residuals(others.second, others.sizes)
     count, size = len(labelled.sizes), len(others.sizes)
-    spread = float(np.mean(judge**2)) + count / size * float(np.mean(rest**2))
+    spread = float(np.mean(judge**2)) + count / size * float(np.mean(unlabelled**2))
     return min(max(float(np.mean(label * judge)) / spread, 0.0), 1.0) if spread > 0 else 0.0
 
 

@@ -1,4 +1,4 @@
-"""How a percentile changed between two versions that were given the same items."""
+"""Compare percentiles of two versions that replayed the same items."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ def quantile_changes(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> list[QuantileChange]:
-    """Percentiles of both versions and the intervals of their changes. Item i has trials old[i] and new[i].
+    """Return percentiles of both versions and the intervals of their changes.
+
+    Item i has trials old[i] and new[i].
 
     The percentiles are those of all trials (linear interpolation, Hyndman & Fan 1996, type 7). The interval
     is a Bayesian bootstrap over clusters (Rubin 1981): each resample draws one weight a cluster, the same for
@@ -42,10 +44,12 @@ def quantile_changes(
     codes: dict[Hashable, int] = {}
     places = [codes.setdefault(key, len(codes)) for key in keys]
     sides = [_Side(values, places) for values in (old, new)]
-    found = [[float(end) for end in np.quantile(side.values, list(shares))] for side in sides]
+    percentiles = [[float(end) for end in np.quantile(side.values, list(shares))] for side in sides]
     count = len(codes)
     if count < 2:
-        return [QuantileChange(old=before, new=after, ci=None) for before, after in zip(*found, strict=True)]
+        return [
+            QuantileChange(old=before, new=after, ci=None) for before, after in zip(*percentiles, strict=True)
+        ]
     size = sum(len(side.values) for side in sides)
     resamples = max(_FEWEST_RESAMPLES, min(RESAMPLES, _DRAWS // size))
     rng = np.random.default_rng(seed)
@@ -59,7 +63,7 @@ def quantile_changes(
     ends = np.quantile(changes, [tail, 1 - tail], axis=1).T.tolist()
     return [
         QuantileChange(old=old_, new=new_, ci=(low, high))
-        for old_, new_, (low, high) in zip(*found, ends, strict=True)
+        for old_, new_, (low, high) in zip(*percentiles, ends, strict=True)
     ]
 
 
@@ -73,8 +77,11 @@ class _Side:
         self.values, self._owners = flat[order], owners[order]
 
     def at(self, weights: np.ndarray, shares: Sequence[float]) -> np.ndarray:
-        """By share and row, the weighted percentile: the first value that so much weight does not exceed."""
+        """Return, by share and row, the weighted percentile.
+
+        The first value that so much weight does not exceed.
+        """
         sums = np.cumsum(weights[:, self._owners], axis=1)
         reached = np.stack([np.sum(sums < share * sums[:, -1:], axis=1) for share in shares])
-        found: np.ndarray = self.values[np.minimum(reached, len(self.values) - 1)]
-        return found
+        percentiles: np.ndarray = self.values[np.minimum(reached, len(self.values) - 1)]
+        return percentiles

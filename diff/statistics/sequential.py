@@ -1,7 +1,7 @@
 """Boundaries of a test that may stop early: error spending, after Lan & DeMets (1983).
 
-A test looks at its data several times, at information fractions t₁ < t₂ < … ≤ 1. A spending function says how
-much of the error α may have been spent by t. The boundary z_j of look j is the one that spends what is due:
+A test looks at its data several times, at information fractions t₁ < t₂ < … ≤ 1. A spending function gives
+how much of the error α may have been spent by t. The boundary z_j of look j spends what is due:
 
     P(Z_j > z_j and Z_i ≤ z_i for all i < j) = α(t_j) − α(t_{j−1})
 
@@ -69,14 +69,14 @@ def _levels(fractions: tuple[float, ...], spent: tuple[float, ...]) -> tuple[flo
     return tuple(levels)
 
 
-def _bound(grid: np.ndarray | None, density: np.ndarray, before: float, now: float, wanted: float) -> float:
-    """Return the z beyond which a test that went on until now is with this chance."""
+def _bound(grid: np.ndarray | None, density: np.ndarray, before: float, now: float, chance: float) -> float:
+    """Return the z beyond which a test that has continued until now is with this chance."""
 
     def excess(bound: float) -> float:
         if grid is None:
-            return normal_cdf(-bound) - wanted
+            return normal_cdf(-bound) - chance
         gone = (grid * math.sqrt(before) - bound * math.sqrt(now)) / math.sqrt(now - before)
-        return _simpson(grid, density * normal_cdf_array(gone)) - wanted
+        return _simpson(grid, density * normal_cdf_array(gone)) - chance
 
     if excess(_LOWEST) <= 0:
         return _LOWEST
@@ -92,7 +92,7 @@ def _bound(grid: np.ndarray | None, density: np.ndarray, before: float, now: flo
 def _density(
     points: np.ndarray, grid: np.ndarray | None, density: np.ndarray, before: float, now: float
 ) -> np.ndarray:
-    """Return the density of this look's statistic over the tests that went on until now."""
+    """Return the density of this look's statistic over the tests that has continued until now."""
     if grid is None:
         first: np.ndarray = np.exp(-(points**2) / 2) / math.sqrt(2 * math.pi)
         return first
@@ -100,8 +100,8 @@ def _density(
     away = (points[:, None] * math.sqrt(now) - grid[None, :] * math.sqrt(before)) / math.sqrt(step)
     kernel = np.exp(-(away**2) / 2) * math.sqrt(now / step / (2 * math.pi))
     weights = _simpson_weights(grid)
-    found: np.ndarray = kernel @ (weights * density)
-    return found
+    convolved: np.ndarray = kernel @ (weights * density)
+    return convolved
 
 
 def _simpson(grid: np.ndarray, values: np.ndarray) -> float:

@@ -26,7 +26,7 @@ LaneVoteScores = Sequence[TrialVoteScores]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VarianceSplit:
-    """Standard deviations, on the scale of the score, and what they come to in the change's variance."""
+    """Standard deviations, on the scale of the score, and their shares of the change's variance."""
 
     votes: float | None
     """Of one vote around its trial's mean; None where no trial has two votes."""
@@ -42,7 +42,7 @@ class VarianceSplit:
 
 
 def split_variance(items: Sequence[tuple[LaneVoteScores, LaneVoteScores]]) -> VarianceSplit | None:
-    """The split over items with their old and new trials; None with fewer than two such items."""
+    """Return the split over items with their old and new trials; None with fewer than two such items."""
     both = [(old, new) for old, new in items if old and new]
     if len(both) < 2:
         return None
@@ -75,7 +75,7 @@ def _harmonic(counts: Sequence[int]) -> float:
 
 
 def _pooled(groups: Sequence[Sequence[float]]) -> float | None:
-    """The variance within groups, pooled; None where no group has two values."""
+    """Return the variance within groups, pooled; None where no group has two values."""
     freedom = sum(len(group) - 1 for group in groups)
     if not freedom:
         return None

@@ -27,7 +27,7 @@ _WORK = 60_000_000
 
 
 def fixed_items(old: Sequence[Trials], new: Sequence[Trials], weights: Sequence[float]) -> Clusters | None:
-    """The trials as clusters for `paired.interval`, whose mean is the mean change over fixed items.
+    """Return the trials as clusters for `paired.interval`, whose mean is the mean change over fixed items.
 
     Each trial is a cluster of size 1 that holds the mean change plus how far the trial strays from its item's
     mean, scaled so that the variance of the clusters' mean is that of the module's docstring. A version with
@@ -44,7 +44,7 @@ def fixed_items(old: Sequence[Trials], new: Sequence[Trials], weights: Sequence[
     """
     total = math.fsum(weights)
     parts: list[float] = []
-    known = everything = 0.0
+    varying = everything = 0.0
     changes = []
     varied = 0
     for before, after, weight in zip(old, new, weights, strict=True):
@@ -53,13 +53,13 @@ def fixed_items(old: Sequence[Trials], new: Sequence[Trials], weights: Sequence[
         changes.append(share * (fmean(after) - fmean(before)))
         if len(before) < 2 and len(after) < 2:
             continue
-        known += share**2
-        strayed = [-part for part in _strayed(before, after)] + _strayed(after, before)
-        varied += any(strayed)
-        parts += [share * part for part in strayed]
-    if not known:
+        varying += share**2
+        deviations = [-part for part in _deviations(before, after)] + _deviations(after, before)
+        varied += any(deviations)
+        parts += [share * part for part in deviations]
+    if not varying:
         return None
-    widen = math.sqrt(everything / known)
+    widen = math.sqrt(everything / varying)
     sums = math.fsum(changes) + len(parts) * widen * np.array(parts)
     fewest = min(sum(map(len, old)), sum(map(len, new)))
     return Clusters(
@@ -73,11 +73,14 @@ def fixed_items(old: Sequence[Trials], new: Sequence[Trials], weights: Sequence[
     )
 
 
-def _strayed(own: Trials, other: Trials) -> list[float]:
-    """How the trials of one version stray; their squares add up to the variance of the version's mean."""
-    source = own if len(own) >= 2 else other
+def _deviations(trials: Trials, substitute: Trials) -> list[float]:
+    """Return the deviations of one version's trials.
+
+    Their squares add up to the variance of the version's mean.
+    """
+    source = trials if len(trials) >= 2 else substitute
     mean, count = fmean(source), len(source)
-    factor = 1 / math.sqrt(count * (count - 1)) if source is own else 1 / math.sqrt(count - 1)
+    factor = 1 / math.sqrt(count * (count - 1)) if source is trials else 1 / math.sqrt(count - 1)
     return [(value - mean) * factor for value in source]
 
 
@@ -153,9 +156,9 @@ def _deals(values: tuple[float, ...], new: int) -> tuple[np.ndarray, np.ndarray]
         rng = np.random.default_rng(0)
         sums = rng.permuted(np.tile(values, (_ENUMERATED, 1)), axis=1)[:, :new].sum(axis=1)
     counts = Counter(np.round(sums, 12).tolist())
-    found = np.array(sorted(counts))
-    times = np.array([counts[one] for one in found.tolist()])
-    return found / new - (total - found) / old, times / times.sum()
+    totals = np.array(sorted(counts))
+    times = np.array([counts[value] for value in totals.tolist()])
+    return totals / new - (total - totals) / old, times / times.sum()
 
 
 def _cumulated(chances: np.ndarray) -> np.ndarray:
@@ -213,7 +216,7 @@ _TINY = 1e-12
 
 
 def _margins(strata: Iterable[Stratum]) -> Counter[tuple[int, int, int]]:
-    """How often each (yes, new trials, trials) occurs among the items where anything varies."""
+    """Return how often each (yes, new trials, trials) occurs among the items where anything varies."""
     return Counter(
         (before + after, new, old + new)
         for before, old, after, new in strata
@@ -223,7 +226,7 @@ def _margins(strata: Iterable[Stratum]) -> Counter[tuple[int, int, int]]:
 
 @lru_cache(maxsize=4096)
 def _hypergeometric(yes: int, new: int, count: int) -> np.ndarray:
-    """The chances of the fewest, …, the most of the `yes` of `count` trials being among the `new` ones."""
+    """Return the chances that the fewest, …, the most of `yes` of `count` trials are among the `new`."""
     low, high = max(0, new - (count - yes)), min(yes, new)
     ways = [math.comb(yes, among) * math.comb(count - yes, new - among) for among in range(low, high + 1)]
     return np.array([way / math.comb(count, new) for way in ways])

@@ -16,7 +16,7 @@ from replaydiff.replay.agents.attempt import Attempt
 from replaydiff.replay.agents.base import Rules
 from replaydiff.replay.agents.exchange import Endpoint
 from replaydiff.replay.model import Item, Rule
-from replaydiff.replay.serving import STRANGER_BYTES
+from replaydiff.replay.serving import HEAD_BYTES
 from tests.agents.running import recorded
 
 CALL = {"name": "look", "args": {"id": 1}}
@@ -113,7 +113,7 @@ def test_nobody_asks_without_the_secret_or_after_the_trial() -> None:
 
 def test_only_few_bytes_are_read_from_who_names_no_trial_or_another_host() -> None:
     async def ask(url: str, attempt: Attempt) -> list[int]:
-        large = {"name": "look", "args": {"id": 1, "x": "y" * 10 * STRANGER_BYTES}}
+        large = {"name": "look", "args": {"id": 1, "x": "y" * 10 * HEAD_BYTES}}
         host, _, port = url.removeprefix("http://").partition("/")[0].partition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         writer.write(post(url + "x", large)[:2000])
@@ -143,7 +143,7 @@ def test_a_connection_that_was_let_in_once_is_not_trusted_with_another_address()
 
 
 def test_idle_connections_give_way_to_calls_and_end_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "STRANGERS", 8)
+    monkeypatch.setattr(serving, "PENDING_CONNECTIONS", 8)
 
     async def ask(url: str, attempt: Attempt) -> int:
         host, _, port = url.removeprefix("http://").partition("/")[0].partition(":")
@@ -156,7 +156,7 @@ def test_idle_connections_give_way_to_calls_and_end_by_themselves(monkeypatch: p
         return code
 
     assert with_endpoint(ask) == 200
-    monkeypatch.setattr(serving, "STRANGER_S", 0.05)
+    monkeypatch.setattr(serving, "FIRST_REQUEST_S", 0.05)
 
     async def wait(url: str, attempt: Attempt) -> bytes:
         host, _, port = url.removeprefix("http://").partition("/")[0].partition(":")

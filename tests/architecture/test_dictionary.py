@@ -65,6 +65,7 @@ CLEAN = (
     "cases/push",
     "diff/graders",
     "diff/judge",
+    "diff/statistics",
     "replay/bisect",
     "replay/demo",
     "replay/gateway",
