@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from replaydiff.replay.api.calibrating import Calibration, CalibrationState
 
 _SHOWN = 10
-_OWN = ""
+_LABEL_FOLDER = ""
 """`--label` and `--read` without a file: the sheets in `.replay/labels`."""
 
 
@@ -25,7 +25,7 @@ _OWN = ""
 @click.option(
     "--label",
     is_flag=False,
-    flag_value=_OWN,
+    flag_value=_LABEL_FOLDER,
     metavar="[SHEET]",
     help="Label in this terminal, one key per response; without a value: your own sheet, drawn if missing.",
 )
@@ -39,7 +39,7 @@ _OWN = ""
     "filled",
     multiple=True,
     is_flag=False,
-    flag_value=_OWN,
+    flag_value=_LABEL_FOLDER,
     metavar="[SHEET]",
     help="Read a filled sheet; one for each person who labelled (repeatable); "
     "without a value: everyone's of the run.",
@@ -116,10 +116,10 @@ def calibrate(
     if existing:
         if where is not None and (judge is None or run is not None):
             raise InputError("--where is for all traces, with --judge and without RUN")
-        found = app.project.calibrate(
+        calibration = app.project.calibrate(
             labels=existing, by=by, judge=judge, where=where, run=run, output=output
         )
-        return _print(found, as_json)
+        return _print(calibration, as_json)
     if judge is not None or where is not None:
         raise InputError("--judge and --where go with --labels")
     if filled:
@@ -127,7 +127,7 @@ def calibrate(
     if draw is not None:
         _draw(app, run, Path(draw), size, seed)
     elif label is not None:
-        _label(app, run, label or _OWN, size, seed)
+        _label(app, run, label or _LABEL_FOLDER, size, seed)
     else:
         _show_state(app.project.calibration_state(run), as_json)
     return ExitCode.OK
@@ -164,7 +164,7 @@ def _label(app: App, run: str | None, sheet: str, size: int, seed: int) -> None:
             "--label reads keys, and standard input is not a terminal; --draw a sheet and fill it elsewhere"
         )
     path, read = Path(sheet), f"--read {sheet}"
-    if sheet == _OWN:
+    if sheet == _LABEL_FOLDER:
         run, path = app.project.personal_sheet(run, size=size, seed=seed)
         read = f"{run} --read"
     if path.suffix != ".jsonl":
@@ -181,23 +181,25 @@ def _label(app: App, run: str | None, sheet: str, size: int, seed: int) -> None:
 
 
 def _read(app: App, run: str | None, filled: Sequence[str], output: str | None, as_json: bool) -> ExitCode:
-    sheets = [name for name in filled if name != _OWN]
-    return _print(app.project.calibrate(*sheets, run=run, run_sheets=_OWN in filled, output=output), as_json)
+    sheets = [name for name in filled if name != _LABEL_FOLDER]
+    return _print(
+        app.project.calibrate(*sheets, run=run, run_sheets=_LABEL_FOLDER in filled, output=output), as_json
+    )
 
 
-def _print(found: Calibration, as_json: bool) -> ExitCode:
+def _print(calibration: Calibration, as_json: bool) -> ExitCode:
     if as_json:
-        print_json(found.to_dict())
+        print_json(calibration.to_dict())
     else:
-        _show(found)
+        _show(calibration)
     return ExitCode.OK
 
 
-def _show(found: Calibration) -> None:
+def _show(calibration: Calibration) -> None:
     from replaydiff.replay.terminal.text import Column, show, single_line, table, terminal_width
     from replaydiff.reports import format as fmt
 
-    document = found.document
+    document = calibration.document
     kappa = fmt.score(document["kappa"])
     if document["kappa_ci"]:
         low, high = document["kappa_ci"]
@@ -225,11 +227,11 @@ def _show(found: Calibration) -> None:
     apart = document["disagreements"]
     if apart:
         lines += ["", "read these first"]
-        for one in apart[:_SHOWN]:
+        for response in apart[:_SHOWN]:
             lines.append(
                 single_line(
-                    f"  {one['item']} {one['lane']} {one['trial']}: label {one['label']}, "
-                    f"judge {one['judge']}: {one['reason'] or ''}",
+                    f"  {response['item']} {response['lane']} {response['trial']}: "
+                    f"label {response['label']}, judge {response['judge']}: {response['reason'] or ''}",
                     terminal_width(),
                 )
             )
@@ -243,18 +245,20 @@ def _show(found: Calibration) -> None:
     lines.append("")
     if document["pairs"]:
         lines.append(f"{len(document['pairs'])} labelled pairs correct the change that it reports")
-    if found.path is None:
+    if calibration.path is None:
         lines.append("nothing was written; -o FILE keeps it")
     else:
-        verdict = f"the judge may not gate: {found.refusal}" if found.refusal else "the judge may gate"
-        if not found.refusal and len(document["lanes"]) == 1:
+        verdict = (
+            f"the judge may not gate: {calibration.refusal}" if calibration.refusal else "the judge may gate"
+        )
+        if not calibration.refusal and len(document["lanes"]) == 1:
             verdict += f" runs that have lane {next(iter(document['lanes']))} and no other"
-        lines.append(f"written to {found.path}; {verdict}")
+        lines.append(f"written to {calibration.path}; {verdict}")
     show("\n".join(lines))
 
 
 def _lanes(lanes: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return a table of the agreement by lane, with what it is at least at 95 % confidence."""
+    """Return a table of the agreement by lane, with its lower bound at 95 % confidence."""
     from replaydiff.replay.terminal.text import Column, table, terminal_width
     from replaydiff.reports import format as fmt
 
@@ -272,13 +276,13 @@ def _lanes(lanes: Mapping[str, Mapping[str, Any]]) -> str:
     rows = [
         [
             lane,
-            str(one["labels"]),
-            *(f"{one[name]:.0%}" for name in ("agreement", "agreement_low", "constant")),
-            fmt.score(one["kappa"]),
-            fmt.score(one["kappa_low"]),
-            str(one["higher"]),
-            str(one["lower"]),
+            str(figures["labels"]),
+            *(f"{figures[name]:.0%}" for name in ("agreement", "agreement_low", "constant")),
+            fmt.score(figures["kappa"]),
+            fmt.score(figures["kappa_low"]),
+            str(figures["higher"]),
+            str(figures["lower"]),
         ]
-        for lane, one in lanes.items()
+        for lane, figures in lanes.items()
     ]
     return table(columns, rows, terminal_width())

@@ -1,4 +1,4 @@
-"""`replay cases`: care for the golden set."""
+"""`replay cases`: maintain the golden set."""
 
 from __future__ import annotations
 
@@ -92,8 +92,8 @@ def list_(app: App, path: Path | None, tags: tuple[str, ...], as_json: bool) -> 
     from replaydiff.replay.golden import case_to_json
     from replaydiff.replay.terminal.text import Column, show, table, terminal_width
 
-    found = app.project.golden_set(path).cases()
-    chosen = [case for case in found if not tags or set(tags) & set(case.tags)]
+    cases_of_set = app.project.golden_set(path).cases()
+    chosen = [case for case in cases_of_set if not tags or set(tags) & set(case.tags)]
     if as_json:
         print_json([case_to_json(case) for case in chosen])
         return
@@ -141,9 +141,9 @@ def lint(app: App, path: Path | None, stale_days: int | None, strict: bool, as_j
     golden = app.project.golden_set(path)
     findings = golden.lint(say, stale_days=stale_days)
     levels = {"error", "warning"} if strict else {"error"}
-    failing = [one for one in findings if one.level.value in levels]
+    failing = [finding for finding in findings if finding.level.value in levels]
     if as_json:
-        rows = [asdict(one) for one in findings]
+        rows = [asdict(finding) for finding in findings]
         print_json({"cases": str(golden.path), "findings": rows, "held": not failing})
     else:
         _show_findings(golden.path, findings)
@@ -153,10 +153,12 @@ def lint(app: App, path: Path | None, stale_days: int | None, strict: bool, as_j
 def _show_findings(golden: Path, findings: Sequence[LintFinding]) -> None:
     from replaydiff.replay.terminal.text import show, single_line
 
-    for one in findings:
-        named = f" {single_line(one.case, 40)}" if one.case else ""
-        show(f"{golden}:{one.line}: {one.level.value}:{named} {single_line(one.text)}")
-    errors, warnings = (sum(one.level.value == level for one in findings) for level in ("error", "warning"))
+    for finding in findings:
+        named = f" {single_line(finding.case, 40)}" if finding.case else ""
+        show(f"{golden}:{finding.line}: {finding.level.value}:{named} {single_line(finding.text)}")
+    errors, warnings = (
+        sum(finding.level.value == level for finding in findings) for level in ("error", "warning")
+    )
     click.echo(f"{errors} errors, {warnings} warnings" if findings else "no problems found")
 
 
@@ -172,17 +174,21 @@ def stats(app: App, path: Path | None, month: str | None, as_json: bool) -> None
       replay cases stats --month 2026-10
     """
     golden = app.project.golden_set(path)
-    found, covered, by = golden.cases(), golden.coverage(month), golden.counts()
+    cases_of_set, covered, by = golden.cases(), golden.coverage(month), golden.counts()
     if as_json:
-        print_json({"cases": len(found), "by": by, "coverage": None if covered is None else asdict(covered)})
+        print_json(
+            {"cases": len(cases_of_set), "by": by, "coverage": None if covered is None else asdict(covered)}
+        )
     else:
-        _show_stats(found, by, covered)
+        _show_stats(cases_of_set, by, covered)
 
 
-def _show_stats(found: Sequence[Case], by: dict[str, dict[str, int]], covered: Coverage | None) -> None:
+def _show_stats(
+    cases_of_set: Sequence[Case], by: dict[str, dict[str, int]], covered: Coverage | None
+) -> None:
     from replaydiff.replay.terminal.text import Column, show, single_line, table, terminal_width
 
-    click.echo(f"{len(found)} cases")
+    click.echo(f"{len(cases_of_set)} cases")
     for name, counts in by.items():
         shown = ", ".join(f"{single_line(value, 40)} {count}" for value, count in counts.items())
         show(f"  by {name}: {shown}")
@@ -199,7 +205,8 @@ def _show_stats(found: Sequence[Case], by: dict[str, dict[str, int]], covered: C
             Column("WITHOUT A CASE", grows=True, least=16), Column("TRACES", right=True), Column("LOOK AT")
         ]  # fmt: skip
         rows = [
-            [one.tool_path, f"{one.traces:,}", ", ".join(one.examples)] for one in covered.missing[:_SHOWN]
+            [path.tool_path, f"{path.traces:,}", ", ".join(path.examples)]
+            for path in covered.missing[:_SHOWN]
         ]
         show("\n" + table(columns, rows, terminal_width()))
         if len(covered.missing) > _SHOWN:
@@ -218,8 +225,8 @@ def retire(app: App, ids: tuple[str, ...], reason: str, path: Path | None) -> No
     Example:
       replay cases retire cancel-17 --reason "we no longer ship to Norway"
     """
-    kept = app.project.golden_set(path).retire(ids, reason=reason)
-    click.echo(f"retired {', '.join(ids)}: kept in {kept}")
+    retired_file = app.project.golden_set(path).retire(ids, reason=reason)
+    click.echo(f"retired {', '.join(ids)}: kept in {retired_file}")
 
 
 @command("merge")
@@ -300,22 +307,24 @@ def pull(
     """
     from replaydiff.replay.terminal.text import single_line
 
-    name, found = app.project.pull(dataset, cases=path, apply=apply, platform=platform)
+    name, changes = app.project.pull(dataset, cases=path, apply=apply, platform=platform)
     if as_json:
-        rows = [{"case": one.case_id, "kind": one.kind.value, "diff": one.diff} for one in found]
+        rows = [
+            {"case": change.case_id, "kind": change.kind.value, "diff": change.diff} for change in changes
+        ]
         print_json({"dataset": name, "applied": apply, "changes": rows})
         return
-    for one in found:
-        click.echo(f"{one.kind.value} {single_line(one.case_id)}")
-        for line in one.diff:
+    for change in changes:
+        click.echo(f"{change.kind.value} {single_line(change.case_id)}")
+        for line in change.diff:
             click.echo(f"  {single_line(line)}")
-    if not found:
+    if not changes:
         say(f"nothing changed in dataset {name!r} since it was pushed")
     elif apply:
         say("written to the golden set, except conflicts; review it with `git diff`")
     else:
-        say(f"{len(found)} changes in dataset {name!r}; --apply writes them")
+        say(f"{len(changes)} changes in dataset {name!r}; --apply writes them")
 
 
-for _one in (list_, show, edit, lint, stats, retire, merge, convert, pull):
-    cases.add_command(_one)
+for _subcommand in (list_, show, edit, lint, stats, retire, merge, convert, pull):
+    cases.add_command(_subcommand)

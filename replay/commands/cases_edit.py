@@ -101,7 +101,9 @@ def _edited(opened: OpenedCase, file: Path) -> bool:
             text = read_text(file)
         except (click.ClickException, InputError) as error:
             reason = error.format_message() if isinstance(error, click.ClickException) else str(error)
-            raise InputError(f"{reason.rstrip('.')}; nothing was changed{_kept(opened, file)}") from None
+            raise InputError(
+                f"{reason.rstrip('.')}; nothing was changed{_saved_text_note(opened, file)}"
+            ) from None
         if text == opened.text:
             say("nothing was changed")
             return True
@@ -115,7 +117,9 @@ def _edited(opened: OpenedCase, file: Path) -> bool:
                 say("")
                 again = False
             if not again:
-                raise InputError(f"not a valid case; nothing was changed{_kept(opened, file)}") from None
+                raise InputError(
+                    f"not a valid case; nothing was changed{_saved_text_note(opened, file)}"
+                ) from None
         else:
             _save(opened, text, file)
             return True
@@ -129,10 +133,10 @@ def _save(opened: OpenedCase, text: str, file: Path) -> None:
     except EditError as error:
         raise InputError(f"{file}: {error}; nothing was changed") from None
     except InputError as error:
-        raise InputError(f"{error}; nothing was changed{_kept(opened, file)}") from None
+        raise InputError(f"{error}; nothing was changed{_saved_text_note(opened, file)}") from None
     moved = f", reviewed {case.provenance.last_reviewed}" if changed else ""
     say(f"saved case {case.id} in {opened.path}{moved}")
 
 
-def _kept(opened: OpenedCase, file: Path) -> str:
+def _saved_text_note(opened: OpenedCase, file: Path) -> str:
     return f"; what you wrote is in {file}: `replay cases edit {opened.case.id} --from {file}` uses it"

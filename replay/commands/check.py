@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     "outputs",
     multiple=True,
     metavar="FILE",
-    help="Also write a report here (repeatable); .json, .csv, .html, .md, .xml or .txt says which.",
+    help="Also write a report here (repeatable); .json, .csv, .html, .md, .xml or .txt names the format.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Also print the time, tokens and cost of each case.")
 @json_option

@@ -82,7 +82,7 @@ def _live(folder: Path, yes: bool) -> ExitCode:
 
 
 def _estimate(judge: DemoJudge) -> float:
-    """US dollars: for every trial what a recorded run took, for every vote a call of usual size."""
+    """Return the estimated US dollars: a recorded run for every trial, a usual call for every vote."""
     import gzip
     import json
 

@@ -66,7 +66,10 @@ def bar(files: Sequence[SizedFile]) -> Iterator[Callable[[int, int], None]]:
 
 @contextmanager
 def status(source: str) -> Iterator[Callable[[str], None]]:
-    """How far a live import has come: one line that changes on a terminal, a line now and then elsewhere."""
+    """Show the progress of a live import.
+
+    One line that changes on a terminal, a line now and then elsewhere.
+    """
     console = Console(stderr=True)
     if console.is_terminal:
         with console.status(f"fetching from {source}") as shown:
@@ -262,7 +265,7 @@ def _flag(name: str) -> str:
 
 
 def _display() -> Display:
-    """A bar with rate and time left on a terminal; elsewhere lines of a live import alone."""
+    """Return a bar with rate and time left on a terminal; elsewhere lines of a live import alone."""
     from replaydiff.replay.api.importing import Display
     from replaydiff.replay.commands.import_ import bar, status
 

@@ -85,7 +85,7 @@ async def import_traces(
         root = opened.project.settings.root
         files = [allowed_path(path, root) for path in paths]
         report = await opened.project.aimport_(*files, source=source)
-        return opened.result(_json_line(report.to_dict()), rest="list rejects with `replay import --rejects`")
+        return opened.result(_json_line(report.to_dict()), hint="list rejects with `replay import --rejects`")
 
 
 async def sample(
@@ -104,7 +104,7 @@ async def sample(
         )
         head = f"sample {drawn.name!r}: {len(drawn)} of {drawn.population} traces"
         items = [_json_line({"trace_id": item.trace_id, "stratum": item.stratum}) for item in drawn.items]
-        return opened.result(head, *items, rest="the sample is stored completely; run it by its name")
+        return opened.result(head, *items, hint="the sample is stored completely; run it by its name")
 
 
 async def run(
@@ -118,7 +118,7 @@ async def run(
     aa: Annotated[bool | None, Field(description="Run the old version twice to measure the noise.")] = None,
     max_tokens: _Tokens = None,
 ) -> str:
-    """Replay recorded traces in two versions, tools answered from the recording, and say what changed."""
+    """Replay recorded traces in two versions, tools answered from the recording, and report what changed."""
     async with opened_project(ctx, writes=True) as opened:
         settings = opened.project.settings
         options: RunOptions = {
@@ -133,11 +133,11 @@ async def run(
         state = "finished" if ended.finished else f"stopped: {ended.ended.report.missing} trials are missing"
         head = [f"run {ended.id} {state}"]
         try:
-            found = await ended.adiff()
-            head += [*_answer(found), "causes:", *_causes(found)]
+            diff_of_run = await ended.adiff()
+            head += [*_answer(diff_of_run), "causes:", *_causes(diff_of_run)]
         except ReplayError as error:
             head.append(f"no diff: {error}")
-        return opened.result(*head, rest=f"call diff and causes with run {ended.id}")
+        return opened.result(*head, hint=f"call diff and causes with run {ended.id}")
 
 
 async def check(
@@ -161,7 +161,7 @@ async def check(
         done = await opened.project.acheck(tags=tuple(tags), changed=changed, **options)
         words = {True: "PASSED", False: "FAILED", None: "CAN'T TELL"}
         return opened.result(
-            f"check: {words[done.passed]}", str(done.report(width=WIDTH)), rest="call show for one case"
+            f"check: {words[done.passed]}", str(done.report(width=WIDTH)), hint="call show for one case"
         )
 
 
@@ -178,7 +178,7 @@ async def bisect(
 ) -> str:
     """Find the commit between two revisions that made the regressed items of a run worse."""
     async with opened_project(ctx, writes=True) as opened:
-        found = await opened.project.abisect(
+        bisection = await opened.project.abisect(
             good,
             bad,
             run=run,
@@ -188,7 +188,7 @@ async def bisect(
             budget=budget_usd,
             max_tokens=max_tokens,
         )
-        return opened.result(found.to_text(WIDTH), rest="see `replay bisect --help`")
+        return opened.result(bisection.to_text(WIDTH), hint="see `replay bisect --help`")
 
 
 # --- tools that read ---
@@ -202,17 +202,19 @@ async def diff(
 ) -> str:
     """Report the answer (SHIP, HOLD or CAN'T TELL), causes, metrics and items of a run."""
     async with opened_project(ctx) as opened:
-        found = await opened.project.adiff(run, metrics=tuple(metrics), lane=lane)
-        text = str(found.report("markdown", width=WIDTH))
-        rest = f"read the resource replay://runs/{found.run_id}/report, or call show for one item"
-        return opened.result(*_answer(found), text, rest=rest)
+        diff_of_run = await opened.project.adiff(run, metrics=tuple(metrics), lane=lane)
+        text = str(diff_of_run.report("markdown", width=WIDTH))
+        hint = f"read the resource replay://runs/{diff_of_run.run_id}/report, or call show for one item"
+        return opened.result(*_answer(diff_of_run), text, hint=hint)
 
 
 async def causes(ctx: Context[Workspace, Any], run: _RunId = None, lane: _Lane = None) -> str:
     """List what the new version does more or less often than the old one, with counts and example items."""
     async with opened_project(ctx) as opened:
-        found = await opened.project.adiff(run, lane=lane)
-        return opened.result(*_answer(found), *_causes(found), rest="call show for one example item")
+        diff_of_run = await opened.project.adiff(run, lane=lane)
+        return opened.result(
+            *_answer(diff_of_run), *_causes(diff_of_run), hint="call show for one example item"
+        )
 
 
 async def show(
@@ -224,9 +226,9 @@ async def show(
 ) -> str:
     """Show a trace, a case, or an item of a run with its trials, as a transcript."""
     async with opened_project(ctx) as opened:
-        found = await opened.project.afind(id, run=run, lane=lane, trial=trial)
-        rest = "name a lane and a trial, or use `replay show --full` in a terminal"
-        return opened.result(transcript_text(found, Transcript(WIDTH)), rest=rest)
+        shown = await opened.project.afind(id, run=run, lane=lane, trial=trial)
+        hint = "name a lane and a trial, or use `replay show --full` in a terminal"
+        return opened.result(transcript_text(shown, Transcript(WIDTH)), hint=hint)
 
 
 # --- decisions, each confirmed by a person ---
@@ -269,13 +271,16 @@ async def _question_about_causes(
 ) -> Elicit[Consent]:
     _check_client(ctx, "replay", verb, *ids, "--run", run)
     async with opened_project(ctx) as opened:
-        found = await opened.project.adiff(run, lane=lane)
-    known = {cause.id: cause for cause in found.causes}
-    if unknown := [one for one in ids if one not in known]:
-        raise ToolError(f"run {found.run_id} has no cause {visible(', '.join(unknown))}; call causes")
-    lines = [f"- {one}: {single_line(known[one].text, 200)} ({known[one].counts})" for one in ids]
+        diff_of_run = await opened.project.adiff(run, lane=lane)
+    causes_by_id = {cause.id: cause for cause in diff_of_run.causes}
+    if unknown := [cause_id for cause_id in ids if cause_id not in causes_by_id]:
+        raise ToolError(f"run {diff_of_run.run_id} has no cause {visible(', '.join(unknown))}; call causes")
+    lines = [
+        f"- {cause_id}: {single_line(causes_by_id[cause_id].text, 200)} ({causes_by_id[cause_id].counts})"
+        for cause_id in ids
+    ]
     meaning = "intended: it no longer counts" if verb == "accept" else "a regression: the answer is HOLD"
-    text = f"{verb.title()} as {meaning}? For run {found.run_id} and later runs:"
+    text = f"{verb.title()} as {meaning}? For run {diff_of_run.run_id} and later runs:"
     return Elicit(visible(masked("\n".join([text, *lines]))), Consent)
 
 
@@ -300,11 +305,11 @@ async def confirm_promote(
     _check_client(ctx, "replay", "promote", *items, "--run", run, "--expect", expect)
     async with opened_project(ctx) as opened:
         lines = []
-        for one in items:
-            found: Any = await opened.project.afind(one, run=run)
-            if found.item.id != one:
-                raise ToolError(f"name the item {found.item.id} in full")
-            lines.append(f"- {single_line(one, 100)}: {single_line(found.item.input, 200)}")
+        for item_id in items:
+            shown: Any = await opened.project.afind(item_id, run=run)
+            if shown.item.id != item_id:
+                raise ToolError(f"name the item {shown.item.id} in full")
+            lines.append(f"- {single_line(item_id, 100)}: {single_line(shown.item.input, 200)}")
         golden = opened.project.settings.golden_path.name
     text = f"Add to the golden set {golden}, expecting the tool calls of {expect} in run {run}?"
     return Elicit(visible(masked("\n".join([text, *lines]))), Consent)
@@ -319,7 +324,7 @@ async def _decide(
     _check_consent(answer)
     async with opened_project(ctx, writes=True) as opened:
         review = await decide(opened.project)
-        return opened.result(*_answer(review.diff), rest="call causes")
+        return opened.result(*_answer(review.diff), hint="call causes")
 
 
 async def accept(
@@ -355,8 +360,10 @@ async def promote(
     _check_consent(answer)
     async with opened_project(ctx, writes=True) as opened:
         added = await opened.project.apromote(*items, run=run, expect=expect)
-        lines = [f"added case {one.case.id}, expecting {one.expected_from}" for one in added]
-        return opened.result(*lines, rest="see `replay cases list`")
+        lines = [
+            f"added case {promotion.case.id}, expecting {promotion.expected_from}" for promotion in added
+        ]
+        return opened.result(*lines, hint="see `replay cases list`")
 
 
 # --- resources ---
@@ -367,8 +374,8 @@ async def report(run: str, ctx: Context[Workspace, Any]) -> str:
     try:
         async with opened_project(ctx) as opened:
             text = str(await opened.project.areport(run, "markdown", width=WIDTH))
-            rest = f"write all of it with `replay report {run} --format html -o report.html`"
-            return opened.result(text, rest=rest, limit=REPORT_CHARS)
+            hint = f"write all of it with `replay report {run} --format html -o report.html`"
+            return opened.result(text, hint=hint, limit=REPORT_CHARS)
     except ToolError as error:
         raise ResourceError(str(error)) from None
 
@@ -385,18 +392,18 @@ def server(app: App) -> MCPServer[Workspace]:
     async def lifespan(_: MCPServer[Workspace]) -> AsyncIterator[Workspace]:
         yield Workspace(app)
 
-    made = MCPServer(
+    mcp_server = MCPServer(
         "replay", version=VERSION, instructions=INSTRUCTIONS, lifespan=lifespan, log_level="WARNING"
     )
     for tool in (*READING, *WRITING):
         hints = ToolAnnotations(read_only_hint=tool in READING, destructive_hint=False)
         name = NAMES.get(tool.__name__, tool.__name__)
-        made.add_tool(tool, name=name, annotations=hints, structured_output=False)
-    add_report = made.resource(
+        mcp_server.add_tool(tool, name=name, annotations=hints, structured_output=False)
+    add_report = mcp_server.resource(
         "replay://runs/{run}/report", name="report", title="Report of a run", mime_type="text/markdown"
     )
     add_report(report)
-    return made
+    return mcp_server
 
 
 def serve(app: App) -> None:

@@ -62,12 +62,12 @@ class App:
 
     @property
     def store_path(self) -> Path:
-        """The store: `--db`, else `REPLAY_DB`, else what the settings name."""
+        """Return the store: `--db`, else `REPLAY_DB`, else what the settings name."""
         return Path(self.db) if self.db else self.settings.store_path
 
     @cached_property
     def project(self) -> Project:
-        """The project of the current folder; what every command calls."""
+        """Return the project of the current folder, which every command calls."""
         from replaydiff.replay.api.channel import Channel
         from replaydiff.replay.api.project import Project
         from replaydiff.replay.terminal.progress import progress
@@ -189,7 +189,7 @@ def print_json(document: Any) -> None:
 
 
 def print_json_parts(parts: Iterable[str]) -> None:
-    """Write one JSON document that comes in parts, each of whole lines, to stdout, and nothing else."""
+    """Write one JSON document in parts, each of whole lines, to stdout, and nothing else."""
     from replaydiff.replay.terminal.text import shown_json
 
     for part in parts:

@@ -77,12 +77,12 @@ def diff(
     """
     from replaydiff.reports import terminal
 
-    found = app.project.diff(run, metrics=metrics, gate=gate, lane=lane)
+    diff_of_run = app.project.diff(run, metrics=metrics, gate=gate, lane=lane)
     if as_json:
-        print_json_parts(found.json_parts(is_bounded=not verbose))
+        print_json_parts(diff_of_run.json_parts(is_bounded=not verbose))
     else:
-        terminal.show(found.result, width=width, brief=not verbose)
-    return found.exit_code
+        terminal.show(diff_of_run.result, width=width, brief=not verbose)
+    return diff_of_run.exit_code
 
 
 _REPORT_EPILOG = """\b
@@ -136,18 +136,18 @@ def report(
     registry.find_format(format_)
     if output not in (None, "-"):
         check_target(Path(output))
-    found = app.project.diff(run, metrics=metrics, lane=lane)
-    known = registry.BUILTIN.get(format_)
-    if output is None and known and known.to_file:
-        output = f"replay-report-{found.run_id}{known.suffix}"
+    diff_of_run = app.project.diff(run, metrics=metrics, lane=lane)
+    built_in = registry.BUILTIN.get(format_)
+    if output is None and built_in and built_in.to_file:
+        output = f"replay-report-{diff_of_run.run_id}{built_in.suffix}"
     if output is None and format_ == "terminal":
-        terminal.show(found.result, width=width)
+        terminal.show(diff_of_run.result, width=width)
         return
     if output not in (None, "-"):
-        found.save(output, format_, width=width or terminal.PIPED_WIDTH)
-        say(f"{found.answer}: {format_} report of run {found.run_id} written to {output}")
+        diff_of_run.save(output, format_, width=width or terminal.PIPED_WIDTH)
+        say(f"{diff_of_run.answer}: {format_} report of run {diff_of_run.run_id} written to {output}")
         return
-    for part in registry.parts(found.result, format_, width=width or terminal.PIPED_WIDTH):
+    for part in registry.parts(diff_of_run.result, format_, width=width or terminal.PIPED_WIDTH):
         if isinstance(part, bytes):
             sys.stdout.buffer.write(part)
         else:

@@ -111,19 +111,23 @@ def promote(
     )
     if as_json:
         rows = [
-            {"case": one.case.id, "expected_from": one.expected_from, "draft_traits": list(one.drafts)}
-            for one in promoted
+            {
+                "case": promotion.case.id,
+                "expected_from": promotion.expected_from,
+                "draft_traits": list(promotion.drafts),
+            }
+            for promotion in promoted
         ]
         print_json({"cases": str(golden), "promoted": rows})
         return
-    for one in promoted:
-        calls = one.case.expectation.tool_calls or ()
+    for promotion in promoted:
+        calls = promotion.case.expectation.tool_calls or ()
         path_text = " > ".join(call.name for call in calls) or "no call"
-        is_recording = one.expected_from == "recording"
-        source = "from the recording" if is_recording else f"as the {one.expected_from} version answers"
-        corrected = ", and the corrected answer" if one.case.expectation.answer else ""
-        click.echo(f"promoted {one.case.id}: expects {path_text} ({source}){corrected}")
-        for draft in one.drafts:
+        is_recording = promotion.expected_from == "recording"
+        source = "from the recording" if is_recording else f"as the {promotion.expected_from} version answers"
+        corrected = ", and the corrected answer" if promotion.case.expectation.answer else ""
+        click.echo(f"promoted {promotion.case.id}: expects {path_text} ({source}){corrected}")
+        for draft in promotion.drafts:
             show(f"  draft: {single_line(draft)}")
     if draft_traits:
         click.echo("drafts do not count yet: move the right ones to expected_response_traits")

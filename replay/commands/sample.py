@@ -61,8 +61,8 @@ def sample(
     Each kind of trace (--by) is drawn as often as its share of the traces asks for; a fifth of the sample is
     kept for the largest kinds that would have no trace otherwise. Kinds too rare for that are pooled, by
     their set of tools, then as {other}. The same seed over the same traces draws the same sample, and a
-    larger --size only adds to it. Each drawn trace carries a weight: how many traces it stands for. The
-    effective size is how many traces of equal weight would say as much. A comparison needs about a hundred;
+    larger --size only adds to it. Each drawn trace carries a weight: how many traces it represents. The
+    effective size is how many traces of equal weight are worth as much. A comparison needs about a hundred;
     fifty are enough to read each month.
 
     \b
@@ -98,8 +98,8 @@ def _show(drawn: Sample) -> None:
     for item in items:
         strata.setdefault(item.stratum, []).append(item)
     ordered = sorted(strata.items(), key=lambda entry: (-sum(item.weight for item in entry[1]), entry[0]))
-    rows = [(stratum, own) for stratum, own in ordered[:_SHOWN_STRATA]]
-    folded = [item for _, own in ordered[_SHOWN_STRATA:] for item in own]
+    rows = [(stratum, items_of_stratum) for stratum, items_of_stratum in ordered[:_SHOWN_STRATA]]
+    folded = [item for _, items_of_stratum in ordered[_SHOWN_STRATA:] for item in items_of_stratum]
     if folded:
         rows.append((f"{len(ordered) - _SHOWN_STRATA} more strata", folded))
     where = f" where {single_line(sample.where, 60)}" if sample.where else ""
@@ -116,7 +116,7 @@ def _show(drawn: Sample) -> None:
                 Column("DRAWN", right=True),
                 Column("WEIGHT", right=True),
             ),
-            [_row(stratum, own) for stratum, own in rows],
+            [_row(stratum, items_of_stratum) for stratum, items_of_stratum in rows],
             terminal_width(),
         )
     )

@@ -1,4 +1,4 @@
-"""`replay store`: care for the store file, and folders of runs that a team shares."""
+"""`replay store`: maintain the store file, and folders of runs that a team shares."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def info(app: App, as_json: bool) -> None:
     rows = file.rows()
     size = app.store_path.stat().st_size
     if as_json:
-        found = {"bytes": size, "rows": rows, "waiting": waiting, "simulated": simulated}
-        print_json({"store": str(app.store_path), **found})
+        facts = {"bytes": size, "rows": rows, "waiting": waiting, "simulated": simulated}
+        print_json({"store": str(app.store_path), **facts})
         return
     click.echo(f"{app.store_path}: {_size(size)}")
     for table, count in rows.items():
@@ -57,9 +57,9 @@ def info(app: App, as_json: bool) -> None:
 
 
 @command("merge")
-@click.argument("other", type=click.Path(path_type=Path))
+@click.argument("source", type=click.Path(path_type=Path))
 @json_option
-def merge(app: App, other: Path, as_json: bool) -> None:
+def merge(app: App, source: Path, as_json: bool) -> None:
     """Copy what another store has and this one has not.
 
     What both have stays as it is here. The other store is not changed.
@@ -68,12 +68,12 @@ def merge(app: App, other: Path, as_json: bool) -> None:
     Example:
       replay store merge ../laptop/.replay/replay.duckdb
     """
-    taken = app.project.store_file().merge(other)
+    taken = app.project.store_file().merge(source)
     if as_json:
         print_json({"store": str(app.store_path), "taken": taken})
         return
     words = ", ".join(f"{count:,} {table.replace('_', ' ')}" for table, count in taken.items() if count)
-    click.echo(f"copied from {other}: {words or 'nothing, this store has it all'}")
+    click.echo(f"copied from {source}: {words or 'nothing, this store has it all'}")
 
 
 @command("publish")
@@ -118,13 +118,13 @@ def attach(app: App, folder: Path, as_json: bool) -> None:
     from replaydiff.replay.api.store_file import check_shared
 
     check_shared(folder)
-    found = Project(app.settings, folder).runs()
+    attached = Project(app.settings, folder).runs()
     if as_json:
-        print_json({"folder": str(folder), "runs": [run.record.id for run in found]})
+        print_json({"folder": str(folder), "runs": [run.record.id for run in attached]})
         return
-    for run in found:
+    for run in attached:
         click.echo(run.record.id)
-    click.echo(f"{len(found):,} runs attached; next: replay view --db {shlex.quote(str(folder))}")
+    click.echo(f"{len(attached):,} runs attached; next: replay view --db {shlex.quote(str(folder))}")
 
 
 @command("backup")
@@ -180,19 +180,21 @@ def prune(app: App, before: str, runs: bool, shared: Path | None, yes: bool, as_
     if shared is not None:
         _expire(shared, before, yes, as_json)
         return
-    found = app.project.store_file().prune(before, runs=runs, really=yes)
+    deleted = app.project.store_file().prune(before, runs=runs, really=yes)
     if as_json:
-        print_json({"store": str(app.store_path), "done": yes, **found})
+        print_json({"store": str(app.store_path), "done": yes, **deleted})
         return
-    gone = f"{found['traces']:,} traces" + (f" and {found['runs']:,} runs" if runs else "")
-    kept = (
-        f"; {found['traces_in_samples']:,} as old are kept: samples hold them"
-        if found["traces_in_samples"]
+    gone = f"{deleted['traces']:,} traces" + (f" and {deleted['runs']:,} runs" if runs else "")
+    sampled = (
+        f"; {deleted['traces_in_samples']:,} as old are kept: samples hold them"
+        if deleted["traces_in_samples"]
         else ""
     )
-    click.echo(f"{gone} {'were deleted' if yes else 'would be deleted'}{kept}")
+    click.echo(f"{gone} {'were deleted' if yes else 'would be deleted'}{sampled}")
     unneeded = [
-        (found[name], name) for name in ("checkouts", "environments", "copies", "simulations") if found[name]
+        (deleted[name], name)
+        for name in ("checkouts", "environments", "copies", "simulations")
+        if deleted[name]
     ]
     if unneeded:
         words = ", ".join(f"{count:,} {name}" for count, name in unneeded)
@@ -227,5 +229,5 @@ def _size(count: int) -> str:
     return f"{count / 1e6:,.1f} MB"
 
 
-for _one in (info, merge, publish, attach, backup, prune, compact):
-    store.add_command(_one)
+for _subcommand in (info, merge, publish, attach, backup, prune, compact):
+    store.add_command(_subcommand)

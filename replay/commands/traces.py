@@ -82,7 +82,7 @@ def _table(listed: Sequence[TraceSummary]) -> str:
 
 
 def _marked(trace: TraceSummary) -> str:
-    """The input, after what a person should know of the trace first."""
+    """Return the input, after notes about the trace."""
     if trace.state == TraceState.NO_CONTENT:
         return "[no content]"
     mark = "[not ended] " if trace.state == TraceState.INCOMPLETE else "[error] " if trace.error else ""
@@ -90,7 +90,7 @@ def _marked(trace: TraceSummary) -> str:
 
 
 def _id_size(ids: Sequence[str]) -> int:
-    """How many characters tell these ids apart; `replay show` takes the beginning of an id."""
+    """Return how many characters distinguish these ids; `replay show` takes the beginning of an id."""
     longest = max(len(trace_id) for trace_id in ids)
     return next(
         (

@@ -48,11 +48,11 @@ def trend(
     """
     from replaydiff.replay.terminal.text import show, terminal_width
 
-    found = app.project.trend(metric=metric, lane=lane, cases=cases, samples=samples, last=last)
+    trend_of_metric = app.project.trend(metric=metric, lane=lane, cases=cases, samples=samples, last=last)
     if as_json:
-        print_json(found.to_dict())
+        print_json(trend_of_metric.to_dict())
     else:
-        show(_text(metric, lane, found.series, found.points, terminal_width()))
+        show(_text(metric, lane, trend_of_metric.series, trend_of_metric.points, terminal_width()))
 
 
 def _text(metric: str, lane: str, of: str, points: Sequence[TrendPoint], width: int) -> str:
@@ -104,14 +104,14 @@ def _text(metric: str, lane: str, of: str, points: Sequence[TrendPoint], width: 
 
 
 def _plot(point: TrendPoint, low: float, high: float) -> str:
-    """The mean within its noise band, on one scale for all rows."""
+    """Return the mean within its noise band, on one scale for all rows."""
 
-    def place(value: float) -> int:
+    def column(value: float) -> int:
         return round((value - low) / (high - low) * (_PLOT - 1)) if high > low else _PLOT // 2
 
     line = [" "] * _PLOT
-    for index in range(place(point.low), place(point.high) + 1):
+    for index in range(column(point.low), column(point.high) + 1):
         line[index] = "─"
-    line[place(point.mean)] = "●"
+    line[column(point.mean)] = "●"
     # A table runs blanks together.
     return "".join(line).replace(" ", "·")

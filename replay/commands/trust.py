@@ -36,8 +36,8 @@ def trust(_app: App, folder: Path, revoke: bool, shows: bool) -> ExitCode:
     from replaydiff.replay import trust as trusted
 
     if shows:
-        for known in trusted.trusted_folders():
-            click.echo(visible(str(known)))
+        for trusted_folder in trusted.trusted_folders():
+            click.echo(visible(str(trusted_folder)))
         return ExitCode.OK
     if not folder.is_dir() and not revoke:
         raise InputError(f"there is no folder {folder}", hint="name the folder of a project")

@@ -85,5 +85,5 @@ def _first_page(app: App, item: str | None, run: str | None) -> str:
 
     if item is None:
         return "/" if run is None else f"/runs/{quote(run, safe='')}"
-    found = cast("ReplayedItem", app.project.find(item, run=run or ""))
-    return f"/runs/{quote(found.run, safe='')}?{urlencode({'item': found.item.id})}"
+    replayed = cast("ReplayedItem", app.project.find(item, run=run or ""))
+    return f"/runs/{quote(replayed.run, safe='')}?{urlencode({'item': replayed.item.id})}"
