@@ -1,4 +1,4 @@
-"""What reports show of causes: what is different, in a sentence, then each cause with an example."""
+"""Prepare causes for reports: the difference in a sentence, then each cause with an example."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def shown(result: DiffResult, limit: int | None = None) -> list[ShownCause]:
 
 
 def _shown(cause: Cause, items: dict[str, ItemVerdict]) -> ShownCause:
-    example = next((one for one in cause.examples if one.item in items), None)
+    example = next((candidate for candidate in cause.examples if candidate.item in items), None)
     item = items[example.item] if example else None
     return ShownCause(
         id=cause.id,
@@ -78,7 +78,7 @@ def _shown(cause: Cause, items: dict[str, ItemVerdict]) -> ShownCause:
 
 def _done(item: ItemVerdict, lane: Lane, index: int | None) -> str:
     """Return what a trial did, in a line: its calls, then its answer or how it ended."""
-    trial = next((one.trial for one in item.lanes.get(lane, ()) if one.trial.index == index), None)
+    trial = next((graded.trial for graded in item.lanes.get(lane, ()) if graded.trial.index == index), None)
     return "" if trial is None else single_line(_line(trial), _TEXT)
 
 

@@ -23,12 +23,12 @@ from replaydiff.replay.terminal.text import spreadsheet_cell, visible
 
 
 def render_json(result: DiffResult, *, width: int, color: bool) -> str:  # noqa: ARG001
-    """The document, one line break a value; text that UTF-8 cannot carry is replaced."""
+    """Return the document, one line break a value; text that UTF-8 cannot carry is replaced."""
     return "".join(rendered_json_parts(result))
 
 
 def rendered_json_parts(result: DiffResult) -> Iterator[str]:
-    """Yield the same, part by part."""
+    """Yield the document of a result as JSON, part by part."""
     yield from json_parts(result, clean_json_text)
     yield "\n"
 
@@ -67,7 +67,7 @@ def render_csv(result: DiffResult, *, width: int, color: bool) -> str:  # noqa: 
 
 
 def render_parquet(result: DiffResult, *, width: int, color: bool) -> bytes:  # noqa: ARG001
-    """The same rows as a Parquet file."""
+    """Return the rows of the CSV as a Parquet file."""
     import duckdb
 
     from replaydiff.replay.store import sql
@@ -98,17 +98,17 @@ def _columns(result: DiffResult) -> dict[str, str]:
     return {**columns, "input": "VARCHAR"}
 
 
-def _row(result: DiffResult, found: ItemVerdict, text: Callable[[str], str]) -> Iterator[Cell]:
-    item = found.item
+def _row(result: DiffResult, verdict: ItemVerdict, text: Callable[[str], str]) -> Iterator[Cell]:
+    item = verdict.item
 
     def text_cell(value: str | None) -> Cell:
         return None if value is None else text(value)
 
     yield from map(text_cell, (item.id, item.trace_id, item.stratum))
     yield item.weight
-    yield from map(text_cell, (", ".join(item.tags), item.category, item.difficulty, str(found.verdict)))
+    yield from map(text_cell, (", ".join(item.tags), item.category, item.difficulty, str(verdict.verdict)))
     for name in result.metrics:
-        metric = found.metrics.get(name)
+        metric = verdict.metrics.get(name)
         if metric is None:
             yield from (None,) * len(_OF_METRIC)
         else:

@@ -56,7 +56,7 @@ def change(value: float | None) -> str:
 
 
 def interval(value: tuple[float, float] | None) -> str:
-    """Two ends of a change: `[−0.15, −0.02]`."""
+    """Format the two ends of a change: `[−0.15, −0.02]`."""
     if value is None:
         return NONE
     return f"[{change(value[0])},{_SPACE}{change(value[1])}]"

@@ -32,7 +32,7 @@ class _Outcome(StrEnum):
 
 
 def render(result: DiffResult, *, width: int, color: bool) -> str:  # noqa: ARG001
-    """The suite as one XML document."""
+    """Return the suite as one XML document."""
     outcomes = [_outcome(item) for item in result.items]
     seconds = [_seconds(item) for item in result.items]
     figures = {
@@ -44,11 +44,11 @@ def render(result: DiffResult, *, width: int, color: bool) -> str:  # noqa: ARG0
     source = result.run.sample or phrases.without_folder(result.run.golden_path or "") or result.run.id
     suite_name = f"replaydiff {single_line(source, 200)}"
     suites = ElementTree.Element("testsuites", {"name": "replaydiff", **figures})
-    own = {
+    suite_figures = {
         "skipped": str(outcomes.count(_Outcome.SKIPPED)),
         "timestamp": result.run.created_at.replace(microsecond=0).isoformat(),
     }
-    suite = ElementTree.SubElement(suites, "testsuite", {"name": suite_name, **figures, **own})
+    suite = ElementTree.SubElement(suites, "testsuite", {"name": suite_name, **figures, **suite_figures})
     properties = ElementTree.SubElement(suite, "properties")
     for name, value in _facts(result):
         ElementTree.SubElement(properties, "property", {"name": name, "value": _safe(value)})

@@ -24,20 +24,20 @@ VERDICT_STYLE = {
 
 
 _SPACE = "\u00a0"
-_KEPT_SPACE = "\ue000"
+_JOINED_SPACE = "\ue000"
 """Replaces a no-break space while Rich breaks lines: it takes every white space for a place to break at."""
 _JOINT = re.compile(r"[^\W_]+[\W_]*|[\W_]+")
 
 
 def keep_spaces(text: Text) -> Text:
     """Protect the no-break spaces of a text while its lines are wrapped; `restore_spaces` undoes it."""
-    text.plain = text.plain.replace(_SPACE, _KEPT_SPACE)
+    text.plain = text.plain.replace(_SPACE, _JOINED_SPACE)
     return text
 
 
 def restore_spaces(text: str) -> str:
     """Return the printed text, with the no-break spaces of texts from `keep_spaces`."""
-    return text.replace(_KEPT_SPACE, _SPACE)
+    return text.replace(_JOINED_SPACE, _SPACE)
 
 
 def broken_at_joints(name: str, width: int) -> str:

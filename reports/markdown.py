@@ -2,7 +2,7 @@
 
 The comment begins with `MARKER`, by which a later run finds and updates it, and stays below `LIMIT`. Text
 from traces can make no link, mention, reference, image or HTML: what Markdown would read is escaped, and a
-character of no width stands where GitHub or GitLab would make a link by themselves.
+character of no width is put where GitHub or GitLab would make a link by themselves.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MEMBERS = 20
 
 
 def render(result: DiffResult, *, width: int, color: bool) -> str:  # noqa: ARG001
-    """The comment, of fewer than `LIMIT` characters."""
+    """Return the comment, of fewer than `LIMIT` characters."""
     for shown in _SHOWN:
         text = "\n".join(_lines(result, shown)).rstrip() + "\n"
         if len(text) < LIMIT:
@@ -55,7 +55,7 @@ def escape(text: str, limit: int = 300) -> str:
 
 
 def code(text: str, limit: int = 120, *, in_table: bool = False) -> str:
-    """One line of text as a code span; inside a table even there a bar would end the cell."""
+    """Return one line of text as a code span; inside a table even there a bar would end the cell."""
     line = single_line(text, limit)
     if in_table:
         line = line.replace("|", "\\|")
@@ -110,7 +110,7 @@ def _lines(result: DiffResult, shown: int) -> Iterator[str]:
 
 
 def _causes(result: DiffResult) -> Iterator[str]:
-    """What is different, and each cause with what both versions did in one item."""
+    """Render what differs, and each cause with what both versions did in one item."""
     yield f"**{escape(causes.summary(result))}**"
     yield ""
     for cause in causes.shown(result, _CAUSES):
@@ -222,7 +222,7 @@ def _items(verdict: str, items: Sequence[ItemVerdict], shown: int) -> Iterator[s
 
 
 def _item(item: ItemVerdict) -> Iterator[str]:
-    """An item that changed in its own way."""
+    """Render an item that changed for its own reason."""
     why = "; ".join(
         f"{code(name, 40)} {escape(reason, 300)}" for name, reason in phrases.metric_reasons(item)[:3]
     )
@@ -299,7 +299,7 @@ def _plain(text: str) -> str:
 
 
 def _apart(trigger: str) -> str:
-    """What would start a link, with a character of no width after its first letter."""
+    """Return text with a character of no width after the first letter of each link."""
     if len(trigger) > 1:
         return f"{trigger[0]}{_NO_WIDTH}{trigger[1:]}"
     return f"{_plain(trigger)}{_NO_WIDTH}"

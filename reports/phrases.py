@@ -59,7 +59,7 @@ def is_check(result: DiffResult) -> bool:
 
 
 def verdict_name(result: DiffResult, value: Verdict) -> str:
-    """What this verdict is called in this result."""
+    """Return the name of a verdict in this result."""
     return _CHECK.get(value, str(value)) if is_check(result) else str(value)
 
 
@@ -83,14 +83,14 @@ def verdict_counts(result: DiffResult) -> list[tuple[Verdict, str, int]]:
 
 
 def count_of(counts: Counts, value: Verdict) -> int:
-    """The number of items with this verdict."""
+    """Return the number of items with this verdict."""
     number = getattr(counts, value.value)
     assert isinstance(number, int)  # noqa: S101 - Counts names its fields as Verdict its values
     return number
 
 
 def lanes(result: DiffResult) -> list[Lane]:
-    """The lanes of the result: old, new, old2."""
+    """Return the lanes of the result: old, new, old2."""
     return [lane for lane in (Lane.OLD, Lane.NEW, Lane.OLD2) if lane in result.lanes]
 
 
@@ -104,7 +104,7 @@ def version_name(version: JsonObject) -> str:
 
 
 def version_facts(version: JsonObject) -> Iterator[tuple[str, str]]:
-    """What else is known of a version, as label and value; no environment values are among them."""
+    """Yield further facts of a version, as label and value, without values of its environment."""
     for key in ("kind", "entrypoint", "git", "commit", "dirty_hash", "source", "path", "python", "condition"):
         if text := _plain_text(version.get(key)):
             yield key.replace("_", " "), without_folder(text)
@@ -120,7 +120,7 @@ def version_facts(version: JsonObject) -> Iterator[tuple[str, str]]:
 
 
 def run_line(run: RunRecord) -> list[str]:
-    """The run in a few words: its id, what was replayed, how often."""
+    """Return the run in a few words: its id, what was replayed, how often."""
     source = (
         f"sample {run.sample}"
         if run.sample
@@ -132,7 +132,7 @@ def run_line(run: RunRecord) -> list[str]:
 
 
 def compared(result: DiffResult) -> str:
-    """How many of the items could be compared."""
+    """Return how many of the items could be compared."""
     counts = result.counts
     if counts.compared == counts.total:
         return fmt.plural(counts.total, "item")
@@ -194,7 +194,7 @@ def metric_notes(name: str, metric: MetricDelta, *, brief: bool = False) -> list
 
 
 def ranked_metrics(item: ItemVerdict) -> list[tuple[str, ItemMetric]]:
-    """The item's metrics, those that made the verdict first."""
+    """Return the item's metrics, those that made the verdict first."""
     weight = {value: index for index, value in enumerate(VERDICT_ORDER)}
     if item.verdict is Verdict.IMPROVED:
         weight[Verdict.IMPROVED] = -1
@@ -202,12 +202,12 @@ def ranked_metrics(item: ItemVerdict) -> list[tuple[str, ItemMetric]]:
 
 
 def metric_reasons(item: ItemVerdict) -> list[tuple[str, str]]:
-    """Metric and reason, those that made the verdict first."""
+    """Return metric and reason, those that made the verdict first."""
     return [(name, metric.reason) for name, metric in ranked_metrics(item) if metric.reason]
 
 
 def failed_trials(item: ItemVerdict, lane: Lane) -> list[Trial]:
-    """The lane's trials that ended in an error: neither a pass nor a fail of the agent's answer."""
+    """Return the lane's trials that ended in an error: neither a pass nor a fail of the agent's answer."""
     return [graded.trial for graded in item.lanes.get(lane, ()) if graded.trial.status.is_error]
 
 
@@ -236,7 +236,7 @@ def _calibration(metric: MetricDelta) -> str:
 
 
 def _corrected(labels: LabelEvidence) -> str:
-    """The change as judge and labels give it together; its interval decides."""
+    """Return the change as judge and labels give it together; its interval decides."""
     delta, low, high = labels.corrected
     pairs = fmt.plural(labels.n, "labelled pair")
     people = f" by {fmt.plural(labels.people, 'person', 'people')}" if labels.people else ""
@@ -245,7 +245,7 @@ def _corrected(labels: LabelEvidence) -> str:
 
 
 def _pass_k(metric: MetricDelta) -> list[str]:
-    """pass^k and pass@k, for the largest k that both lanes have."""
+    """Return pass^k and pass@k, for the largest k that both lanes have."""
     old, new = metric.pass_hat_k.get(Lane.OLD, {}), metric.pass_hat_k.get(Lane.NEW, {})
     k = max(set(old) & set(new) or set(new), default=1)
     if k < 2:
@@ -263,7 +263,7 @@ def _pass_k(metric: MetricDelta) -> list[str]:
 
 
 def without_folder(text: str) -> str:
-    """Return the last part of an absolute path, for where it lies is one machine's own; else the text."""
+    """Return the last part of an absolute path, since its folder is of one machine; else the text."""
     return PurePath(text).name or text if PurePath(text).is_absolute() else text
 
 
@@ -300,18 +300,18 @@ class UsageRow:
 
 
 def usage_rows(result: DiffResult) -> list[UsageRow]:
-    """Cost, latency and tokens of a trial, as far as they are known of both lanes."""
+    """Return cost, latency and tokens of a trial, as far as they are known of both lanes."""
     return [_usage_row(name, change) for name, change in result.usage.items() if change.old or change.new]
 
 
 def main_metrics(candidate: Candidate) -> list[tuple[str, RankedMetric]]:
-    """The metrics that decide, else all; the first few of them."""
+    """Return the metrics that decide, else all; the first few of them."""
     deciding = [(name, metric) for name, metric in candidate.metrics.items() if metric.gated]
     return (deciding or list(candidate.metrics.items()))[:_METRICS]
 
 
 def ranking_caption(result: DiffResult) -> str:
-    """What the table of candidates rests on, and which of them the rest is about."""
+    """Return the basis of the table of candidates, and the candidate that the report is about."""
     shown = next(candidate for candidate in result.ranking if candidate.shown)
     return (
         f"The intervals hold for all {len(result.ranking)} together with {fmt.share(result.confidence)}; "
@@ -332,21 +332,24 @@ def against_first(result: DiffResult) -> list[str]:
 
 
 def differs_from_first(metric: RankedMetric) -> bool:
-    """Whether a candidate and the first differ beyond chance."""
+    """Return whether a candidate and the first differ beyond chance."""
     return metric.behind_ci is not None and not metric.behind_ci[0] <= 0 <= metric.behind_ci[1]
 
 
 def slices_caption(result: DiffResult) -> str:
-    """What the slices' p-values mean, and how many of them are more than chance."""
+    """Return what the slices' p-values mean, and how many of them are more than chance."""
     beyond = sum(part.p is not None and part.p <= 1 - result.confidence for part in result.slices)
-    found = f"{fmt.plural(beyond, 'slice')} changed beyond chance" if beyond else "none is beyond chance"
+    changed = f"{fmt.plural(beyond, 'slice')} changed beyond chance" if beyond else "none is beyond chance"
     tested = sum(part.p is not None for part in result.slices)
     corrected = f"p is corrected for the {tested} of {len(result.slices)} in which enough items changed"
-    return f"{found}; {corrected}; slices under {FEWEST} items are left out"
+    return f"{changed}; {corrected}; slices under {FEWEST} items are left out"
 
 
 def unrecorded_calls(result: DiffResult, lanes: list[Lane]) -> list[tuple[Lane, str]]:
-    """By lane, which calls were never recorded: `3 × get_order_status (other arguments than recorded)`."""
+    """Return, by lane, which calls were never recorded.
+
+    `3 × get_order_status (other arguments than recorded)`.
+    """
     calls_by_lane = []
     for lane in lanes:
         misses = result.lanes[lane].misses
@@ -387,7 +390,10 @@ def _usage_row(name: str, change: UsageDelta) -> UsageRow:
 
 
 def _relative(name: str, change: UsageDelta) -> str:
-    """How much longer or shorter answers got, as a share of the old length; empty for other figures."""
+    """Return how much longer or shorter answers got, as a share of the old length.
+
+    Empty for other figures.
+    """
     if name != "answer_chars" or not change.old or change.delta is None:
         return ""
     return f" ({_signed(change.delta / change.old, fmt.share)})"
@@ -416,11 +422,13 @@ class CauseGroup(NamedTuple):
 
 
 def by_cause(items: Sequence[ItemVerdict]) -> list[CauseGroup]:
-    """The items in groups, the largest first; groups of one size as their first items come."""
-    found: dict[tuple[str, str], list[ItemVerdict]] = {}
+    """Return the items in groups, the largest first; groups of one size as their first items come."""
+    groups_by_cause: dict[tuple[str, str], list[ItemVerdict]] = {}
     for item in items:
         first = next(iter(ranked_metrics(item)), None)
         key = (first[0], first[1].cause) if first else ("", "")
-        found.setdefault(key, []).append(item)
-    groups = [CauseGroup(metric, cause, tuple(members)) for (metric, cause), members in found.items()]
+        groups_by_cause.setdefault(key, []).append(item)
+    groups = [
+        CauseGroup(metric, cause, tuple(members)) for (metric, cause), members in groups_by_cause.items()
+    ]
     return sorted(groups, key=lambda group: -len(group.items))

@@ -1,4 +1,4 @@
-"""Reports as files: there whole, or not there.
+"""The report formats, built in and of plugins.
 
 What a report format is, and where the formats are.
 
@@ -24,10 +24,10 @@ GROUP = "replaydiff.reports"
 
 
 class ReportFormat(Protocol):
-    """What a format is."""
+    """A report format: a function of a result."""
 
     def __call__(self, result: DiffResult, *, width: int, color: bool) -> str | bytes:
-        """The report; `width` (columns) and `color` are for formats that a terminal shows."""
+        """Return the report; `width` (columns) and `color` are for formats that a terminal shows."""
         ...
 
 
@@ -54,7 +54,7 @@ BUILTIN: dict[str, BuiltinFormat] = {
 
 
 def render(result: DiffResult, format: str, *, width: int = 100, color: bool = False) -> str | bytes:  # noqa: A002
-    """The result in this format.
+    """Return the result in this format.
 
     Raises:
         UnknownNameError: no format has this name.
@@ -77,19 +77,19 @@ def parts(result: DiffResult, format: str, *, width: int) -> Iterator[str | byte
 
 
 def find_format(name: str) -> ReportFormat:
-    """The format of this name: a built-in one, else an entry point of the group `replaydiff.reports`.
+    """Return the format of this name: a built-in one, else an entry point of the group `replaydiff.reports`.
 
     Raises:
         UnknownNameError: there is none.
     """
     if name in BUILTIN:
         module, _, attribute = BUILTIN[name].target.partition(":")
-        found: ReportFormat = getattr(import_module(module), attribute)
-        return found
+        built_in: ReportFormat = getattr(import_module(module), attribute)
+        return built_in
     from importlib.metadata import entry_points
 
-    strangers = {entry.name: entry for entry in entry_points(group=GROUP)}
-    if name not in strangers:
-        raise UnknownNameError("report format", name, [*BUILTIN, *strangers])
-    loaded: ReportFormat = strangers[name].load()
+    plugins = {entry.name: entry for entry in entry_points(group=GROUP)}
+    if name not in plugins:
+        raise UnknownNameError("report format", name, [*BUILTIN, *plugins])
+    loaded: ReportFormat = plugins[name].load()
     return loaded

@@ -46,7 +46,7 @@ _LABEL = 30
 _MANY = 4
 """Metrics, of which each has its notes; of more only those that decide."""
 _LEAST_NAME = 10
-_OTHER_COLUMNS = 66
+_FIGURE_COLUMNS = 66
 """Columns of the metrics table beside the name, at the usual widths of figures."""
 _LANES_WIDTH = 100
 _GROUPS = 20
@@ -54,7 +54,7 @@ _STATE_STYLE = {"open": "bold cyan", "accepted": "green", "rejected": "bold red"
 
 
 def render(result: DiffResult, *, width: int, color: bool, brief: bool = False) -> str:
-    """The report as text of at most `width` columns, with ANSI colours where `color` is set.
+    """Return the report as text of at most `width` columns, with ANSI colours where `color` is set.
 
     `brief` is the first screen alone: answer, causes, the metrics that decide, and the first warning.
     """
@@ -148,7 +148,7 @@ def _first_screen(result: DiffResult, width: int) -> Iterable[RenderableType]:
 
 
 def _causes(result: DiffResult, width: int, limit: int) -> RenderableType:
-    """What is different, in a sentence, then each cause with its counts and what both versions did."""
+    """Render what differs, in a sentence, then each cause with its counts and what both versions did."""
     parts: list[RenderableType] = [Text(""), Text(causes.summary(result), style="bold")]
     for cause in causes.shown(result, limit):
         style = _STATE_STYLE[cause.state]
@@ -195,7 +195,7 @@ def _heading(result: DiffResult) -> RenderableType:
 
 
 def _words(text: str) -> str:
-    """One line in which our no-break spaces stay."""
+    """Return a line whose no-break spaces stay."""
     return "\u00a0".join(single_line(part) for part in text.split("\u00a0"))
 
 
@@ -255,7 +255,7 @@ def _metrics(result: DiffResult, width: int, *, notes: bool = True) -> Renderabl
     for verdict in (Verdict.IMPROVED, Verdict.REGRESSED):
         name = phrases.verdict_name(result, verdict) if single else f"{verdict}"
         table.add_column(name, justify="right", no_wrap=True)
-    room = max(_LEAST_NAME, width - _OTHER_COLUMNS)
+    room = max(_LEAST_NAME, width - _FIGURE_COLUMNS)
     for name, metric in result.metrics.items():
         label = broken_at_joints(single_line(name, 60), room)
         if single:
@@ -288,7 +288,7 @@ def _agreement(result: DiffResult) -> Iterable[RenderableType]:
 
 
 def _metric_notes(result: DiffResult) -> Iterable[RenderableType]:
-    """What tempers each metric; of many metrics, those that decide, and which do not."""
+    """Yield the notes on each metric; of many metrics, those that decide, and which do not."""
     many = len(result.metrics) > _MANY
     for name, metric in result.metrics.items():
         if notes := phrases.metric_notes(name, metric, brief=many and not metric.gated):
@@ -364,7 +364,7 @@ def _gate(result: DiffResult) -> RenderableType:
 
 
 def _ranking(result: DiffResult) -> RenderableType:
-    """All candidates, the best first, with the figures of the metrics that decide."""
+    """Return all candidates, the best first, with the figures of the metrics that decide."""
     table = plain_table()
     table.add_column("lane", no_wrap=True)
     table.add_column("version", overflow="fold", min_width=8)
@@ -395,7 +395,7 @@ def _ranking(result: DiffResult) -> RenderableType:
 
 
 def _usage(result: DiffResult) -> RenderableType:
-    """Cost, latency and tokens of a trial in both lanes, with the interval of their change."""
+    """Render cost, latency and tokens of a trial in both lanes, with the interval of their change."""
     table = plain_table()
     table.add_column("a trial takes", style="dim", no_wrap=True)
     for heading in ("old → new", "delta", f"{fmt.share(result.confidence)} interval"):
@@ -406,7 +406,7 @@ def _usage(result: DiffResult) -> RenderableType:
 
 
 def _unrecorded_calls(result: DiffResult, lanes: list[Lane]) -> Iterable[RenderableType]:
-    """Which calls nothing answered, a line a lane."""
+    """Yield the calls without an answer, a line a lane."""
     for lane, calls in phrases.unrecorded_calls(result, lanes):
         yield hanging(f"never recorded, {lane}:", Text(calls), "dim")
 
@@ -426,7 +426,7 @@ _METRIC = 30
 
 
 def _changed_items(result: DiffResult, width: int) -> Iterable[RenderableType]:
-    """What changed most, and what is inconclusive; nothing where neither is."""
+    """Yield what changed most, and what is inconclusive; nothing where neither is."""
     heading = "what failed" if phrases.is_check(result) else "what changed most"
     for title, verdicts in ((heading, phrases.CHANGED), ("inconclusive items", (Verdict.INCONCLUSIVE,))):
         listed = {verdict: [item for item in result.items if item.verdict is verdict] for verdict in verdicts}
@@ -445,7 +445,7 @@ def _changed_items(result: DiffResult, width: int) -> Iterable[RenderableType]:
 
 
 def _cause_block(result: DiffResult, group: CauseGroup, width: int) -> Iterable[RenderableType]:
-    """The cause, and its first items, one line each."""
+    """Yield the cause, and its first items, one line each."""
     verdict = group.items[0].verdict
     name = f"{fmt.count(len(group.items))} {phrases.verdict_name(result, verdict)}"
     why = ": ".join(
@@ -472,10 +472,10 @@ def _cause_block(result: DiffResult, group: CauseGroup, width: int) -> Iterable[
 
 
 def _figures(result: DiffResult, item: ItemVerdict, metric: str) -> Text:
-    found = item.metrics.get(metric)
-    if found is None:
+    scores = item.metrics.get(metric)
+    if scores is None:
         return Text("")
-    sides = (found.new,) if phrases.is_check(result) else (found.old, found.new)
+    sides = (scores.new,) if phrases.is_check(result) else (scores.old, scores.new)
     return Text(" → ".join(map(fmt.score, sides)))
 
 

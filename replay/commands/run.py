@@ -42,7 +42,7 @@ _OPTIONS = (
         "--calls",
         type=click.IntRange(1),
         metavar="N",
-        help="Spend so many replays of the agent, over all lanes, where they count most: items before trials.",
+        help="Spend so many replays of the agent, over all lanes, where they count most: items first.",
     ),
     click.option(
         "--aa/--no-aa",

@@ -97,7 +97,7 @@ class Transcript:
         grades: Mapping[tuple[str, int], Sequence[str]],
         model_calls: Sequence[ModelCall],
     ) -> Iterator[str]:
-        """Return what a trial did and how it was graded.
+        """Yield what a trial did and how it was graded.
 
         A reason that the missed call repeats is left out.
         """
@@ -115,7 +115,7 @@ class Transcript:
             yield from self._text("printed", trial.stderr)
 
     def _done(self, item: Item, trial: Trial) -> Iterator[str]:
-        """Return what a trial did, turn by turn where several turns of the user were replayed."""
+        """Yield what a trial did, turn by turn where several turns of the user were replayed."""
         places = {turn.number: turn.end for turn in user_turns(item.messages, item.tape)}
         at = 0
         for turn in trial.turns:

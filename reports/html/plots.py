@@ -32,7 +32,7 @@ class DeltaPlot:
     band: tuple[float, float] | None
     """From x and width: changes too small for this size to show."""
     label: str
-    """What the plot says, for those who do not see it."""
+    """The plot in words, for those who do not see it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class Axis:
 
     @property
     def ends(self) -> tuple[str, str]:
-        """The labels of both ends."""
+        """Return the labels of both ends."""
         return fmt.change(-self.reach), fmt.change(self.reach)
 
 
@@ -102,7 +102,7 @@ def _plot(metric: MetricDelta, axis: Axis) -> DeltaPlot:
 SIDE = 200.0
 """Side of a scatter's square, in units of its view box."""
 _CELLS = 24
-"""Columns and rows of the grid that items are counted in: what stands nearer is one dot."""
+"""Columns and rows of the grid that items are counted in: what is nearer is one dot."""
 _MOST = 6
 """Metrics that are drawn, those that decide the answer first."""
 _LEAST_R, _MOST_R = 3.0, 13.0
@@ -141,7 +141,7 @@ class Bar:
     lane: str
     wide: float
     inner: float | None
-    """Where the median stands, of a bar that ends at the 95th percentile."""
+    """The median, of a bar that ends at the 95th percentile."""
     text: str
 
 
@@ -159,7 +159,7 @@ def scatters(result: DiffResult) -> list[Scatter]:
     """Return a scatter plot for each metric that has scores in both lanes."""
     names = sorted(result.metrics, key=lambda name: not result.metrics[name].gated)
     drawn = (_scatter(result, name, result.metrics[name]) for name in names)
-    return [one for one in drawn if one is not None][:_MOST]
+    return [scatter for scatter in drawn if scatter is not None][:_MOST]
 
 
 def bars(result: DiffResult) -> list[Bars]:
@@ -167,14 +167,16 @@ def bars(result: DiffResult) -> list[Bars]:
     if phrases.is_check(result):
         return []
     shown = [(lane, result.lanes[lane]) for lane in phrases.lanes(result)]
-    return [one for one in (_latency(shown), _cost(shown)) if one is not None]
+    return [chart for chart in (_latency(shown), _cost(shown)) if chart is not None]
 
 
 def _scatter(result: DiffResult, name: str, metric: MetricDelta) -> Scatter | None:
     points = [
-        (one.old, one.new, _TONES.get(one.verdict, "open"))
+        (metric_of_item.old, metric_of_item.new, _TONES.get(metric_of_item.verdict, "open"))
         for item in result.items
-        if (one := item.metrics.get(name)) is not None and one.old is not None and one.new is not None
+        if (metric_of_item := item.metrics.get(name)) is not None
+        and metric_of_item.old is not None
+        and metric_of_item.new is not None
     ]
     if not points:
         return None
@@ -195,9 +197,9 @@ def _scatter(result: DiffResult, name: str, metric: MetricDelta) -> Scatter | No
 
 
 def _reach(values: Iterable[float]) -> tuple[float, float]:
-    """0 to 1 for shares; else from the least to the most."""
-    found = list(values)
-    low, high = min(found), max(found)
+    """Return 0 and 1 for shares; else the least and the largest value."""
+    numbers = list(values)
+    low, high = min(numbers), max(numbers)
     if low >= 0 and high <= 1:
         return 0.0, 1.0
     low = min(low, 0.0)
@@ -224,7 +226,7 @@ def _dots(points: Sequence[tuple[float, float, str]], low: float, high: float) -
 
 
 def _band(noise: float | None, reach: float) -> str | None:
-    """A strip along the diagonal, as wide on each side as one trial varies by."""
+    """Return a strip along the diagonal, as wide on each side as one trial varies by."""
     if not noise:
         return None
     wide = round(min(noise / reach, 1.0) * (SIDE - 2 * _MOST_R), 1)

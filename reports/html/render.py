@@ -36,14 +36,14 @@ TONE = {Answer.SHIP: "better", Answer.HOLD: "worse", Answer.CANNOT_TELL: "unsure
 
 
 def render(result: DiffResult, *, width: int, color: bool) -> str:  # noqa: ARG001
-    """The page as one text."""
+    """Return the page as one text."""
     style, script = asset("report.css"), asset("report.js")
     page = environment().get_template("report.html.j2")
     return page.render(**parts(result), policy=_policy(style, script), style=style, script=script)
 
 
 def parts(result: DiffResult) -> dict[str, Any]:
-    """What the template of a result shows, by the names it knows."""
+    """Return the values of a result's template by name."""
     # Items are in the order of their verdicts, so those that are left out changed least.
     listed = replace(result, items=result.items[:MOST_ITEMS])
     limit, whole = transcripts.text_limit(listed), transcripts.shows_all(listed)
@@ -77,7 +77,7 @@ def parts(result: DiffResult) -> dict[str, Any]:
 
 @cache
 def environment(*folders: Path) -> Environment:
-    """The templates of the report, after those of other folders, with the filters they share."""
+    """Return the templates of the report, after those of other folders, with the filters they share."""
     environment = Environment(
         loader=FileSystemLoader([*folders, _HERE / "templates"]),
         autoescape=True,
@@ -105,7 +105,7 @@ def environment(*folders: Path) -> Environment:
 
 @cache
 def asset(name: str) -> str:
-    """The text of the report's own style or script."""
+    """Return the text of the report's own style or script."""
     return (_HERE / "assets" / name).read_text(encoding="utf-8")
 
 
@@ -140,7 +140,7 @@ def _about(result: DiffResult) -> list[str]:
 
 
 def _verdicts(result: DiffResult) -> list[dict[str, Any]]:
-    """Each verdict with its number, and its stretch of the bar in percent."""
+    """Return each verdict with its number, and its stretch of the bar in percent."""
     counts = phrases.verdict_counts(result)
     total = sum(number for _, _, number in counts)
     rows, at = [], 0.0
@@ -219,7 +219,7 @@ def _left_out(result: DiffResult) -> str:
 
 
 def _filters(result: DiffResult) -> dict[str, list[str]]:
-    """What the lists of the filters offer; a row names its entries by their place."""
+    """Return the entries of the filters' lists; a row names its entries by their place."""
     strata = Counter(item.item.stratum for item in result.items)
     tags = Counter(tag for item in result.items for tag in item.item.tags)
     return {

@@ -1,4 +1,4 @@
-"""What the page's script needs to draw one item's transcripts: plain JSON values, texts cut to a limit.
+"""Prepare an item's transcripts for the page's script: plain JSON values, texts cut to a limit.
 
 The page holds this for every item, so keys are short and nothing is repeated: a result that is the
 reference's own is left out. Markup is made nowhere here; the script sets texts, never HTML.
@@ -45,7 +45,7 @@ from replaydiff.reports import phrases
 BUDGET = 11_000_000
 """Characters of transcripts that a page holds at most, about."""
 MOST_TRIALS = 12_000
-"""With more, items where nothing changed show one trial a lane: the one that tells most."""
+"""With more, items where nothing changed show one trial a lane: the most informative one."""
 _ENCODER = json.JSONEncoder(ensure_ascii=False, default=str)
 LEAST, MOST = 200, 6_000
 """Characters of one text: where there are thousands of items, and where there are few."""
@@ -69,7 +69,7 @@ def shows_all(result: DiffResult) -> bool:
 
 
 def case(result: DiffResult, item: ItemVerdict, limit: int, *, whole: bool = True) -> dict[str, Any]:
-    """One item; without `whole`, one trial a lane where nothing changed."""
+    """Return an item; without `whole`, one trial a lane where nothing changed."""
     single = not whole and item.verdict is Verdict.UNCHANGED
     reference, title, only_expected = _reference(item.item)
     spine = reference if title else _longest(item)
@@ -109,12 +109,12 @@ def case(result: DiffResult, item: ItemVerdict, limit: int, *, whole: bool = Tru
             "response": None if response is None else _cut(response, limit),
             "expects": _expects(item.item, limit),
         }
-        _leave_out_what_the_reference_says(document)
+        _omit_reference_arguments(document)
     return document
 
 
-def _leave_out_what_the_reference_says(document: dict[str, Any]) -> None:
-    """Arguments that are those of the call's place in the reference are there already."""
+def _omit_reference_arguments(document: dict[str, Any]) -> None:
+    """Leave out arguments that equal those of the reference call."""
     reference = document["ref"]["calls"]
     for lane in document["lanes"]:
         for trial in lane["trials"]:
@@ -171,7 +171,7 @@ def _lane(
 
 
 def _informative(item: ItemVerdict, lane: Lane) -> int:
-    """The trial that shows the verdict best: in the lane that did worse, the first of the worst."""
+    """Return the trial that shows the verdict best: in the lane that did worse, the first of the worst."""
     trials = item.lanes[lane]
     names = [name for name, metric in item.metrics.items() if metric.verdict in phrases.CHANGED] or list(
         item.metrics
@@ -195,15 +195,15 @@ def _trial(
     limit: int,
 ) -> dict[str, Any]:
     trial = graded.trial
-    places = align(spine, [Call(served.call.name, served.call.args) for served in trial.served])
+    positions = align(spine, [Call(served.call.name, served.call.args) for served in trial.served])
     simulated = simulated_turns(trial.simulated_turns) or fmt.NONE
     facts = (simulated, fmt.duration(trial.latency_ms), fmt.dollars(trial.cost_usd))
     document: dict[str, Any] = {
         "status": str(trial.status),
         "bad": int(trial.status is not Status.OK),
         "calls": [
-            _call(item, served, place, spine, only_expected, ignored, limit)
-            for served, place in zip(trial.served, places, strict=True)
+            _call(item, served, position, spine, only_expected, ignored, limit)
+            for served, position in zip(trial.served, positions, strict=True)
         ],
         "response": None if trial.final_response is None else _cut(trial.final_response, limit),
         "grades": [_grade(name, grade, limit) for name, grade in graded.grades.items()],
@@ -221,7 +221,7 @@ def _trial(
 
 
 def _simulated(trial: Trial, limit: int) -> list[list[str]]:
-    """The simulated turns of a trial, each after the response that it replies to."""
+    """Return the simulated turns of a trial, each after the response that it replies to."""
     rows = []
     for before, turn in pairwise(trial.turns):
         if turn.user is not None:
@@ -233,14 +233,14 @@ def _simulated(trial: Trial, limit: int) -> list[list[str]]:
 def _call(
     item: Item,
     served: ServedCall,
-    place: int | None,
+    position: int | None,
     spine: list[Call],
     only_expected: bool,
     ignored: Sequence[str],
     limit: int,
 ) -> dict[str, Any]:
     call = served.call
-    expected = spine[place].args if place is not None else None
+    expected = spine[position].args if position is not None else None
     changed, missing = differing(expected, call.args, only_expected=only_expected, ignored=ignored)
     document: dict[str, Any] = {
         "n": visible(call.name),
@@ -248,14 +248,14 @@ def _call(
             [visible(key), _cut(_json(value), limit), int(key in changed)] for key, value in call.args.items()
         ],
         "u": str(served.rule),
-        "m": place,
+        "m": position,
     }
     if missing:
         document["x"] = [visible(key) for key in missing]
     if served.note:
         document["o"] = _cut(served.note, limit)
     if served.rule is not Rule.MISS or call.result is not None or call.error:
-        recorded = _recorded(item, served, place)
+        recorded = _recorded(item, served, position)
         if recorded is not None and call.error == recorded.error and same(call.result, recorded.result):
             document["s"] = 1
         else:
@@ -263,12 +263,12 @@ def _call(
     return document
 
 
-def _recorded(item: Item, served: ServedCall, place: int | None) -> ToolCall | None:
+def _recorded(item: Item, served: ServedCall, position: int | None) -> ToolCall | None:
     """Return the recording next to a call, if the reference is the tape and the call was answered."""
     on_tape = item.expectation is None or item.expectation.tool_calls is None
-    if place is None or place >= len(item.tape) or not on_tape or served.rule is Rule.MISS:
+    if position is None or position >= len(item.tape) or not on_tape or served.rule is Rule.MISS:
         return None
-    return item.tape[place]
+    return item.tape[position]
 
 
 def _grade(name: str, grade: Grade, limit: int) -> dict[str, Any]:
@@ -331,7 +331,7 @@ def _is_link(value: Json) -> bool:
 
 
 def _expects(item: Item, limit: int) -> list[list[str]]:
-    """What else a case expects, as label and text."""
+    """Return what else a case expects, as label and text."""
     expected = item.expectation
     if expected is None:
         return []
