@@ -11,7 +11,7 @@ from replaydiff.diff.result import ItemVerdict, Kind, Likeness, MetricDelta
 from replaydiff.diff.statistics.distributions import normal_cdf, normal_quantile
 from replaydiff.diff.stopping import FUTILITY, LookLevels, chance_of_answer
 from replaydiff.replay.model import GradeState, Lane
-from replaydiff.replay.terminal.text import one_line
+from replaydiff.replay.terminal.text import single_line
 
 
 def by_labels(metric: MetricDelta, look: LookLevels | None = None) -> MetricDelta:
@@ -110,7 +110,7 @@ _TOOLS_NAMED = 3
 
 
 def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(one_line(name, 40) for name in names[:_TOOLS_NAMED])
+    shown = ", ".join(single_line(name, 40) for name in names[:_TOOLS_NAMED])
     return shown + (f" and {len(names) - _TOOLS_NAMED} more" if len(names) > _TOOLS_NAMED else "")
 
 

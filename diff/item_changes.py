@@ -17,7 +17,7 @@ from replaydiff.diff.blocks import trials_of
 from replaydiff.diff.result import Block, ItemChange, ItemChangeKind
 from replaydiff.diff.side_effects import EffectDifference, effect_changes
 from replaydiff.replay.model import Lane, Trial
-from replaydiff.replay.terminal.text import one_line
+from replaydiff.replay.terminal.text import single_line
 
 _MOSTLY = 0.5
 _NAMED = 3
@@ -91,7 +91,9 @@ def _differing(name: str, pairs: Sequence[tuple[Counter[str], Counter[str]]]) ->
 
 
 def _listed(names: Sequence[str]) -> str:
-    return ", ".join(one_line(name, 40) for name in names[:_NAMED]) + (", …" if len(names) > _NAMED else "")
+    return ", ".join(single_line(name, 40) for name in names[:_NAMED]) + (
+        ", …" if len(names) > _NAMED else ""
+    )
 
 
 def _read_counts(trial: Trial, agreement: RecordingRules) -> Counter[str]:

@@ -21,7 +21,7 @@ from replaydiff.diff.result import ItemChangeKind
 from replaydiff.replay.effects import ToolEffect, effect_by_name
 from replaydiff.replay.model import Item, Json, JsonObject, ServedCall, Status, ToolCall, Trial
 from replaydiff.replay.settings import Settings
-from replaydiff.replay.terminal.text import one_line
+from replaydiff.replay.terminal.text import single_line
 
 _FAILURE = ("error", "err:", "failed", "failure", "exception")
 """How a result of a call that failed begins, where the failure was returned as text."""
@@ -140,7 +140,7 @@ class EffectDifference:
     @property
     def text(self) -> str:
         """`does not call send_refund`."""
-        return _WORDS[self.kind].format(one_line(self.tool, 60))
+        return _WORDS[self.kind].format(single_line(self.tool, 60))
 
 
 def effect_changes(

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from replaydiff.replay.renames import Renames
 from replaydiff.replay.settings import ToolSection
 from replaydiff.replay.settings.toml import tool_table
-from replaydiff.replay.terminal.text import one_line
+from replaydiff.replay.terminal.text import single_line
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -313,5 +313,5 @@ def effects_sentence(effects: Iterable[ToolEffect]) -> str | None:
 
 
 def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(one_line(name, 40) for name in names[:_NAMED])
+    shown = ", ".join(single_line(name, 40) for name in names[:_NAMED])
     return shown + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
