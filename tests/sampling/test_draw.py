@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replaydiff.replay.errors import InputError, UnknownNameError
-from replaydiff.replay.sampling import OTHER, RESERVE, Draw, draw, effective_size
+from replaydiff.replay.sampling import REMAINDER, RESERVE, Draw, draw, effective_size
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.traces import write_traces
 from tests.stand_ins.full import examples, full
@@ -68,12 +68,12 @@ def test_what_holds_for_every_draw(strata: list[int], size: int, more: int, seed
     assert sum(item.weight for item in items) == pytest.approx(population)
     drawn = Counter(item.stratum for item in items)
     for item in items:
-        if item.stratum != OTHER:
+        if item.stratum != REMAINDER:
             assert item.weight == pytest.approx(strata[int(item.stratum[1:])] / drawn[item.stratum])
     # All that is not pooled is larger than all that is, or as large.
     pooled = [count for kind, count in enumerate(strata) if f"m{kind}" not in drawn]
     assert bool(warnings) == bool(pooled)
-    assert min((strata[int(kind[1:])] for kind in drawn if kind != OTHER), default=60) >= max(
+    assert min((strata[int(kind[1:])] for kind in drawn if kind != REMAINDER), default=60) >= max(
         pooled, default=0
     )
     assert max(item.weight for item in items) <= 3 * population / len(items) + 1e-9 or len(drawn) == 1
