@@ -52,7 +52,7 @@ class App:
 
     @cached_property
     def settings(self) -> Settings:
-        """replay.toml, the environment, `--set` and `--wait`; read when used, as `--help` needs none."""
+        """Return the settings: replay.toml, environment, `--set`, `--wait`; read when used."""
         from replaydiff.replay.settings import load
 
         settings = load(assignments=self.assignments)

@@ -93,7 +93,9 @@ def _show_proposal(proposal: SetupProposal) -> None:
         click.echo(f"variables    {', '.join(proposal.environment)}")
     for key, references in (("network", proposal.network), ("writable", proposal.writable)):
         for named in references:
-            click.echo(f"{key:<12} {single_line(named.value)} ({named.place}): blocked until [world] allows it")
+            click.echo(
+                f"{key:<12} {single_line(named.value)} ({named.place}): blocked until [world] allows it"
+            )
     for sentence in proposal.unsure:
         lines = wrapped(single_line(sentence), terminal_width() - _INDENT)
         click.echo(f"{'unsure':<{_INDENT}}" + f"\n{'':<{_INDENT}}".join(lines))

@@ -179,7 +179,9 @@ def load(
     if ASSERT in data:
         tables["assert_"] = tuple(table(Assertion, assertion, ASSERT) for assertion in data[ASSERT])
     root = file.parent if file else Path.cwd()
-    return Settings(**tables, root=root, file=file, named_sections=frozenset(data), assigned=frozenset(assigned))
+    return Settings(
+        **tables, root=root, file=file, named_sections=frozenset(data), assigned=frozenset(assigned)
+    )
 
 
 def find(start: Path) -> Path | None:
