@@ -278,15 +278,6 @@ class Attempt:
 
     def ended(self, message: Any, printed: str | None) -> Outcome:
         """The agent has replied."""
-        outcome = self._ended(message, printed)
-        found = message.get("unpatched")
-        if not found:
-            return outcome
-        answered = {served.call.name for served in self._served}
-        unpatched = tuple(sign for sign in found.items() if self._rules.renames.name(sign[0]) not in answered)
-        return replace(outcome, unpatched=unpatched) if unpatched else outcome
-
-    def _ended(self, message: Any, printed: str | None) -> Outcome:
         failed = message.get("failed")
         if failed is not None:
             status = Status(failed["status"])

@@ -303,8 +303,6 @@ class Outcome:
     """What was done at each of the user's turns, where several were replayed."""
     model_calls: tuple[ModelCall, ...] = ()
     """What the model gateway recorded of it."""
-    unpatched: tuple[tuple[str, str], ...] = ()
-    """Recorded tools that seem to have run past the patch points, each with the function that shows it."""
     blocked: tuple[Blocked, ...] = ()
     """What its boundary kept from happening."""
 

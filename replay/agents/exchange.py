@@ -30,18 +30,15 @@ import json
 import secrets
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from replaydiff.replay.agents.attempt import Attempt, as_chat, as_text
 from replaydiff.replay.messages import parse
 from replaydiff.replay.model import Item, Json, JsonObject, Status, Version
 from replaydiff.replay.serving import LARGEST, Reply, Request, Server
 
-if TYPE_CHECKING:
-    from replaydiff.replay.worker import failures, replies
-else:
-    # Read by the same code as what a Python entrypoint returns; the worker's modules load each other by path.
-    from replaydiff.replay.worker.main import failures, replies
+# Answers are read by the same code as what a Python entrypoint returns.
+from replaydiff.replay.worker import failures, replies
 
 read_call = replies.read_call
 retry_after = failures.retry_after_of

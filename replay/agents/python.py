@@ -31,7 +31,7 @@ from replaydiff.replay.agents.subprocess import Launch
 from replaydiff.replay.agents.worker import WorkerClient, WorkerDied
 from replaydiff.replay.clock import utc_now
 from replaydiff.replay.errors import VersionError
-from replaydiff.replay.model import Blocked, Item, Json, JsonObject, Rule, Status, Version
+from replaydiff.replay.model import Blocked, Item, JsonObject, Status, Version
 
 if TYPE_CHECKING:
     from replaydiff.replay.gateway.recording import Line
@@ -41,8 +41,6 @@ AFTER_CANCEL_S = 2.0
 """Seconds that an async agent has to give up a trial before its process is ended."""
 TURNS = 3
 """How often a trial is sent again that lost its process before its turn, before it gets one of its own."""
-WATCHED = 20
-"""Trials that are watched for recorded tools that run without passing a patch point."""
 ISOLATED_LIMIT = 4
 """The most processes for trials that are run again alone."""
 
@@ -93,9 +91,6 @@ class PythonAgent:
         """What return annotations promise of results, as `WorkerClient.returns`."""
         self.signature = ""
         """What is called, for a person, known once it has started."""
-        self._reached: set[str] = set(rules.live)
-        """Tools that need not be watched: a call of them has come here, or they may run."""
-        self._watches = WATCHED if version.tools else 0
 
     @property
     def takes_messages(self) -> bool:
@@ -283,8 +278,6 @@ class PythonAgent:
         request: JsonObject = (
             {"messages": as_chat(item)} if self._takes == "messages" else {"input": as_text(item)}
         )
-        if watch := self._watch(item):
-            request["watch"] = watch
         # Until its turn comes, each trial before it in the same process may take its full time. One that
         # is alone there begins at once, which sets its time.
         is_next = worker.mode == "sync" and not worker.in_flight
@@ -315,7 +308,7 @@ class PythonAgent:
             outcome = self._answered(
                 attempt, message, await worker.printed() if "failed" in message else None
             )
-            if outcome.status is Status.AGENT_ERROR and not attempt.stopped and not outcome.unpatched:
+            if outcome.status is Status.AGENT_ERROR and not attempt.stopped:
                 was_fresh = await self._retire(worker)
                 if not was_fresh and not self._closed:
                     return Lost.DOUBTFUL
@@ -335,12 +328,7 @@ class PythonAgent:
         """Return what a trial came to by the worker's reply."""
         events: Any = message.get("blocked", ())
         attempt.blocked = [Blocked(what=what, at=at, in_tool=in_tool) for what, at, in_tool in events]
-        outcome = attempt.ended(message, printed)
-        if self._watches:
-            self._reached.update(
-                served.call.name for served in outcome.served if served.rule is not Rule.LIVE
-            )
-        return outcome
+        return attempt.ended(message, printed)
 
     async def _retire(self, worker: WorkerClient) -> bool:
         """End a worker in which a trial failed, which may have affected it; return whether it was fresh.
@@ -352,23 +340,6 @@ class PythonAgent:
             return True
         await worker.kill()
         return was_fresh
-
-    def _watch(self, item: Item) -> dict[str, Json]:
-        """Return the recorded tools to watch for in a trial of the item, with their arguments' names."""
-        # An agent that turns an earlier turn's calls into messages handles their names and arguments, too.
-        if self._watches == 0 or any(message.tool_calls for message in item.messages):
-            return {}
-        self._watches -= 1
-        watch: dict[str, Json] = {}
-        renames = self._rules.renames
-        for call in item.tape:
-            if call.name in self._reached:
-                continue
-            earlier = {new: old for old, new in renames.args.get(call.name, {}).items()}
-            watch.setdefault(call.name, [*sorted(call.args)])
-            for name in renames.earlier(call.name)[1:]:
-                watch.setdefault(name, [*sorted(earlier.get(key, key) for key in call.args)])
-        return watch
 
     async def _give_up(self, worker: WorkerClient, number: int, *, began: bool) -> bool:
         """End a trial that took too long. Return whether the trial itself was certainly the cause."""

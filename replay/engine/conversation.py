@@ -190,7 +190,6 @@ def _together(done: Sequence[Outcome], ended_turns: Sequence[Turn]) -> Outcome:
     """One outcome of all turns: the last one's end, and the sum of what they took."""
     last = done[-1]
     served = [call for outcome in done for call in outcome.served]
-    names = {one.call.name for one in served}
     costs = [outcome.cost_usd for outcome in done if outcome.cost_usd is not None]
     latencies = [outcome.latency_ms for outcome in done if outcome.latency_ms is not None]
     return replace(
@@ -203,5 +202,4 @@ def _together(done: Sequence[Outcome], ended_turns: Sequence[Turn]) -> Outcome:
         latency_ms=sum(latencies) if latencies else None,
         started_at=done[0].started_at,
         turns=tuple(ended_turns),
-        unpatched=tuple(sign for outcome in done for sign in outcome.unpatched if sign[0] not in names),
     )

@@ -4,8 +4,7 @@ A lane whose version names patch points must show that its tool calls reach them
 way again and again. `Probe` is given every outcome and raises:
 
 `UncontainedError` (exit code 2)
-    a call that the agent reports passed no patch point and is not allowed by `live`; or a recorded tool seems
-    to have run (`Outcome.unpatched`) and no call of it ever reached a patch point; or a recorded tool that
+    a call that the agent reports passed no patch point and is not allowed by `live`; or a recorded tool that
     may write was not asked for while its item's other tools were (`UnaskedTools`); or `TRIALS` trials of
     items recorded with tool calls ended well and none of them entered a patch point. One such trial
     proves nothing, since an agent may answer an item without its tools.
@@ -106,7 +105,9 @@ class UnaskedTools:
 
     - in any lane, at the first such trial, if no version has a patch point of its name;
     - in the lanes of the old version, which ought to reproduce the recording, after `TRIALS` such trials,
-      if no trial of the same code has asked for it.
+      if no trial of the same code has asked for it;
+    - in any lane, after `TRIALS` such trials, if patch points answer tools whose names are not known before
+      they are called (dispatchers, frameworks), and no trial of any version has asked for it.
     """
 
     def __init__(
@@ -141,8 +142,12 @@ class UnaskedTools:
             if name in self._harmless or (code, name) in self._requested:
                 continue
             trials = self._trials[lane, name] = self._trials.get((lane, name), 0) + 1
-            is_unknown = self._patched is not None and name not in self._patched
-            if is_unknown or (lane in (Lane.OLD, Lane.OLD2) and trials >= TRIALS):
+            is_named = self._patched is not None and name in self._patched
+            if self._patched is not None and not is_named:
+                return name, trials
+            is_reproducing = lane in (Lane.OLD, Lane.OLD2)
+            is_silent = not is_named and all(name != requested_name for _, requested_name in self._requested)
+            if trials >= TRIALS and (is_reproducing or is_silent):
                 return name, trials
         return None
 
@@ -305,12 +310,6 @@ class Probe:
         if reported:
             evidence = f"the agent reports it for item {item.id}, and the call passed no patch point"
             raise self._uncontained(lane, list(dict.fromkeys(reported)), 1, evidence)
-        if outcome.unpatched:
-            names = [name for name, _ in outcome.unpatched]
-            evidence = (
-                f"{outcome.unpatched[0][1]} was called for item {item.id}, and the call passed no patch point"
-            )
-            raise self._uncontained(lane, names, 1, evidence)
         unasked = self._unasked.add(lane, item, outcome)
         if unasked is not None:
             name, trials = unasked

@@ -303,8 +303,7 @@ class Runner:
             attempts += 1
             pace.went(outcome)
             is_final = outcome.status is not Status.INFRA_ERROR or attempts > self._settings.run.retries
-            # What looks like a failure of the network may be a real tool that ran in vain.
-            if is_final or outcome.unpatched:
+            if is_final:
                 return _Ended(task, outcome, attempts)
             rest = pace.rest(outcome, attempts)
             _log.info(

@@ -20,16 +20,12 @@ import socket
 import sys
 import time
 
+from . import calls, substitutes, tool
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
     from typing import Any
-
-    from replaydiff.replay.worker import calls, substitutes, tool
-else:
-    substitutes = sys.modules["_replaydiff_worker_substitutes"]
-    calls = sys.modules["_replaydiff_worker_calls"]
-    tool = sys.modules["_replaydiff_worker_tool"]
 
 VARIABLE = "REPLAY_BOUNDARY"
 CHANGES = {

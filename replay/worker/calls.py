@@ -11,21 +11,17 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from replaydiff.replay.worker import processes, remote, replies
-else:
-    processes = sys.modules["_replaydiff_worker_processes"]
-    remote = sys.modules["_replaydiff_worker_remote"]
-    replies = sys.modules["_replaydiff_worker_replies"]
+from . import replies
 
 LARGEST_LINE = 64 * 1024 * 1024
 """Bytes of the longest message; a longer answer is the agent's error."""
 LARGEST_LOG = 1024 * 1024
 """Bytes of the call log, after which the calls of trials that have ended are removed from it."""
 
-TRIAL = processes.TRIAL
+TRIAL: contextvars.ContextVar[int | None] = contextvars.ContextVar("replay_trial", default=None)
+"""The trial that the running code belongs to."""
 
 REFUSED: dict[int, str] = {}
 """Trial → why it counts for nothing, whatever the agent did with the refusal."""
@@ -39,19 +35,19 @@ class Stopped(BaseException):
     """The trial ends at this tool call. No `except Exception` of an agent catches it."""
 
 
-def encode(message: Any, given: list[str] | None = None) -> bytes:
-    """One line of JSON. What is not JSON value is written as `replies.plain` sees it.
+def encode(message: Any, answered_here: list[str] | None = None) -> bytes:
+    """Return one line of JSON. What is no JSON value is written as `replies.plain` sees it.
 
     Args:
         message: an object.
-        given: texts of calls, which it gets as the field `given`; None for no such field.
+        answered_here: texts of calls, which it gets as the field `given`; None for no such field.
     """
     try:
         text = _encode(message)
     except TypeError:
         text = _encode(replies.with_text_keys(message))
-    if given is not None:
-        text = f'{text[:-1]}, "given": [{", ".join(given)}]}}'
+    if answered_here is not None:
+        text = f'{text[:-1]}, "given": [{", ".join(answered_here)}]}}'
     return text.encode() + b"\n"
 
 
@@ -144,11 +140,11 @@ class Asking:
             self.send(line)
 
     def trial_of(self, name: str) -> int | None:
-        """The trial that a call of this tool belongs to."""
+        """Return the trial that a call of this tool belongs to; None where only the worker can know."""
         raise NotImplementedError
 
     def answer_here(self, trial: int | None, name: str, args: dict[str, Any]) -> dict[str, Any] | None:  # noqa: ARG002
-        """The answer to a call, where it need not be asked for."""
+        """Return the answer to a call that need not be asked for; None for any other."""
         return None
 
     def forget_recordings(self, trial: int | None) -> None:
@@ -162,35 +158,16 @@ class Asking:
         """Send what is not answered."""
         raise NotImplementedError
 
-
-class Elsewhere(Asking):
-    """Asks in another process than the worker, through it."""
-
-    def __init__(self, connection: remote.Remote, trial: Callable[[], int | None]) -> None:
-        self._connection, self._trial = connection, trial
-
-    def trial_of(self, name: str) -> int | None:  # noqa: ARG002
-        """The trial that this process or its task belongs to; None where only the worker may know."""
-        return self._trial()
-
-    def exchange(self, line: bytes, trial: int | None, name: str) -> bytes:  # noqa: ARG002
-        """Send a call through the worker."""
-        try:
-            return self._connection.ask(line)
-        except OSError as error:
-            raise RuntimeError(
-                f"{name} was called in a process that cannot reach the replay ({error}); it was not run"
-            ) from None
-
-    def send(self, line: bytes) -> None:
-        """Send what the worker passes on; a trial that is over needs it no more."""
-        with contextlib.suppress(OSError):
-            self._connection.ask(line)
-
     def refuse(self, reason: str) -> Stopped:
-        """Have the trial count for nothing; what is returned ends it."""
-        self._connection.refuse(self._trial(), reason)
-        return Stopped(reason)
+        """Have the running trial count for nothing; what is returned ends it."""
+        raise NotImplementedError
+
+
+class Parent(Protocol):
+    """How a forked process asks (see `children.Connection`)."""
+
+    def ask(self, line: bytes) -> bytes:
+        """Send a line to the worker and return its answer."""
 
 
 class Tools(Asking):
@@ -207,9 +184,9 @@ class Tools(Asking):
         self._channel, self._log = channel, log
         self._answers = channel.makefile("rb")
         self._lock = threading.Lock()
-        self._process = os.getpid()
-        self.elsewhere: Elsewhere | None = None
-        """Asks in place of this in a forked process."""
+        self.parent: Parent | None = None
+        """Where to ask in a process that was forked from this one; None where nothing serves it."""
+        self._is_forked = False
         self.running: set[int] = set()
         """Trials that have begun and not ended."""
         self._has_begun = False
@@ -221,9 +198,14 @@ class Tools(Asking):
         """Trial → how many of these were reported."""
         self._logged, self._log_limit = 0, LARGEST_LOG
         """Bytes in the call log, and how many it may have before it is written anew."""
+        os.register_at_fork(after_in_child=self._after_fork)
+
+    def _after_fork(self) -> None:
+        self._is_forked = True
+        self._recorded.clear()
 
     def begin(self, trial: int, tape: list[Any]) -> None:
-        """A trial begins; `tape` has the recordings with which its calls may be answered here."""
+        """Begin a trial; `tape` has the recordings with which its calls may be answered here."""
         self._has_begun = True
         self.running.add(trial)
         if tape:
@@ -233,7 +215,7 @@ class Tools(Asking):
             self._recorded[trial] = recorded
 
     def end(self, trial: int) -> list[str]:
-        """A trial ends; return its calls that were answered here and not reported, each as JSON text."""
+        """End a trial; return its calls that were answered here and not reported, each as JSON text."""
         self.running.discard(trial)
         with self._lock:
             self._recorded.pop(trial, None)
@@ -245,7 +227,7 @@ class Tools(Asking):
         The engine finds the same recording. Once a call of a tool was asked for, all of them are, since the
         engine may have used up any of the tool's recordings.
         """
-        if trial not in self._recorded or self._process != os.getpid():
+        if trial not in self._recorded:
             return None
         try:
             text = _encode_sorted(args)
@@ -253,12 +235,12 @@ class Tools(Asking):
             text = ""
         with self._lock:
             by_tool = self._recorded.get(trial, {})
-            left = by_tool.get(name, {}).get(text)
-            if not left:
+            unused = by_tool.get(name, {}).get(text)
+            if not unused:
                 by_tool.pop(name, None)
                 return None
             self._keep_call(trial, f'{{"name": {_encode(name)}, "args": {text}}}')
-            answer: dict[str, Any] = left.pop()
+            answer: dict[str, Any] = unused.pop()
             return answer
 
     def _keep_call(self, trial: int, call: str) -> None:
@@ -267,7 +249,7 @@ class Tools(Asking):
         if self._logged > self._log_limit:
             os.ftruncate(self._log, 0)
             os.lseek(self._log, 0, os.SEEK_SET)
-            lines = "".join(f"{one} {made}\n" for one, calls in self._given.items() for made in calls)
+            lines = "".join(f"{number} {text}\n" for number, calls in self._given.items() for text in calls)
             self._logged = 0
             self._log_limit = LARGEST_LOG + 2 * len(lines)
         else:
@@ -278,11 +260,11 @@ class Tools(Asking):
         """Return a line with the calls that are to be known before the next one is answered, or nothing."""
         if trial is None:
             return b""
-        given = self._given.get(trial, [])
-        calls = given[self._reported.get(trial, 0) :]
+        answered = self._given.get(trial, [])
+        calls = answered[self._reported.get(trial, 0) :]
         if not calls:
             return b""
-        self._reported[trial] = len(given)
+        self._reported[trial] = len(answered)
         return f'{{"given": [{", ".join(calls)}], "trial": {trial}}}\n'.encode()
 
     def forget_recordings(self, trial: int | None) -> None:
@@ -291,32 +273,30 @@ class Tools(Asking):
             self._recorded.pop(trial, None)  # type: ignore[arg-type]
 
     def current_trial(self) -> int | None:
-        """The trial that the running code belongs to; None where that cannot be known."""
+        """Return the trial that the running code belongs to; None where that cannot be known."""
         trial = TRIAL.get()
-        if trial is None and len(self.running) == 1 and self._process == os.getpid():
+        if trial is None and len(self.running) == 1 and not self._is_forked:
             # A thread older than the trial; with one trial at a time there is no doubt whose call it is.
             return next(iter(self.running))
         return trial
 
-    def refuse(self, reason: str, trial: int | None = None) -> Stopped:
-        """Keep why a trial, or the running one, counts for nothing; what is returned ends it."""
-        if self._process != os.getpid() and self.elsewhere is not None:
-            return self.elsewhere.refuse(reason)
-        trial = self.current_trial() if trial is None else trial
+    def refuse(self, reason: str) -> Stopped:
+        """Keep why the running trial counts for nothing; what is returned ends it."""
+        trial = self.current_trial()
         if trial is not None:
             REFUSED.setdefault(trial, reason)
         return Stopped(reason)
 
     def trial_of(self, name: str) -> int | None:
-        """The trial that a call of this tool belongs to.
+        """Return the trial that a call of this tool belongs to; None in a forked process that cannot know.
 
         Raises:
             RuntimeError: it belongs to none.
             Stopped: it belongs to one that is over.
         """
-        if self._process != os.getpid() and self.elsewhere is not None:
-            return self.elsewhere.trial_of(name)
         trial = self.current_trial()
+        if self._is_forked:
+            return trial
         if trial is None and not self._has_begun:
             raise RuntimeError(
                 f"{name} was called before the first trial, while the agent was being made; a function that "
@@ -332,8 +312,8 @@ class Tools(Asking):
 
     def exchange(self, line: bytes, trial: int | None, name: str) -> bytes:
         """Send a call of a trial and return its answer."""
-        if self._process != os.getpid() and self.elsewhere is not None:
-            return self.elsewhere.exchange(line, trial, name)
+        if self._is_forked:
+            return self._ask_parent(line, name)
         with self._lock:
             self._channel.sendall(self._unreported(trial) + line)
             reply = self._answers.readline()
@@ -343,27 +323,37 @@ class Tools(Asking):
 
     def send(self, line: bytes) -> None:
         """Send what is not answered."""
-        if self._process != os.getpid() and self.elsewhere is not None:
-            self.elsewhere.send(line)
+        if self._is_forked:
+            self._ask_parent(line, "a tool")
             return
         with self._lock:
             self._channel.sendall(line)
 
+    def _ask_parent(self, line: bytes, name: str) -> bytes:
+        try:
+            if self.parent is None:
+                raise ConnectionError("it serves no other process")
+            return self.parent.ask(line)
+        except OSError as error:
+            raise RuntimeError(
+                f"{name} was called in a process that cannot reach the worker ({error}); it was not run"
+            ) from None
+
     def pass_on(self, message: dict[str, Any]) -> bytes:
-        """Send what another process sent, and return the answer; `{}` to what the engine does not answer."""
-        trial = message["trial"]
-        if trial is None and len(self.running) == 1:
-            trial = next(iter(self.running))
+        """Send what another process sent, and return the answer; `{}` to what the engine does not answer.
+
+        A call belongs to the trial that the process was started in, or to the only one that runs now: a
+        process of a pool is older than the trials that it works for.
+        """
         if "ran" in message:
             self.report(message)
             return encode({})
-        name = message["name"]
-        self.forget_recordings(trial)
-        if trial is None:
-            return encode({"error": f"{name} was called from a process that belongs to no trial"})
+        trial, name = message["trial"], message["name"]
+        if trial not in self.running and len(self.running) == 1:
+            trial = next(iter(self.running))
         if trial not in self.running:
-            print(f"replay: {name} was called from a process of an earlier trial; stopped", file=sys.stderr)
-            return encode({"stop": "the trial is over"})
+            return encode({"error": f"{name} was called from a process that belongs to no trial"})
+        self.forget_recordings(trial)
         return self.exchange(encode({**message, "trial": trial}), trial, name)
 
 

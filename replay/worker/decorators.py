@@ -8,6 +8,7 @@ from one trial to the next, open a session, or send something.
 from __future__ import annotations
 
 import builtins
+import contextlib
 import dis
 import functools
 import logging
@@ -15,12 +16,9 @@ import re
 import sys
 import types
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from replaydiff.replay.worker import kinds
-else:
-    kinds = sys.modules["_replaydiff_worker_kinds"]
+from . import kinds
 
 DEEPEST = 10
 """Decorators around a function that are looked through."""
@@ -54,9 +52,9 @@ def names_of(function: Any, name: str | None) -> set[str]:
         vars(sys.modules.get(kinds.read(function, "__module__", str, ""), types)),
     ]
     names = {key for space in spaces for key, value in list(space.items()) if value is function}
-    own = kinds.read(function, "__name__", str, None)
+    names = names or {kinds.read(function, "__name__", str, None)}
     # `functools.wraps` gives a decorated function the name of any function it likes.
-    return {one for one in names or {own} if isinstance(one, str)} | ({name} if name else set())
+    return {each for each in names if isinstance(each, str)} | ({name} if name else set())
 
 
 def layers_of(function: Any, name: str | None) -> list[Any]:
@@ -110,12 +108,12 @@ def inside_proxy(value: Any) -> Any:
 
 
 def _is_proxy(value: Any) -> bool:
-    """Whether an object is a proxy of `wrapt`."""
+    """Return whether an object is a proxy of `wrapt`."""
     return any(base.__name__ == "ObjectProxy" for base in type(value).__mro__)
 
 
 def _only_calls(wrapper: types.FunctionType) -> bool:
-    return all(map(_is_harmless, _cells(wrapper))) and all(
+    return all(map(_is_harmless, _cell_values(wrapper))) and all(
         _is_plumbing_code(code, wrapper.__globals__) for code in _codes(wrapper.__code__)
     )
 
@@ -129,38 +127,38 @@ def _wrapped(function: Any) -> Any:
 
 def _calls(function: Any, wrapped: types.FunctionType) -> bool:
     """Return whether a function refers to the one it wraps, directly or through a global variable."""
-    if any(_function(value) is wrapped for value in _held(function)):
+    if any(_function(value) is wrapped for value in _references(function)):
         return True
     code, space = (
         kinds.read(function, "__code__", types.CodeType, None),
         kinds.read(function, "__globals__", dict, {}),
     )
     return code is not None and any(
-        space.get(name) is wrapped for one in _codes(code) for name in one.co_names
+        space.get(name) is wrapped for each in _codes(code) for name in each.co_names
     )
 
 
 def _path(function: Any, names: set[str], depth: int = 0) -> list[types.FunctionType]:
     """Return the functions on the path to one of these names, through references of functions."""
-    for value in _held(function) if depth < DEEPEST else ():
+    for value in _references(function) if depth < DEEPEST else ():
         inner = _function(value)
         if inner is not None and inner.__name__ in names and inner is not function:
             return [inner]
-    for value in _held(function) if depth < DEEPEST else ():
+    for value in _references(function) if depth < DEEPEST else ():
         inner = _function(value)
         if inner is not None and inner is not function:
-            rest = _path(inner, names, depth + 1)
-            if rest:
-                return [inner, *rest]
+            path = _path(inner, names, depth + 1)
+            if path:
+                return [inner, *path]
     return []
 
 
 def _is_plumbing(layer: types.FunctionType, inner: Any) -> bool:
     if str(layer.__globals__.get("__name__", "")).partition(".")[0] in RETRY_PACKAGES:
         return True
-    if not any(value is inner for value in _cells(layer)):
+    if not any(value is inner for value in _cell_values(layer)):
         return False
-    if not all(value is inner or _is_harmless(value) for value in _cells(layer)):
+    if not all(value is inner or _is_harmless(value) for value in _cell_values(layer)):
         return False
     return all(_is_plumbing_code(code, layer.__globals__) for code in _codes(layer.__code__))
 
@@ -186,14 +184,13 @@ def _is_plumbing_code(code: types.CodeType, space: dict[str, Any]) -> bool:
 
 
 def _builtin(name: str) -> Any:
-    """A built-in error as it is, None for a function that changes nothing, and else something harmful."""
-    found = getattr(builtins, name, object)
-    return None if name in PLUMBING_BUILTINS else found
+    """Return a built-in error, None for a function that changes nothing, and else something harmful."""
+    return None if name in PLUMBING_BUILTINS else getattr(builtins, name, object)
 
 
 def _is_harmless(value: Any) -> bool:
     if isinstance(value, (tuple, frozenset)):
-        return all(_is_harmless(one) for one in value)
+        return all(_is_harmless(each) for each in value)
     if isinstance(value, type):
         return issubclass(value, BaseException)
     return isinstance(value, CONSTANTS) or getattr(value, "__module__", None) in ("time", "random", "math")
@@ -206,22 +203,21 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
             yield from _codes(const)
 
 
-def _held(function: Any) -> list[Any]:
+def _references(function: Any) -> list[Any]:
     if type(function) is types.FunctionType:
-        return _cells(function)
+        return _cell_values(function)
     if isinstance(function, type):
         return []
-    return [held for _, held in kinds.attributes(function)]
+    return [value for _, value in kinds.attributes(function)]
 
 
-def _cells(function: types.FunctionType) -> list[Any]:
-    found = []
+def _cell_values(function: types.FunctionType) -> list[Any]:
+    values = []
     for cell in function.__closure__ or ():
-        try:
-            found.append(cell.cell_contents)
-        except ValueError:
-            continue
-    return found
+        # Of a variable that was not set yet.
+        with contextlib.suppress(ValueError):
+            values.append(cell.cell_contents)
+    return values
 
 
 def _function(value: Any) -> types.FunctionType | None:

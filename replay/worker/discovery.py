@@ -19,33 +19,25 @@ import sys
 import types
 import weakref
 from collections.abc import Iterable, Mapping, MappingView, MutableMapping, Set
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from replaydiff.replay.worker import decorators, kinds, remakes, replies, shapes, trampoline
-else:
-    decorators = sys.modules["_replaydiff_worker_decorators"]
-    kinds = sys.modules["_replaydiff_worker_kinds"]
-    remakes = sys.modules["_replaydiff_worker_remakes"]
-    replies = sys.modules["_replaydiff_worker_replies"]
-    shapes = sys.modules["_replaydiff_worker_shapes"]
-    trampoline = sys.modules["_replaydiff_worker_trampoline"]
+from . import decorators, kinds, replies, trampoline
 
 DEEPEST = 50
 _REFERENCE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*[.:][A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
+class ToolFunction:
     """A function that does a tool's work."""
 
     function: types.FunctionType
     name: str | None
-    """The tool's name, where the table or object gives it one; None: the function's own name."""
+    """The tool's name, where the table or object gives it one; None: the function's name."""
     path: str
-    """Where it was found, as in `app:TOOLS['cancel'].func`."""
-    known: str | None = None
-    """What it is bound to, where its own name says nothing."""
+    """Where it was discovered, as in `app:TOOLS['cancel'].func`."""
+    bound_to: str | None = None
+    """What it is bound to, where the function's name says nothing."""
     like: types.FunctionType | None = None
     """The function whose name and signature are the tool's, where decorators hide them."""
     is_method: bool = False
@@ -57,13 +49,13 @@ class Found:
     hides_self: bool = False
     """Its first argument is the object, and the signature of `like` has no such parameter."""
     is_member: bool = False
-    """It is a tool object's own function, so it dispatches to no other tool."""
+    """It is a function of a tool object, so it dispatches to no other tool."""
     family: int = 0
-    """The same for functions that are one tool: while one of them runs, the others run as well."""
+    """The same for the functions of one tool: while one of them runs, the others run as well."""
 
 
 class Discovery:
-    """Finds tools, and keeps what else must be known to answer them."""
+    """Finds tools, and keeps what else is needed to answer them."""
 
     def __init__(self, ignore: Iterable[str] = ()) -> None:
         """Find nothing yet.
@@ -72,19 +64,17 @@ class Discovery:
             ignore: paths of values that are no tools, in which `*` matches any text (see `is_ignored`).
         """
         self._ignored_paths = tuple(ignore)
-        self.found: list[Found] = []
+        self.targets: list[ToolFunction] = []
         self.tables: list[Any] = []
         """Containers that can be added to, innermost first."""
         self.caches: list[Any] = []
         """`functools.lru_cache` around tools."""
-        self.partials: list[tuple[Any, Found]] = []
+        self.partials: list[tuple[Any, ToolFunction]] = []
         """Partials that are tools, each with its function."""
         self.classes: list[tuple[type, str, str | None]] = []
         """Classes whose subclasses may override a tool: class, method, name of the tool."""
-        self.aliases: list[tuple[Any, Any, Found]] = []
+        self.aliases: list[tuple[Any, Any, ToolFunction]] = []
         """Table, key and function of a tool that the table also holds under another name."""
-        self.steps: list[tuple[Any, str]] = []
-        """Modules, classes and objects that lead to tools, each with the name by which it does."""
         self._named: dict[int, str | None] = {}
         self._open: set[int] = set()
 
@@ -96,14 +86,14 @@ class Discovery:
                 return self.class_method(owner, attribute, raw, path, name)
         return self.add(value, name, path, attribute)
 
-    def add(self, value: Any, name: str | None, path: str, known: str | None = None) -> bool:
+    def add(self, value: Any, name: str | None, path: str, bound_to: str | None = None) -> bool:
         """Find the tools in a value.
 
         Args:
             value: anything.
-            name: the tool's name; None where it has none but its own.
-            path: where it stands, for sentences.
-            known: the name it is bound to, where `name` is None.
+            name: the tool's name; None where it has none but its function's.
+            path: where the value is, for sentences.
+            bound_to: the name it is bound to, where `name` is None.
 
         Returns:
             Whether there is one.
@@ -117,27 +107,27 @@ class Discovery:
             return False
         self._open.add(id(value))
         try:
-            return self._add(value, name, path, known)
+            return self._add(value, name, path, bound_to)
         finally:
             self._open.discard(id(value))
 
-    def _add(self, value: Any, name: str | None, path: str, known: str | None) -> bool:
+    def _add(self, value: Any, name: str | None, path: str, bound_to: str | None) -> bool:
         value = decorators.inside_proxy(value)
         kind = type(value)
         if kind is types.FunctionType:
-            return self._function(Found(value, name, path), known)
+            return self._function(ToolFunction(value, name, path), bound_to)
         if kind is types.MethodType:
-            return self._method(value, name, path, known)
+            return self._method(value, name, path, bound_to)
         if kind in (staticmethod, classmethod):
-            found = Found(value.__func__, name, path, is_method=kind is classmethod)
-            return self._function(found, known) if inspect.isfunction(value.__func__) else False
+            target = ToolFunction(value.__func__, name, path, is_method=kind is classmethod)
+            return self._function(target, bound_to) if inspect.isfunction(value.__func__) else False
         if isinstance(value, (functools.partial, functools.partialmethod)):
-            return self._partial(value, name, path, known)
-        if kind is functools._lru_cache_wrapper:
+            return self._partial(value, name, path, bound_to)
+        if kind is kinds.CACHE:
             self.caches.append(value)
-            return self.add(value.__wrapped__, name, path, known)
+            return self.add(value.__wrapped__, name, path, bound_to)
         if kind in (weakref.ref, weakref.WeakMethod):
-            return self.add(value(), name, path, known)
+            return self.add(value(), name, path, bound_to)
         if isinstance(value, types.ModuleType):
             raise kinds.refused(path, "a module; name its functions")
         if kinds.is_mock(value):
@@ -145,7 +135,7 @@ class Discovery:
                 path, "a mock, whose calls cannot be answered; name the tool that it stands for"
             )
         if isinstance(value, (str, Mapping, list, tuple, Set, collections.deque, MappingView)):
-            return self._container(value, name, path, known)
+            return self._container(value, name, path, bound_to)
         if kinds.is_opaque(value):
             raise kinds.refused(path, f"{replies.in_words(value)}, which cannot be looked into; use a list")
         if isinstance(value, type):
@@ -153,62 +143,62 @@ class Discovery:
         # A descriptor may be called as well: a decorator that is a class.
         if inspect.isroutine(value) and not kinds.is_called(value):
             raise kinds.built_in(value, path)
-        return self._object(value, name, path, known)
+        return self._object(value, name, path, bound_to)
 
     # --- functions -------------------------------------------------------------------------------
 
-    def _function(self, found: Found, known: str | None = None) -> bool:
-        function = found.function
+    def _function(self, target: ToolFunction, bound_to: str | None = None) -> bool:
+        function = target.function
         if hasattr(function, "registry") and hasattr(function, "dispatch"):
             # Of `functools.singledispatch`.
-            for one in function.registry.values():
-                if kinds.has_code(one):
-                    self._keep(dataclasses.replace(found, function=one, like=function, family=id(function)))
-            self._keep(found)
+            for each in function.registry.values():
+                if kinds.has_code(each):
+                    self._keep(dataclasses.replace(target, function=each, like=function, family=id(function)))
+            self._keep(target)
             return True
-        if function.__name__ == "<lambda>" or (known == function.__code__.co_name != function.__name__):
+        if function.__name__ == "<lambda>" or (bound_to == function.__code__.co_name != function.__name__):
             # `functools.wraps` gave it the name of something that it does not call.
-            found = dataclasses.replace(found, known=known)
+            target = dataclasses.replace(target, bound_to=bound_to)
         if trampoline.handler_of(function) is not None:
-            self._keep(found)
+            self._keep(target)
             return True
-        layers = decorators.layers_of(function, found.name or known)
+        layers = decorators.layers_of(function, target.name or bound_to)
         original = layers[-1]
         if kinds.is_unbound(original):
-            found = dataclasses.replace(found, is_method=True)
-        shared = self._named.setdefault(id(original), found.name) not in (None, found.name)
+            target = dataclasses.replace(target, is_method=True)
+        shared = self._named.setdefault(id(original), target.name) not in (None, target.name)
         answered = [original] if decorators.only_plumbing(layers) and not shared else layers
-        for one in answered:
-            if kinds.has_code(one):
-                family = found.family or id(original)
-                self._keep(dataclasses.replace(found, function=one, like=original, family=family))
+        for each in answered:
+            if kinds.has_code(each):
+                family = target.family or id(original)
+                self._keep(dataclasses.replace(target, function=each, like=original, family=family))
         return True
 
-    def _keep(self, found: Found) -> None:
-        remakes.restore(found.function)
-        self.found.append(found if found.family else dataclasses.replace(found, family=id(found.function)))
+    def _keep(self, target: ToolFunction) -> None:
+        family = target.family or id(target.function)
+        self.targets.append(dataclasses.replace(target, family=family))
 
-    def _method(self, value: types.MethodType, name: str | None, path: str, known: str | None) -> bool:
+    def _method(self, value: types.MethodType, name: str | None, path: str, bound_to: str | None) -> bool:
         function, owner = value.__func__, value.__self__
-        if type(function) is functools._lru_cache_wrapper:
+        if type(function) is kinds.CACHE:
             self.caches.append(function)
             function = function.__wrapped__
         if type(function) is not types.FunctionType:
-            return self.add(function, name, path, known)
-        one = None if inspect.isclass(owner) else owner
-        return self._function(Found(function, name, path, is_method=True, owner=one), known)
+            return self.add(function, name, path, bound_to)
+        instance = None if inspect.isclass(owner) else owner
+        return self._function(ToolFunction(function, name, path, is_method=True, owner=instance), bound_to)
 
-    def _partial(self, value: Any, name: str | None, path: str, known: str | None) -> bool:
-        """Patch a partial under its own name, and its function as well, which other code may call."""
-        before = len(self.found)
-        if not self.add(value.func, name, path, known):
+    def _partial(self, value: Any, name: str | None, path: str, bound_to: str | None) -> bool:
+        """Find a partial, and its function as well, which other code may call."""
+        before = len(self.targets)
+        if not self.add(value.func, name, path, bound_to):
             raise kinds.refused(path, "a partial of something that cannot be patched")
-        if len(self.found) > before:
-            self.partials.append((value, self.found[before]))
+        if len(self.targets) > before:
+            self.partials.append((value, self.targets[before]))
         return True
 
     def _reference(self, text: str, name: str | None, path: str) -> bool:
-        """A text such as `app.tools:cancel`, by which a table names its tool."""
+        """Find what a text such as `app.tools:cancel` names, by which a table refers to its tool."""
         if len(text) > 200 or not _REFERENCE.fullmatch(text):
             return False
         root = text.replace(":", ".").partition(".")[0]
@@ -224,35 +214,29 @@ class Discovery:
 
     # --- tables ----------------------------------------------------------------------------------
 
-    def _container(self, value: Any, name: str | None, path: str, known: str | None) -> bool:
-        """A text or table, whose own class may also be called."""
+    def _container(self, value: Any, name: str | None, path: str, bound_to: str | None) -> bool:
+        """Find the tools of a text or table, whose class may also be called."""
         if isinstance(value, str):
-            found = self._reference(value, name, path)
+            has_tools = self._reference(value, name, path)
         elif isinstance(value, Mapping):
-            found = self._mapping(value, name, path)
+            has_tools = self._mapping(value, name, path)
         else:
-            found = self._sequence(value, name, path)
+            has_tools = self._sequence(value, name, path)
         call = inspect.getattr_static(type(value), "__call__", None)
-        if found and kinds.has_code(call):
+        if has_tools and kinds.has_code(call):
             # It may choose among what it holds.
-            return self._function(Found(call, None, path, is_method=True, owner=value), "__call__")
-        own = any(
-            kinds.has_code(kinds.code_of(raw)) and not kinds.is_library(kinds.code_of(raw).__module__)
-            for _, raw in kinds.methods(type(value))
-        )
-        return found or (own and self._object(value, name, path, known))
+            return self._function(ToolFunction(call, None, path, is_method=True, owner=value), "__call__")
+        functions = [kinds.code_of(raw) for _, raw in kinds.methods(type(value))]
+        is_object = any(kinds.has_code(each) and not kinds.is_library(each.__module__) for each in functions)
+        return has_tools or (is_object and self._object(value, name, path, bound_to))
 
     def _mapping(self, table: Any, name: str | None, path: str) -> bool:
-        if type(table) is types.MappingProxyType:
-            import gc
-
-            inner = [one for one in gc.get_referents(table) if isinstance(one, Mapping)]
-            return sum(self.add(one, name, path) for one in inner) > 0
         missing = inspect.getattr_static(type(table), "__missing__", None)
         if kinds.has_code(missing) and not kinds.is_library(missing.__module__):
             raise kinds.refused(path, f"{replies.in_words(table)}, whose __missing__ makes members unseen")
-        own = table.get("name")
-        tool = own if isinstance(own, str) else name if any(key in kinds.FIELDS for key in table) else None
+        tool = table.get("name")
+        if not isinstance(tool, str):
+            tool = name if any(key in kinds.FIELDS for key in table) else None
         tools = 0
         companions = []
         for key, value in list(table.items()):
@@ -276,19 +260,19 @@ class Discovery:
         members = list(table)
         if isinstance(table, (tuple, list)):
             name = kinds.name_in_record(members, fields, name)
-        has_function = any(kinds.is_function(one) for one in members)
+        has_function = any(kinds.is_function(each) for each in members)
         tools = 0
         for index, value in enumerate(members):
-            place = f"{path}.{fields[index]}" if fields else f"{path}[{index}]"
+            member_path = f"{path}.{fields[index]}" if fields else f"{path}[{index}]"
             key = index if isinstance(table, list) else None
             if not (has_function and isinstance(table, tuple) and kinds.is_companion(value)):
-                tools += self._member(table, key, value, name, place)
+                tools += self._member(table, key, value, name, member_path)
         if tools and not isinstance(table, (tuple, frozenset, MappingView)):
             self.tables.append(table)
         return bool(tools)
 
     def _check_look_up(self, table: Any, key: Any, value: Any, path: str) -> None:
-        """Refuse a mapping whose own look-up makes something else than its items show."""
+        """Refuse a mapping whose look-up makes something else than its items show."""
         look_up = inspect.getattr_static(type(table), "__getitem__", None)
         if not kinds.has_code(look_up) or kinds.is_library(look_up.__module__):
             return
@@ -299,25 +283,24 @@ class Discovery:
             )
 
     def _member(self, table: Any, key: Any, value: Any, name: str | None, path: str) -> bool:
-        """Find the tools of a table's member; a table may hold one function under several names."""
+        """Find the tools of a table's member; a table may hold a function under several names."""
         if kinds.has_code(value) and name is not None:
             named = self._named.setdefault(id(value), name)
             if named not in (None, name) and isinstance(table, (MutableMapping, list)):
-                self.aliases.append((table, key, Found(value, name, path)))
+                self.aliases.append((table, key, ToolFunction(value, name, path)))
                 return True
         return self.add(value, name, path)
 
     # --- classes and objects ---------------------------------------------------------------------
 
     def class_method(self, owner: type, attribute: str, raw: Any, path: str, name: str | None) -> bool:
-        """A method of every object of a class and of its subclasses."""
-        self.steps.append((owner, attribute))
+        """Find a method of every object of a class and of its subclasses."""
         family = 0
         for cls in [owner, *kinds.subclasses(owner)]:
             raw = cls.__dict__.get(attribute) if cls is not owner else raw
             if raw is not None and not self._of_class(raw, attribute, path, name, family):
                 raise kinds.refused(f"{path} of {cls.__qualname__}", replies.in_words(raw))
-            family = family or next((found.family for found in self.found[-1:]), 0)
+            family = family or next((target.family for target in self.targets[-1:]), 0)
         self.classes.append((owner, attribute, name))
         return True
 
@@ -326,37 +309,37 @@ class Discovery:
         if type(raw) is functools.singledispatchmethod:
             functions = list(raw.dispatcher.registry.values())
             name = name or attribute
-        elif type(raw) is functools._lru_cache_wrapper:
+        elif type(raw) is kinds.CACHE:
             self.caches.append(raw)
             functions = [raw.__wrapped__]
         elif isinstance(raw, functools.partialmethod):
             return self._partial(raw, name or attribute, path, attribute)
         else:
             functions = [getattr(raw, "__func__", raw)]
-        before = len(self.found)
+        before = len(self.targets)
         for function in functions:
             if type(function) is types.FunctionType:
-                found = Found(
+                target = ToolFunction(
                     function, name, path, is_method=not isinstance(raw, staticmethod), family=family,
                     takes_input=attribute in kinds.INPUT_NAMES, is_member=name is not None,
                 )  # fmt: skip
-                self._function(found, attribute)
-        return len(self.found) > before
+                self._function(target, attribute)
+        return len(self.targets) > before
 
     def _class(self, cls: type, name: str | None, path: str) -> bool:
-        own = cls.__dict__.get("name")
-        name = own if isinstance(own, str) else name or cls.__name__
+        class_name = cls.__dict__.get("name")
+        name = class_name if isinstance(class_name, str) else name or cls.__name__
         parts = [
             (attribute, raw) for attribute, raw in kinds.methods(cls) if kinds.has_code(kinds.code_of(raw))
         ]
         if not parts:
             if kinds.is_passive(cls):
                 return False
-            known = kinds.own_methods(cls)
+            public = kinds.public_methods(cls)
             hint = (
                 f"and none of its methods is known to be the tool; "
-                f"name the method, as in {cls.__module__}:{cls.__qualname__}.{known[0]}"
-                if known
+                f"name the method, as in {cls.__module__}:{cls.__qualname__}.{public[0]}"
+                if public
                 else "whose constructor may do the work; write a function around it and name that"
             )
             raise kinds.refused(path, f"{replies.in_words(cls)}, {hint}")
@@ -366,21 +349,20 @@ class Discovery:
             self.class_method(cls, attribute, raw, f"{path}.{attribute}", name)
         return True
 
-    def _object(self, value: Any, name: str | None, path: str, known: str | None) -> bool:
+    def _object(self, value: Any, name: str | None, path: str, bound_to: str | None) -> bool:
         if isinstance(value, enum.Enum) and not kinds.is_data(value.value):
-            return self.add(value.value, name, f"{path}.value", known)
+            return self.add(value.value, name, f"{path}.value", bound_to)
         if kinds.is_data(value) and not kinds.is_called(value):
             return False
-        layers = decorators.layers_of(value, name or known)
+        layers = decorators.layers_of(value, name or bound_to)
         if len(layers) > 1:
             return self._decorator(value, layers, name, path)
         name = kinds.name_of(value) or name
-        before = len(self.found)
-        fields = [(field, held) for field, held in kinds.fields(value) if callable(held)]
-        for field, held in fields:
-            start = len(self.found)
-            self.steps.append((value, field))
-            self.add(held, name, f"{path}.{field}", known or field)
+        before = len(self.targets)
+        fields = [(field, function) for field, function in kinds.fields(value) if callable(function)]
+        for field, function in fields:
+            start = len(self.targets)
+            self.add(function, name, f"{path}.{field}", bound_to or field)
             self._mark(start, takes_input=field in kinds.INPUT_NAMES)
         methods = [
             (attribute, raw)
@@ -388,60 +370,60 @@ class Discovery:
             if kinds.has_code(kinds.code_of(raw))
         ]
         called = kinds.innermost(methods, [field for field, _ in fields])
-        self._helper(value, called, name, path, known)
+        self._helper(value, called, name, path, bound_to)
         for attribute, raw in called:
-            self.steps.append((value, attribute))
-            found = Found(
+            target = ToolFunction(
                 kinds.code_of(raw), name or type(value).__name__, f"{path}.{attribute}",
                 is_method=not isinstance(raw, staticmethod),
                 owner=None if isinstance(raw, (staticmethod, classmethod)) else value,
                 takes_input=attribute in kinds.INPUT_NAMES, is_member=True,
             )  # fmt: skip
-            self._function(found, attribute)
-        if len(self.found) == before:
+            self._function(target, attribute)
+        if len(self.targets) == before:
             for field, table in kinds.fields(value, every=True):
                 if kinds.is_table(table):
                     self.add(table, None, f"{path}.{field}")
-        if len(self.found) == before:
+        if len(self.targets) == before:
             self._refuse_object(value, path)
-        return len(self.found) > before
+        return len(self.targets) > before
 
-    def _helper(self, value: Any, methods: list[Any], name: str | None, path: str, known: str | None) -> None:
-        """Find the function, under a name of its own, to which a tool object's method does nothing but pass
-        the call."""
-        own = dict(kinds.attributes(value))
+    def _helper(
+        self, value: Any, methods: list[Any], name: str | None, path: str, bound_to: str | None
+    ) -> None:
+        """Find the function in an unknown field to which a tool object's method only passes calls."""
+        values = dict(kinds.attributes(value))
         for _, raw in methods:
             names = kinds.names_in(kinds.code_of(raw).__code__)
             field = names.pop() if len(names) == 1 else ""
-            if kinds.has_code(own.get(field)):
-                start = len(self.found)
-                self.add(own[field], name, f"{path}.{field}", known or field)
+            if kinds.has_code(values.get(field)):
+                start = len(self.targets)
+                self.add(values[field], name, f"{path}.{field}", bound_to or field)
                 self._mark(start, takes_input=False)
 
     def _decorator(self, value: Any, layers: list[Any], name: str | None, path: str) -> bool:
-        """An object that a decorator put in a function's place; its function is patched as well."""
+        """Find the function inside an object that a decorator made of it, and the object's call."""
         original = layers[-1]
-        found = Found(
+        target = ToolFunction(
             original, name, path, like=original, family=id(original), is_method=kinds.is_unbound(original)
         )
         for layer in layers[1:]:
-            self._keep(dataclasses.replace(found, function=layer))
+            self._keep(dataclasses.replace(target, function=layer))
         call = inspect.getattr_static(type(value), "__call__", None)
         if kinds.has_code(call):
-            whole = dataclasses.replace(found, function=call, is_method=True, hides_self=True, owner=value)
+            whole = dataclasses.replace(target, function=call, is_method=True, hides_self=True, owner=value)
             self._keep(whole)
         return True
 
     def _mark(self, before: int, *, takes_input: bool) -> None:
-        for index in range(before, len(self.found)):
-            self.found[index] = dataclasses.replace(
-                self.found[index], takes_input=takes_input, is_member=True
+        for index in range(before, len(self.targets)):
+            self.targets[index] = dataclasses.replace(
+                self.targets[index], takes_input=takes_input, is_member=True
             )
 
     def _refuse_object(self, value: Any, path: str) -> None:
         """Refuse an object of which nothing is known to be the tool, unless it is data."""
         unknown = kinds.unknown_methods(value) or [
-            field for field, held in kinds.fields(value, every=True) if kinds.is_function(held)
+            field for field, each in kinds.fields(value, every=True) if kinds.is_function(each)
         ]
         if not unknown and (callable(value) or kinds.has_compiled_method(type(value))):
             raise kinds.built_in(value, path)
@@ -458,7 +440,7 @@ def is_ignored(path: str, patterns: Iterable[str]) -> bool:
     """Return whether a value at this path is no tool, by the settings.
 
     Args:
-        path: where the value was found, as in `app:TOOLS['cancel'].validator`.
+        path: where the value is, as in `app:TOOLS['cancel'].validator`.
         patterns: such paths, with or without the module; `*` matches any text.
     """
     ends = (path, path.partition(":")[2])

@@ -5,26 +5,24 @@ Pure look-ups: nothing here keeps or changes anything.
 
 from __future__ import annotations
 
-import abc
 import collections
 import contextlib
 import dataclasses
 import enum
 import functools
-import importlib
+import gc
 import inspect
+import os
 import sys
 import threading
 import types
-from collections.abc import Iterator, Mapping, Set
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Set
+from typing import Any
 
-if TYPE_CHECKING:
-    from replaydiff.replay.worker import replies, shapes
-else:
-    replies = sys.modules["_replaydiff_worker_replies"]
-    shapes = sys.modules["_replaydiff_worker_shapes"]
+from . import replies, shapes
 
+CACHE = type(functools.lru_cache(maxsize=1)(len))
+"""The type of a function around which `functools.lru_cache` keeps results."""
 FIELDS = (
     "func", "coroutine", "fn", "async_fn", "_fn", "_async_fn", "afunc", "_func", "function", "_function",
     "callable", "handler", "impl", "implementation", "on_invoke_tool", "on_invoke", "callback", "tool_func",
@@ -46,6 +44,8 @@ PURE_MODULES = (
 )  # fmt: skip
 """Modules whose classes do nothing when they are called but make a value."""
 LIBRARIES = ("site-packages", "dist-packages")
+STANDARD = os.path.join(os.path.dirname(os.__file__), "")  # noqa: PTH118, PTH120
+"""The folder of Python's own modules."""
 HARMLESS = frozenset(dir(object)) - {"__getattribute__"} | {
     "__post_init__", "model_post_init", "__len__", "__bool__", "__contains__", "__copy__", "__deepcopy__",
     "__getstate__", "__setstate__", "__set_name__", "__int__", "__float__", "__index__", "__bytes__",
@@ -56,19 +56,18 @@ _QUEUES = ("queue", "_queue", "asyncio.queues", "multiprocessing.queues")
 
 
 def is_library(module: str) -> bool:
-    """Whether a module comes with Python or was installed, so that others than the agent use it."""
-    found = sys.modules.get(module)
-    file = getattr(found, "__file__", None)
-    if module.partition(".")[0] in sys.stdlib_module_names if hasattr(sys, "stdlib_module_names") else False:
-        return True
-    return file is None or any(f"/{folder}/" in file for folder in LIBRARIES)
+    """Return whether a module comes with Python or was installed, so that others than the agent use it."""
+    file = getattr(sys.modules.get(module), "__file__", None)
+    return file is None or file.startswith(STANDARD) or any(f"/{folder}/" in file for folder in LIBRARIES)
 
 
 def refused(path: str, what: str) -> shapes.Unusable:
+    """Return the error for a tool that cannot be patched, because of what it is."""
     return shapes.Unusable(f"the tool {path} cannot be patched: it is {what}")
 
 
 def built_in(value: Any, path: str) -> shapes.Unusable:
+    """Return the error for a tool without Python code."""
     return refused(
         path,
         f"{replies.in_words(value)}, which is called without Python code; "
@@ -77,31 +76,33 @@ def built_in(value: Any, path: str) -> shapes.Unusable:
 
 
 def is_mock(value: Any) -> bool:
+    """Return whether a value is a mock of the standard library."""
     return any(cls.__module__.startswith("unittest.mock") for cls in type(value).__mro__)
 
 
 def is_function(value: Any) -> bool:
+    """Return whether a value is a function, a method or a partial."""
     return inspect.isroutine(value) or isinstance(value, functools.partial)
 
 
 def is_unbound(function: types.FunctionType) -> bool:
-    """Whether a function is a method, which a registry may hold without its object."""
+    """Return whether a function is a method, which a registry may hold without its object."""
     inside, _, _ = function.__qualname__.rpartition(".")
     first = function.__code__.co_varnames[: function.__code__.co_argcount][:1]
     return bool(inside) and not inside.endswith("<locals>") and first == ("self",)
 
 
-def given_to(value: Any) -> dict[str, Any]:
+def fields_passed_to(value: Any) -> dict[str, Any]:
     """Return the arguments with which an object was made whose fields are those of a tool.
 
-    Of pydantic's models, those that were given; of a dataclass, those that are not the default.
+    Of pydantic's models, those that were passed; of a dataclass, those that are not the default.
     """
-    own = dict(attributes(value))
-    given = read(value, "__pydantic_fields_set__", set, None)
-    if given is None and dataclasses.is_dataclass(value):
-        given = {one.name for one in dataclasses.fields(value) if own.get(one.name) != one.default}
+    values = dict(attributes(value))
+    passed = read(value, "__pydantic_fields_set__", set, None)
+    if passed is None and dataclasses.is_dataclass(value):
+        passed = {each.name for each in dataclasses.fields(value) if values.get(each.name) != each.default}
     # A client or a session is no argument of a model.
-    return {name: held for name, held in own.items() if name in (given or ()) and _is_json(held)}
+    return {name: field for name, field in values.items() if name in (passed or ()) and _is_json(field)}
 
 
 def _is_json(value: Any) -> bool:
@@ -112,63 +113,69 @@ def is_of_class(raw: Any) -> bool:
     """Return whether a class attribute is a method of its instances or of the class."""
     of_class = (types.FunctionType, classmethod, staticmethod, functools.partialmethod)
     return isinstance(raw, of_class) or type(raw) in (
-        functools._lru_cache_wrapper,
+        CACHE,
         functools.singledispatchmethod,
     )
 
 
 def is_table(value: Any) -> bool:
+    """Return whether a value is a container of others."""
     return isinstance(value, (Mapping, list, tuple, Set, collections.deque))
 
 
 def has_code(value: Any) -> bool:
+    """Return whether a value is a function in Python."""
     return type(value) is types.FunctionType
 
 
 def code_of(raw: Any) -> Any:
-    if type(raw) is functools._lru_cache_wrapper:
+    """Return the function inside a method, a static or class method, or a cache."""
+    if type(raw) is CACHE:
         return raw.__wrapped__
     return getattr(raw, "__func__", raw)
 
 
 def is_called(value: Any) -> bool:
-    """Whether calling an object runs Python code that its own class, or a base of the agent's, defines."""
+    """Return whether calling an object runs Python code."""
     return has_code(inspect.getattr_static(type(value), "__call__", None)) and not isinstance(value, type)
 
 
 def is_data(value: Any) -> bool:
+    """Return whether a value is a number, bytes or the like."""
     return value is None or isinstance(
         value, (bytes, bytearray, int, float, complex, enum.Enum, BaseException)
     )
 
 
 def is_passive(cls: type) -> bool:
-    """Whether making an object of a class does nothing, and its objects have no methods of their own."""
+    """Return whether making an object of a class does nothing, and the agent's code gives it no methods."""
     if cls.__module__ in PURE_MODULES:
         return True
     names = ("__init__", "__new__", "__post_init__", "model_post_init")
-    raws = [base.__dict__.get(name) for base in cls.__mro__ if _is_own(base) for name in names]
-    raws += [base.__dict__.get("__call__") for base in inspect.getmro(type(cls)) if _is_own(base)]
+    raws = [base.__dict__.get(name) for base in cls.__mro__ if is_agents(base) for name in names]
+    raws += [base.__dict__.get("__call__") for base in inspect.getmro(type(cls)) if is_agents(base)]
     codes = [code_of(raw).__code__ for raw in raws if has_code(code_of(raw))]
     # What `dataclasses` and the like write has no file.
     works = any(not code.co_filename.startswith("<") for code in codes)
-    return not works and not own_methods(cls) and (is_schema(cls) or _is_own(cls))
+    return not works and not public_methods(cls) and (is_schema(cls) or is_agents(cls))
 
 
-def _is_own(cls: type) -> bool:
+def is_agents(cls: type) -> bool:
+    """Return whether a class is the agent's, and neither Python's nor of an installed package."""
     return not is_library(cls.__module__)
 
 
 def is_schema(cls: type) -> bool:
+    """Return whether a class describes data."""
     return dataclasses.is_dataclass(cls) or any(base.__name__ in SCHEMA_BASES for base in cls.__mro__)
 
 
-def own_methods(cls: type) -> list[str]:
-    """Public methods that a class has from elsewhere than Python and installed packages."""
+def public_methods(cls: type) -> list[str]:
+    """Return public methods that a class has from elsewhere than Python and installed packages."""
     return [
         attribute
         for base in cls.__mro__
-        if _is_own(base)
+        if is_agents(base)
         for attribute, raw in base.__dict__.items()
         if not attribute.startswith("_") and has_code(code_of(raw))
     ]
@@ -176,7 +183,7 @@ def own_methods(cls: type) -> list[str]:
 
 def unknown_methods(value: Any) -> list[str]:
     """Return methods of the agent's own code that an object has and that may do a tool's work."""
-    spaces = [base.__dict__ for base in type(value).__mro__ if _is_own(base)]
+    spaces = [base.__dict__ for base in type(value).__mro__ if is_agents(base)]
     members = [(name, raw) for space in spaces for name, raw in space.items()]
     return [name for name, raw in members if name not in HARMLESS and _may_work(raw)]
 
@@ -195,7 +202,7 @@ def has_compiled_method(cls: type) -> bool:
     return any(
         inspect.isroutine(raw) and not has_code(code_of(raw))
         for base in cls.__mro__
-        if _is_own(base)
+        if is_agents(base)
         for name, raw in base.__dict__.items()
         if name in METHODS
     )
@@ -207,7 +214,7 @@ def is_companion(value: Any) -> bool:
         return is_schema(value) and not any(name in value.__dict__ for name in METHODS)
     if is_function(value) or is_table(value) or isinstance(value, (str, enum.Enum)):
         return False
-    return is_data(value) or (not callable(value) and not _is_own(type(value)))
+    return is_data(value) or (not callable(value) and not is_agents(type(value)))
 
 
 def is_opaque(value: Any) -> bool:
@@ -215,18 +222,13 @@ def is_opaque(value: Any) -> bool:
     return isinstance(value, (Iterator, threading.local)) or type(value).__module__ in _QUEUES
 
 
-bases_of = type.__dict__["__mro__"].__get__
-namespace_of = type.__dict__["__dict__"].__get__
-
-
 def methods(cls: type) -> Iterator[tuple[str, Any]]:
-    """The methods that may run a tool, as classes hold them. Every tool is looked at around each trial, so
-    this is `inspect.getattr_static` with one look at each base."""
-    namespaces = [namespace_of(base) for base in (*bases_of(cls), *bases_of(type(cls)))]
+    """Yield the methods that may run a tool, as classes hold them."""
     for attribute in METHODS:
-        raw = next((one[attribute] for one in namespaces if attribute in one), None)
-        if raw is not None and not (attribute == "__call__" and cls is type):
-            yield attribute, raw
+        raw = inspect.getattr_static(cls, attribute, None)
+        if raw is None or (attribute == "__call__" and raw is type.__dict__["__call__"]):
+            continue
+        yield attribute, raw
 
 
 def read(value: Any, name: str, kind: type, default: Any) -> Any:
@@ -241,10 +243,10 @@ def read(value: Any, name: str, kind: type, default: Any) -> Any:
         default: is returned where there is no attribute of that name and type.
     """
     try:
-        found = object.__getattribute__(value, name)
+        attribute = object.__getattribute__(value, name)
     except Exception:
         return default
-    return found if isinstance(found, kind) else default
+    return attribute if isinstance(attribute, kind) else default
 
 
 def attributes(value: Any) -> Iterator[tuple[str, Any]]:
@@ -252,7 +254,7 @@ def attributes(value: Any) -> Iterator[tuple[str, Any]]:
     yield from list(read(value, "__dict__", dict, {}).items())
     yield from list(read(value, "__pydantic_private__", dict, {}).items())
     for cls in type(value).__mro__:
-        space = namespace_of(cls)
+        space = vars(cls)
         for name, slot in space.items() if "__slots__" in space else ():
             if type(slot) is types.MemberDescriptorType:
                 with contextlib.suppress(AttributeError):
@@ -260,16 +262,15 @@ def attributes(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def fields(value: Any, *, every: bool = False) -> Iterator[tuple[str, Any]]:
-    """The attributes of an object itself that may hold a tool's function, also in a method's place."""
-    own = dict(attributes(value))
-    for field in own if every else _FIELDS:
-        held = own.get(field)
-        if held is not None:
-            yield field, held
+    """Yield the attributes of an object itself that may hold a tool's function, also in a method's place."""
+    values = dict(attributes(value))
+    for field in values if every else _FIELDS:
+        if values.get(field) is not None:
+            yield field, values[field]
 
 
 def innermost(methods: list[tuple[str, Any]], fields: list[str]) -> list[tuple[str, Any]]:
-    """Those methods that call no other of them and none of the fields; all, where they go in circles."""
+    """Return those methods that call no other of them and none of the fields; all, where all do."""
     present = {attribute for attribute, _ in methods} | set(fields)
     chosen = [
         (attribute, raw)
@@ -280,6 +281,7 @@ def innermost(methods: list[tuple[str, Any]], fields: list[str]) -> list[tuple[s
 
 
 def names_in(code: types.CodeType) -> set[str]:
+    """Return the names of globals and attributes that code uses, and code within it."""
     names = set(code.co_names)
     for const in code.co_consts:
         if isinstance(const, types.CodeType):
@@ -288,7 +290,7 @@ def names_in(code: types.CodeType) -> set[str]:
 
 
 def name_of(value: Any) -> str | None:
-    """The name that a tool object gives itself."""
+    """Return the name that a tool object gives itself; None where it gives none."""
     for owner in (value, getattr(value, "metadata", None)):
         for attribute in ("name", "tool_name"):
             with contextlib.suppress(Exception):
@@ -299,14 +301,14 @@ def name_of(value: Any) -> str | None:
 
 
 def name_in_record(members: list[Any], fields: Any, name: str | None) -> str | None:
-    """The tool's name in `("cancel", function, …)` or in `{"cancel": (function, schema)}`.
+    """Return the tool's name in `("cancel", function, …)` or in `{"cancel": (function, schema)}`.
 
-    None where there are several functions, or nothing beside them: then they go by their own names.
+    None where there are several functions, or nothing beside them: then their names are those of the tools.
     """
     if fields:
         text = members[fields.index("name")] if "name" in fields else None
         return text if isinstance(text, str) else name
-    functions = [one for one in members if callable(one) and not isinstance(one, type)]
+    functions = [each for each in members if callable(each) and not isinstance(each, type)]
     if len(functions) != 1:
         return None if functions else name
     if len(members) == 1:
@@ -317,9 +319,38 @@ def name_in_record(members: list[Any], fields: Any, name: str | None) -> str | N
 
 
 def subclasses(cls: type) -> list[type]:
-    """Return the subclasses of a class, also those that were registered with an abstract one."""
-    found: list[type] = list(type.__subclasses__(cls))
-    if isinstance(cls, abc.ABCMeta):
-        registered: Any = importlib.import_module("_abc")._get_dump(cls)[0]
-        found += [one for one in (reference() for reference in registered) if one is not None]
-    return [one for sub in found for one in (sub, *subclasses(sub))]
+    """Return the subclasses of a class, with theirs."""
+    direct: list[type] = type.__subclasses__(cls)
+    return [each for subclass in direct for each in (subclass, *subclasses(subclass))]
+
+
+def announce_subclasses(cls: type, callback: Callable[[type], None]) -> None:
+    """Call this with every subclass that is made later, unless a class between takes no part in it."""
+    base: Any = cls
+    original = vars(cls).get("__init_subclass__")
+
+    def announce(subclass: Any, /, **kwargs: Any) -> None:
+        if original is not None:
+            original.__get__(None, subclass)(**kwargs)
+        else:
+            super(base, subclass).__init_subclass__(**kwargs)
+        callback(subclass)
+
+    # A class of an extension takes no attributes.
+    with contextlib.suppress(AttributeError, TypeError):
+        base.__init_subclass__ = classmethod(announce)
+
+
+def objects_with(function: types.FunctionType, owners: Mapping[int, Any]) -> dict[int, Any]:
+    """Return the other objects that have this function as a method, by their ids.
+
+    Args:
+        function: the method.
+        owners: objects by their ids, each the first of a tuple; they are left out.
+    """
+    bases = {cls for owner, _ in owners.values() for cls in type(owner).__mro__}
+    holding = tuple(
+        cls for cls in bases if any(getattr(raw, "__func__", raw) is function for raw in vars(cls).values())
+    )
+    objects = gc.get_objects() if holding else []
+    return {id(each): each for each in objects if issubclass(type(each), holding) and id(each) not in owners}

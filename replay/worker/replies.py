@@ -12,14 +12,10 @@ import enum
 import inspect
 import json
 import math
-import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from replaydiff.replay.worker import failures
-else:
-    failures = sys.modules["_replaydiff_worker_failures"]
+from . import failures
 
 TEXT_FIELDS = ("final_response", "text", "content", "result", "answer", "final_output", "output")
 NAME_FIELDS = ("name", "tool_name", "toolName", "tool")

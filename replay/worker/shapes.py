@@ -19,13 +19,9 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from replaydiff.replay.worker import failures, replies
-else:
-    failures = sys.modules["_replaydiff_worker_failures"]
-    replies = sys.modules["_replaydiff_worker_replies"]
+from . import failures, replies
 
 METHODS = ("run", "solve", "answer", "chat", "invoke", "ainvoke", "__call__")
 STATE_METHODS = ("invoke", "ainvoke")
@@ -34,6 +30,10 @@ STATE_METHODS = ("invoke", "ainvoke")
 
 class Unusable(failures.ReasonError):
     """The version can never run; the text is the reason in one sentence."""
+
+
+class MissingError(Unusable):
+    """A module, class or object has no attribute of this name."""
 
 
 @dataclasses.dataclass
@@ -76,20 +76,21 @@ def import_module(name: str, what: str, setting: str) -> Any:
 
 
 def attribute(owner: Any, name: str, path: str) -> Any:
-    """An attribute of a module, class or object.
+    """Return an attribute of a module, class or object.
 
     Raises:
-        Unusable: it is not there; names the nearest that is.
+        MissingError: it is not there; names the nearest that is.
+        Unusable: reading it fails.
     """
     try:
         return getattr(owner, name)
     except AttributeError:
         import difflib
 
-        known = [other for other in dir(owner) if not other.startswith("__")]
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known[:10]) or 'nothing'}"
-        raise Unusable(f"{path} has no {name!r}; {hint}") from None
+        present = [each for each in dir(owner) if not each.startswith("__")]
+        near = difflib.get_close_matches(name, present, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(present[:10]) or 'nothing'}"
+        raise MissingError(f"{path} has no {name!r}; {hint}") from None
     except Exception as error:
         raise Unusable(f"reading {path}.{name} raises {failures.sentence(error)}") from None
 
@@ -102,7 +103,7 @@ def resolve(
     wait: Callable[[Any], Any],
     prefers_async: Callable[[Any], bool],
 ) -> Target:
-    """The agent that `module:attr[.attr…]` names.
+    """Return the agent that `module:attr[.attr…]` names.
 
     Args:
         module: in which it is.
@@ -118,23 +119,23 @@ def resolve(
     path, _, attributes = entrypoint.partition(":")
     if not attributes:
         raise Unusable(f"the entrypoint {entrypoint!r} must be written `module:attr`")
-    found = module
+    agent = module
     for name in attributes.split("."):
-        owner, found = found, attribute(found, name, path)
+        owner, agent = agent, attribute(agent, name, path)
         path = f"{path}.{name}"
         if inspect.isclass(owner) and inspect.isfunction(inspect.getattr_static(owner, name)):
-            found = getattr(_construct(owner, path, args, wait), name)
-    if factory or inspect.isclass(found):
-        found = _construct(found, path, args, wait)
-    return _target(found, path, args, prefers_async)
+            agent = getattr(_construct(owner, path, args, wait), name)
+    if factory or inspect.isclass(agent):
+        agent = _construct(agent, path, args, wait)
+    return _target(agent, path, args, prefers_async)
 
 
 def _construct(make: Callable[..., Any], path: str, args: dict[str, Any], wait: Callable[[Any], Any]) -> Any:
     """Call a factory or class with those `args` that it names; they are taken out of `args`."""
     named = {name: args.pop(name) for name in _parameters(make) or () if name in args}
     try:
-        made = make(**named)
-        return wait(made) if inspect.isawaitable(made) else made
+        agent = make(**named)
+        return wait(agent) if inspect.isawaitable(agent) else agent
     except Unusable:
         raise
     except BaseException as error:
@@ -142,7 +143,7 @@ def _construct(make: Callable[..., Any], path: str, args: dict[str, Any], wait: 
 
 
 def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter] | None:
-    """The parameters of a callable; None where it does not tell."""
+    """Return the parameters of a callable; None where it does not tell."""
     try:
         return inspect.signature(function).parameters
     except (TypeError, ValueError):
@@ -150,26 +151,26 @@ def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]
 
 
 def is_async(function: Any) -> bool:
-    """Whether calling it gives something to await: a coroutine function, or an object called as one."""
+    """Return whether calling something returns what must be awaited."""
     called = None if inspect.isroutine(function) else inspect.getattr_static(type(function), "__call__", None)
-    return any(inspect.iscoroutinefunction(one) for one in (function, inspect.unwrap(function), called))
+    return any(inspect.iscoroutinefunction(each) for each in (function, inspect.unwrap(function), called))
 
 
-def _target(found: Any, path: str, args: dict[str, Any], prefers_async: Callable[[Any], bool]) -> Target:
-    call, name = found, "__call__"
-    if inspect.ismethod(found) and found.__name__ in STATE_METHODS:
-        name = found.__name__
-    elif not inspect.isroutine(found):
-        name = next((name for name in METHODS if callable(getattr(found, name, None))), "")
+def _target(agent: Any, path: str, args: dict[str, Any], prefers_async: Callable[[Any], bool]) -> Target:
+    call, name = agent, "__call__"
+    if inspect.ismethod(agent) and agent.__name__ in STATE_METHODS:
+        name = agent.__name__
+    elif not inspect.isroutine(agent):
+        name = next((name for name in METHODS if callable(getattr(agent, name, None))), "")
         if not name:
             raise Unusable(
-                f"{path} is {replies.in_words(found)} and cannot be called; "
+                f"{path} is {replies.in_words(agent)} and cannot be called; "
                 f"an agent is a function, or an object with {', '.join(METHODS[:-1])} or {METHODS[-1]}"
             )
-        if name == "invoke" and callable(getattr(found, "ainvoke", None)) and prefers_async(found):
+        if name == "invoke" and callable(getattr(agent, "ainvoke", None)) and prefers_async(agent):
             name = "ainvoke"
         if name != "__call__":
-            call, path = getattr(found, name), f"{path}.{name}"
+            call, path = getattr(agent, name), f"{path}.{name}"
     parameters = _parameters(call)
     _refuse_unknown(args, parameters, path)
     awaits = is_async(call)
@@ -198,15 +199,15 @@ def _by_parameters(
     ]
     if not open_:
         raise Unusable(f"{path}() has no parameter for the user's message")
-    first, wanted = open_[0], next((one for one in open_ if one.name == "messages"), None)
-    if wanted is not None and (wanted is first or wanted.default is wanted.empty):
-        takes, field, chosen = "messages", "messages", wanted
+    first, messages = open_[0], next((each for each in open_ if each.name == "messages"), None)
+    if messages is not None and (messages is first or messages.default is messages.empty):
+        takes, field, chosen = "messages", "messages", messages
     else:
         takes, field, chosen = "text", "input", first
     missing = [
-        other.name
-        for other in open_
-        if other is not chosen and other.default is other.empty and other.kind is not other.VAR_POSITIONAL
+        each.name
+        for each in open_
+        if each is not chosen and each.default is each.empty and each.kind is not each.VAR_POSITIONAL
     ]
     if missing:
         raise Unusable(
@@ -222,11 +223,13 @@ def _by_parameters(
 def _refuse_unknown(
     args: dict[str, Any], parameters: Mapping[str, inspect.Parameter] | None, path: str
 ) -> None:
-    if parameters is None or any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
+    if parameters is None or any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
         return
-    known = [
-        one.name for one in parameters.values() if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)
+    names = [
+        each.name
+        for each in parameters.values()
+        if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
     ]
     for name in args:
-        if name not in known:
-            raise Unusable(f"{path}() takes no argument {name!r}; it takes {', '.join(known) or 'none'}")
+        if name not in names:
+            raise Unusable(f"{path}() takes no argument {name!r}; it takes {', '.join(names) or 'none'}")

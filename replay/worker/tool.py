@@ -17,35 +17,11 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import inspect
-import sys
 import types
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from replaydiff.replay.worker import (
-        answers,
-        calls,
-        decorators,
-        discovery,
-        failures,
-        imports,
-        kinds,
-        replies,
-        shapes,
-        trampoline,
-    )
-else:
-    answers = sys.modules["_replaydiff_worker_answers"]
-    calls = sys.modules["_replaydiff_worker_calls"]
-    decorators = sys.modules["_replaydiff_worker_decorators"]
-    discovery = sys.modules["_replaydiff_worker_discovery"]
-    failures = sys.modules["_replaydiff_worker_failures"]
-    imports = sys.modules["_replaydiff_worker_imports"]
-    kinds = sys.modules["_replaydiff_worker_kinds"]
-    replies = sys.modules["_replaydiff_worker_replies"]
-    shapes = sys.modules["_replaydiff_worker_shapes"]
-    trampoline = sys.modules["_replaydiff_worker_trampoline"]
+from . import answers, calls, discovery, kinds, replies, shapes, trampoline
 
 Ask = Callable[..., Any]
 """Tool name and arguments → the answer (see `calls.Asking.ask`)."""
@@ -61,9 +37,6 @@ DISPATCHER_CALLS = {"call", "tool_call", "function_call", "tool_use", "block", "
 FRAMEWORK_ARGS = {"callbacks", "config", "run_manager"}
 """Arguments that LangChain gives to a tool's own method, and no model does."""
 
-PASSING_ON = {"anyio", "asyncio", "concurrent", "contextlib", "functools", "threading"}
-"""Packages that call functions for others, beside those that repeat calls."""
-
 _LIVE: contextvars.ContextVar[frozenset[int]] = contextvars.ContextVar("replay_live", default=frozenset())
 """Families of the tools that are running: what they call of themselves runs as well."""
 
@@ -78,75 +51,83 @@ class Tool(trampoline.Handler):
 
     def __init__(
         self,
-        found: discovery.Found,
+        target: discovery.ToolFunction,
         original: Callable[..., Any],
         ask: Ask,
         settled: Collection[str] = (),
     ) -> None:
+        """Make what answers a function.
+
+        Args:
+            target: the function, as it was discovered.
+            original: runs what the function ran before it was patched.
+            ask: answers a call.
+            settled: names of tools whose results the settings describe, whatever an annotation promises.
+        """
         self.original: Any = original
         # Code that searches all objects for the tool by its name must not find this one.
         self.original.__name__ = f"original {self.original.__name__}"
-        self.family = found.family
-        self._ask = ask
-        self._settled = settled
-        like: Any = found.like or found.function
-        self.like = like
-        self._signature = trampoline.signature_of(like)
-        self._is_method = found.is_method
-        self._has_self = found.is_method and not found.hides_self
-        self._takes_input = found.takes_input
+        self.family = target.family
+        self._ask, self._settled = ask, settled
+        self.like: Any = target.like or target.function
+        """The function whose name and signature are the tool's."""
+        self._signature = trampoline.signature_of(self.like)
+        self._is_method = target.is_method
+        self._has_self = target.is_method and not target.hides_self
+        self._takes_input = target.takes_input
         self._is_in_fields = self._has_self and _takes_nothing(self._signature)
         """Where the tool is a class, the fields of its object are the arguments."""
-        self._is_member = found.is_member
+        self._is_member = target.is_member
         self._dispatched = _dispatch_style(self._signature, self._has_self)
-        self._own_name = found.known or like.__name__
-        self._convert = answers.converter(like)
-        self.promised = answers.promised(like)
+        self._function_name = target.bound_to or self.like.__name__
+        self._convert = answers.converter(self.like)
+        self.promised = answers.promised(self.like)
         self._is_awaited = shapes.is_async(original)
         self.paths: dict[str, None] = {}
-        """Where the function was found, as in `app:TOOLS['cancel'].runner`."""
+        """Where the function was discovered, as in `app:TOOLS['cancel'].runner`."""
         self.name: str | None = None
         """The tool's name, where a table or object gives it one."""
         self.owners: dict[int, tuple[Any, str | None]] | None = {}
         """Objects whose method is the tool, each with the tool's name; None: every object's is."""
-        self.others: dict[int, Any] = {}
-        """Objects of the same class whose method is no tool."""
-        self.join(found)
+        self.strangers: dict[int, Any] = {}
+        """Objects with the same method that were there before and are no tools."""
+        self.join(target)
 
-    def join(self, found: discovery.Found) -> None:
-        """Take in one more place where the function was found."""
-        self.paths[found.path] = None
-        if found.owner is None:
-            self.name = found.name if self.name is None else self.name
+    def join(self, target: discovery.ToolFunction) -> None:
+        """Take in one more way in which the function was discovered."""
+        self.paths[target.path] = None
+        if target.owner is None:
+            self.name = target.name if self.name is None else self.name
             self.owners = None
         elif self.owners is not None:
-            known = self.owners.get(id(found.owner), (None, None))[1]
-            self.owners[id(found.owner)] = (found.owner, known or found.name)
+            earlier = self.owners.get(id(target.owner), (None, None))[1]
+            self.owners[id(target.owner)] = (target.owner, earlier or target.name)
 
     @property
     def style(self) -> str | None:
-        """`name` for a dispatcher (name, args), `call` for (tool_call), None for a tool."""
+        """Return `name` for a dispatcher (name, args), `call` for (tool_call), None for a tool."""
         named = self.name or next((name for _, name in (self.owners or {}).values()), None)
         return None if named or self._is_member else self._dispatched
 
     @property
     def names(self) -> list[str]:
-        """Return the tool names of the patch point; for a dispatcher its own name with `(name, args)`."""
+        """Return the tool names of the patch point; for a dispatcher the function's with `(name, args)`."""
         if self.style:
-            return [f"{self._own_name}(name, args)"]
+            return [f"{self._function_name}(name, args)"]
         names = {name for _, name in (self.owners or {}).values()} if self.owners else {self.name}
-        return sorted(name or self._own_name for name in names)
+        return sorted(name or self._function_name for name in names)
 
-    def answers(self, found: discovery.Found) -> bool:
-        """Return whether a call through what was found now is answered, under the tool's name.
+    def answers(self, target: discovery.ToolFunction) -> bool:
+        """Return whether a call through what was discovered now is answered, under the tool's name.
 
-        Another object may be in a tool's place by now, with the same method: each access may make one.
+        Another object may have taken a tool's place, with the same method: each access may make one.
         """
-        owner = found.owner
+        owner = target.owner
         if owner is None or self.owners is None or id(owner) in self.owners:
             return True
-        is_foreign = id(owner) in self.others or self._is_of_library()
-        return not is_foreign and (self._own_name not in kinds.METHODS or kinds.name_of(owner) is not None)
+        is_stranger = id(owner) in self.strangers or self._is_of_library()
+        has_name = self._function_name not in kinds.METHODS or kinds.name_of(owner) is not None
+        return not is_stranger and has_name
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Answer a call of a plain function."""
@@ -203,7 +184,7 @@ class Tool(trampoline.Handler):
             yield item
 
     def _runs(self, args: tuple[Any, ...]) -> bool:
-        """Whether this call is no tool call: of another object, or by the tool itself while it runs."""
+        """Return whether a call is none of a tool: of another object, or by the tool itself while it runs."""
         if self.family in _LIVE.get():
             return True
         if self.owners is None:
@@ -211,13 +192,12 @@ class Tool(trampoline.Handler):
         owner = args[0] if args else None
         if id(owner) in self.owners:
             return False
-        if id(owner) in self.others:
-            return True
-        return self._is_of_library() and _is_called_by_library(sys._getframe(2))
+        # A new object is likely to be a tool's copy, but for those that an installed package uses itself.
+        return id(owner) in self.strangers or self._is_of_library()
 
     def _is_of_library(self) -> bool:
-        space = getattr(self.original, "__globals__", {}).get("__name__", "")
-        return kinds.is_library(str(space))
+        module = getattr(self.original, "__globals__", {}).get("__name__")
+        return module is not None and kinds.is_library(str(module))
 
     @contextlib.contextmanager
     def _running(self) -> Iterator[None]:
@@ -238,48 +218,35 @@ class Tool(trampoline.Handler):
             args = args[1:]
         style = self.style
         if style == "name":
-            called, given = _split_dispatch(self._signature, args, kwargs, self._has_self)
+            called, arguments = _split_dispatch(self._signature, args, kwargs, self._has_self)
         elif style == "call":
-            called, given = _read_dispatched(args, kwargs)
+            called, arguments = _read_dispatched(args, kwargs)
         elif self._takes_input:
-            called, given = name or self._own_name, replies.read_args([*args, *kwargs.values()][-1])
+            called, arguments = name or self._function_name, replies.read_args([*args, *kwargs.values()][-1])
         else:
-            called = name or self._own_name
-            given = _passed(self._signature, args, kwargs, self._has_self)
+            called = name or self._function_name
+            arguments = _passed(self._signature, args, kwargs, self._has_self)
             if self._is_member:
-                given = _unpacked(_without_framework(given), args)
+                arguments = _unpacked(_without_framework(arguments), args)
             if self._is_in_fields and self.owners is None:
-                given = kinds.given_to(owner)
-        answer = self._ask(called, given)
+                arguments = kinds.fields_passed_to(owner)
+        answer = self._ask(called, arguments)
         # What the settings say of the tool's result has been applied, and goes before the annotation.
         if isinstance(answer, calls.Live) or called in self._settled:
             return answer
         return self._convert(answer)
 
 
-def _is_called_by_library(frame: types.FrameType | None) -> bool:
-    """Whether an installed package makes a call, such as a model's client that uses the class of a tool."""
-    passing = PASSING_ON | decorators.RETRY_PACKAGES
-    while frame is not None:
-        name = str(frame.f_globals.get("__name__", ""))
-        is_own = frame.f_code in failures.PATCHED or name.startswith("_replaydiff_worker_")
-        if not is_own and name.partition(".")[0] not in passing:
-            return imports.is_library(frame.f_code.co_filename)
-        frame = frame.f_back
-    return False
-
-
-def is_answered(found: discovery.Found) -> bool:
-    """Return whether a call through what was found is answered."""
-    handler = trampoline.handler_of(found.function)
-    return handler.answers(found) if isinstance(handler, Tool) else handler is not None
+def is_answered(target: discovery.ToolFunction) -> bool:
+    """Return whether a call through what was discovered is answered."""
+    handler = trampoline.handler_of(target.function)
+    return handler.answers(target) if isinstance(handler, Tool) else handler is not None
 
 
 def copied(function: Any) -> types.FunctionType:
     """Return a separate function that runs the same code, or is answered in the same way."""
     handler = trampoline.handler_of(function)
-    source = handler.original if isinstance(handler, Tool) else function
-    copy = trampoline.ORIGINALS.copied(source)
+    copy = trampoline.copied(handler.original if isinstance(handler, Tool) else function)
     copy.__name__, copy.__qualname__, copy.__module__, copy.__doc__ = (
         function.__name__,
         function.__qualname__,
@@ -291,11 +258,13 @@ def copied(function: Any) -> types.FunctionType:
     return copy
 
 
-def _without_framework(given: dict[str, Any]) -> dict[str, Any]:
-    """The arguments without those that a framework, and no model, gave."""
-    kinds = (str, int, float, list, dict, type(None))
+def _without_framework(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments without those that a framework, and no model, passed."""
+    of_models = (str, int, float, list, dict, type(None))
     return {
-        key: value for key, value in given.items() if key not in FRAMEWORK_ARGS or isinstance(value, kinds)
+        name: value
+        for name, value in arguments.items()
+        if name not in FRAMEWORK_ARGS or isinstance(value, of_models)
     }
 
 
@@ -303,18 +272,18 @@ def _takes_nothing(signature: inspect.Signature | None) -> bool:
     return signature is not None and len(signature.parameters) == 1
 
 
-def _unpacked(given: dict[str, Any], args: tuple[Any, ...]) -> dict[str, Any]:
-    """The arguments out of a tool object's only argument, where it was given them all in one."""
-    if len(args) == 1 and len(given) == 1:
-        ((key, value),) = given.items()
-        if key.strip("_").lower() in DISPATCHER_ARGS and isinstance(value, (Mapping, str)):
+def _unpacked(arguments: dict[str, Any], args: tuple[Any, ...]) -> dict[str, Any]:
+    """Return the arguments out of a tool object's only argument, where it got them all in one."""
+    if len(args) == 1 and len(arguments) == 1:
+        ((name, value),) = arguments.items()
+        if name.strip("_").lower() in DISPATCHER_ARGS and isinstance(value, (Mapping, str)):
             unpacked = replies.read_args(value)
-            return given if "_raw" in unpacked else unpacked
-    return given
+            return arguments if "_raw" in unpacked else unpacked
+    return arguments
 
 
 def _dispatch_style(signature: inspect.Signature | None, skip_self: bool) -> str | None:
-    """`name` for (name, args), `call` for (tool_call), None for a tool."""
+    """Return `name` for (name, args), `call` for (tool_call), None for a tool."""
     parameters = list(signature.parameters.values())[1 if skip_self else 0 :] if signature else []
     if not parameters:
         return None
@@ -329,7 +298,7 @@ def _dispatch_style(signature: inspect.Signature | None, skip_self: bool) -> str
 def _passed(
     signature: inspect.Signature | None, args: tuple[Any, ...], kwargs: dict[str, Any], skip_self: bool
 ) -> dict[str, Any]:
-    """The arguments by name, those that were passed and no others."""
+    """Return the arguments by name, those that were passed and no others."""
     if not args:
         return dict(kwargs)
     if signature is None:
@@ -354,14 +323,14 @@ def _passed(
 def _split_dispatch(
     signature: inspect.Signature | None, args: tuple[Any, ...], kwargs: dict[str, Any], skip_self: bool
 ) -> tuple[str, dict[str, Any]]:
-    """Tool name and arguments out of a dispatcher's call (name, args) or (name, **kwargs)."""
+    """Return tool name and arguments of a dispatcher's call (name, args) or (name, **kwargs)."""
     parameters = list(signature.parameters.values())[1 if skip_self else 0 :] if signature else []
     first, second = parameters[0], parameters[1]
-    rest = dict(kwargs)
-    name = args[0] if args else rest.pop(first.name, None)
+    named = dict(kwargs)
+    name = args[0] if args else named.pop(first.name, None)
     if second.kind is second.VAR_KEYWORD:
-        return str(name), rest
-    return str(name), replies.read_args(args[1] if len(args) > 1 else rest.get(second.name))
+        return str(name), named
+    return str(name), replies.read_args(args[1] if len(args) > 1 else named.get(second.name))
 
 
 def _read_dispatched(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, dict[str, Any]]:

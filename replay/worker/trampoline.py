@@ -13,15 +13,12 @@ import inspect
 import sys
 import types
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from replaydiff.replay.worker import failures
-else:
-    failures = sys.modules["_replaydiff_worker_failures"]
+from . import failures
 
 # What the code of a patched function is compiled from. `if False` makes the names of `free` free variables
-# without using them: a function's new code must have as many as its old code. No name of its own may be that
+# without using them: a function's new code must have as many as its old code. No name of ours may be that
 # of such a variable: under a profiler or debugger, both get the value of the variable up to Python 3.10.
 _FRAME = """
 def outside({free}):
@@ -40,11 +37,10 @@ _BODIES = {
     ),
     "awaited generator": ("def", "return (yield from 'handler'.wait(replay_args, replay_named).__await__())"),
 }
-RUNNING = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
 
 
 class Handler:
-    """What a patched function calls in place of its own code. Each method takes `(args, kwargs)`."""
+    """What a patched function calls in place of its code. Each method takes `(args, kwargs)`."""
 
     call: Any
     wait: Any
@@ -59,64 +55,33 @@ class Handler:
         )
 
 
-class Originals:
-    """The code that functions had before they were patched."""
-
-    def __init__(self) -> None:
-        self._places: set[tuple[Any, ...]] = set()
-        self._texts: set[tuple[Any, ...]] = set()
-        self.own: set[int] = set()
-        """Ids of the functions made here to run original code; they are kept for good."""
-        self._kept: list[types.FunctionType] = []
-        self.making = False
-        """A function of original code is being made here."""
-
-    def __contains__(self, code: object) -> bool:
-        """Whether this is the code of a tool, a changed copy of it, or the same text compiled by `exec`."""
-        return isinstance(code, types.CodeType) and (
-            _place(code) in self._places or (code.co_filename.startswith("<") and _text(code) in self._texts)
-        )
-
-    def take(self, function: types.FunctionType) -> types.FunctionType:
-        """Return a function that runs what this one runs before it is patched."""
-        original = self.copied(function)
-        self._places.add(_place(function.__code__))
-        self._texts.add(_text(function.__code__))
-        self.own.add(id(original))
-        self._kept.append(original)
-        return original
-
-    def copied(self, function: types.FunctionType) -> types.FunctionType:
-        """Return another function of the same code."""
-        self.making = True
-        try:
-            copy = types.FunctionType(
-                function.__code__,
-                function.__globals__,
-                function.__name__,
-                function.__defaults__,
-                function.__closure__,
-            )
-        finally:
-            self.making = False
-        copy.__kwdefaults__ = function.__kwdefaults__
-        copy.__qualname__, copy.__module__ = function.__qualname__, function.__module__
-        return copy
+_ORIGINALS: dict[int, types.FunctionType] = {}
+"""Functions that run what patched functions ran before, by their ids; they are kept for good."""
 
 
-def _place(code: types.CodeType) -> tuple[Any, ...]:
-    return code.co_filename, code.co_firstlineno, code.co_code, code.co_names
+def original_of(function: types.FunctionType) -> types.FunctionType:
+    """Return a function that runs what this one runs before it is patched."""
+    original = copied(function)
+    _ORIGINALS[id(original)] = original
+    return original
 
 
-def _text(code: types.CodeType) -> tuple[Any, ...]:
-    return code.co_name, code.co_code, code.co_names, code.co_varnames
-
-
-ORIGINALS = Originals()
+def copied(function: types.FunctionType) -> types.FunctionType:
+    """Return another function of the same code."""
+    copy = types.FunctionType(
+        function.__code__,
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
+    copy.__kwdefaults__ = function.__kwdefaults__
+    copy.__qualname__, copy.__module__ = function.__qualname__, function.__module__
+    return copy
 
 
 def kind_of(code: types.CodeType) -> str:
-    """What calling a function of this code makes: a value, a coroutine, or a generator."""
+    """Return what calling a function of this code makes: a value, a coroutine, or a generator."""
     if code.co_flags & inspect.CO_COROUTINE:
         return "coroutine"
     if code.co_flags & inspect.CO_ASYNC_GENERATOR:
@@ -127,7 +92,7 @@ def kind_of(code: types.CodeType) -> str:
 
 
 def handler_of(function: object) -> Any:
-    """Return the handler of a patched function; None where it runs its own code."""
+    """Return the handler of a patched function; None where it runs the code it was written with."""
     code = getattr(function, "__code__", None)
     if not isinstance(code, types.CodeType) or code not in failures.PATCHED:
         return None
@@ -141,22 +106,9 @@ def replace_code(function: types.FunctionType, handler: Handler) -> None:
         if signature is not None:
             function.__signature__ = signature  # type: ignore[attr-defined]
     old = function.__code__
-    code = in_place_of(old, _compiled(kind_of(old), len(old.co_freevars)), "handler", handler)
-    failures.PATCHED.add(code)
-    set_code(function, code)
-
-
-def in_place_of(old: types.CodeType, new: types.CodeType, placeholder: str, value: object) -> types.CodeType:
-    """Return new code that has the names and the place of old code, and a value for a constant.
-
-    Args:
-        old: the code that it takes the place of.
-        new: as it was compiled, with as many free variables.
-        placeholder: the constant that stands for the value.
-        value: what the new code calls.
-    """
+    new = _compiled(kind_of(old), len(old.co_freevars))
     changes: dict[str, Any] = {
-        "co_consts": tuple(value if const == placeholder else const for const in new.co_consts),
+        "co_consts": tuple(handler if const == "handler" else const for const in new.co_consts),
         "co_freevars": old.co_freevars,
         "co_name": old.co_name,
         "co_filename": old.co_filename,
@@ -166,16 +118,9 @@ def in_place_of(old: types.CodeType, new: types.CodeType, placeholder: str, valu
         changes["co_qualname"] = old.co_qualname
     if old.co_flags & inspect.CO_ITERABLE_COROUTINE:
         changes["co_flags"] = new.co_flags | inspect.CO_ITERABLE_COROUTINE
-    return new.replace(**changes)
-
-
-def set_code(function: types.FunctionType, code: types.CodeType) -> None:
-    """Give a function other code, which only this package may do with a tool's."""
-    ORIGINALS.making = True
-    try:
-        function.__code__ = code
-    finally:
-        ORIGINALS.making = False
+    code = new.replace(**changes)
+    failures.PATCHED.add(code)
+    function.__code__ = code
 
 
 def signature_of(function: Any) -> inspect.Signature | None:
@@ -201,58 +146,83 @@ def signature_of_partial(function: Any, partial: Any) -> inspect.Signature | Non
     signature = signature_of(function)
     if signature is None:
         return None
-    first, *rest = signature.parameters.values()
-    left = [one for one in rest[len(partial.args) :] if one.name not in partial.keywords]
-    return signature.replace(parameters=[first, *left])
+    first, *parameters = signature.parameters.values()
+    unbound = [each for each in parameters[len(partial.args) :] if each.name not in partial.keywords]
+    return signature.replace(parameters=[first, *unbound])
 
 
-def holders_of(
-    functions: Iterable[types.FunctionType],
-) -> tuple[dict[int, list[types.FunctionType]], list[Any]]:
-    """Return what runs a function's code, or keeps what it returned, beside the function itself.
+class Holders(NamedTuple):
+    """What runs the code of functions, or keeps what they returned, beside the functions themselves."""
 
-    Returns:
-        Copies with the same code and the same variables, by the id of the function; and every
-        `functools.lru_cache` around one of the functions.
-    """
+    copies: dict[int, list[types.FunctionType]]
+    """Functions with the same code and the same variables, by the id of the function."""
+    shared: set[int]
+    """Ids of the functions whose code other functions run as well, for another purpose."""
+    caches: list[Any]
+    """Every `functools.lru_cache` around one of the functions."""
+
+
+def holders_of(functions: Iterable[types.FunctionType]) -> Holders:
+    """Return what runs the code of these functions, or keeps what they returned."""
     functions = list(functions)
     sharing: dict[int, list[types.FunctionType]] = {}
     for function in functions:
         sharing.setdefault(id(function.__code__), []).append(function)
-    known = ORIGINALS.own | {id(function) for function in functions}
+    skipped = {*_ORIGINALS, *map(id, functions)}
+    shared = {id(each) for same in sharing.values() if len(same) > 1 for each in same}
     copies: dict[int, list[types.FunctionType]] = {}
     caches = []
     codes = [function.__code__ for function in functions]
     for holder in gc.get_referrers(*codes, *functions):
         if type(holder) is functools._lru_cache_wrapper:
             caches.append(holder)
-        elif type(holder) is types.FunctionType and id(holder) not in known:
-            for function in sharing.get(id(holder.__code__), ()):
-                if _same_cells(holder, function):
-                    copies.setdefault(id(function), []).append(holder)
-                    break
-    return copies, caches
+        elif type(holder) is types.FunctionType and id(holder) not in skipped:
+            same = sharing.get(id(holder.__code__), [])
+            copied_function = next((each for each in same if _is_alike(holder, each)), None)
+            if copied_function is None:
+                shared |= set(map(id, same))
+            else:
+                copies.setdefault(id(copied_function), []).append(holder)
+    return Holders(copies, shared, caches)
 
 
-def suspended(codes: set[types.CodeType]) -> Any:
-    """Return what runs one of these codes: a generator or coroutine that was made, or a thread's frame."""
-    for frame in sys._current_frames().values():
-        current: types.FrameType | None = frame
-        while current is not None:
-            if current.f_code in codes:
-                return current
-            current = current.f_back
-    for found in gc.get_objects():
-        if type(found) in RUNNING:
-            code = getattr(found, "gi_code", None) or getattr(found, "cr_code", None)
-            code = code or getattr(found, "ag_code", None)
-            if code in codes:
-                return found
-    return None
+def replace_in_factory(function: types.FunctionType, original: types.CodeType) -> None:
+    """Have the function that made a patched one make patched ones from now on.
+
+    Args:
+        function: is defined in another function, and patched.
+        original: its code before that.
+    """
+    value: Any = sys.modules.get(function.__module__)
+    try:
+        for name in function.__qualname__.partition(".<locals>")[0].split("."):
+            value = inspect.getattr_static(value, name)
+    except AttributeError:
+        return
+    if isinstance(value, property):
+        value = value.fget
+    elif isinstance(value, functools.cached_property):
+        value = value.func
+    factory = inspect.unwrap(getattr(value, "__func__", value))
+    if type(factory) is types.FunctionType and handler_of(factory) is None:
+        factory.__code__ = _with(factory.__code__, original, function.__code__)
 
 
-def _same_cells(one: types.FunctionType, other: types.FunctionType) -> bool:
-    mine, theirs = one.__closure__ or (), other.__closure__ or ()
+def _with(code: types.CodeType, old: types.CodeType, new: types.CodeType) -> types.CodeType:
+    """Return code in which other code takes the place of code that is defined in it."""
+    consts = tuple(
+        new if const is old else _with(const, old, new) if isinstance(const, types.CodeType) else const
+        for const in code.co_consts
+    )
+    is_same = all(before is after for before, after in zip(code.co_consts, consts))  # noqa: B905 - Python 3.9
+    return code if is_same else code.replace(co_consts=consts)
+
+
+def _is_alike(first: types.FunctionType, second: types.FunctionType) -> bool:
+    """Return whether two functions of the same code have the same variables and defaults."""
+    defaults = (first.__defaults__ or ()) + tuple((first.__kwdefaults__ or {}).values())
+    others = (second.__defaults__ or ()) + tuple((second.__kwdefaults__ or {}).values())
+    mine, theirs = (first.__closure__ or ()) + defaults, (second.__closure__ or ()) + others
     return len(mine) == len(theirs) and all(a is b for a, b in zip(mine, theirs))  # noqa: B905 - Python 3.9
 
 

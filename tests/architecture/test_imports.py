@@ -81,8 +81,9 @@ def test_the_worker_imports_nothing_of_ours_and_only_the_standard_library() -> N
             names = (
                 [alias.name for alias in node.names]
                 if isinstance(node, ast.Import)
+                # Relative ones are of its own folder.
                 else [node.module or ""]
-                if isinstance(node, ast.ImportFrom)
+                if isinstance(node, ast.ImportFrom) and not node.level
                 else []
             )
             for name in names:

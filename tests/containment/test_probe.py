@@ -55,14 +55,6 @@ def run_agent(text):
     return "done"
 """
 )
-THAT_RAISES = (
-    CANARY
-    + """
-def unused(name, args): ...
-def get_order_status(order_id): real(order_id); raise ConnectionError("no database")
-def run_agent(text): return get_order_status(text)
-"""
-)
 REPORTED = (
     CANARY
     + """
@@ -109,69 +101,29 @@ def real_calls(project: Project) -> int:
 
 
 @pytest.mark.parametrize(
-    ("agent", "evidence"),
+    ("agent", "trials", "evidence"),
     [
-        (BY_NAME, "get_order_status (app/agent.py:9) was called for item order-"),
-        (BY_TABLE, "dispatch (app/agent.py:9) was called for item order-"),
-        (BY_METHOD, "call_tool (app/agent.py:10) was called for item order-"),
-        (IN_A_THREAD, "get_order_status (app/agent.py:10) was called for item order-"),
-        (THAT_RAISES, "get_order_status (app/agent.py:9) was called for item order-"),
-        (REPORTED, "the agent reports it for item order-"),
+        (BY_NAME, 5, "5 trials of items that were recorded with tool calls passed no patch point"),
+        (BY_TABLE, 5, "5 trials of items that were recorded with tool calls passed no patch point"),
+        (BY_METHOD, 5, "5 trials of items that were recorded with tool calls passed no patch point"),
+        (IN_A_THREAD, 5, "5 trials of items that were recorded with tool calls passed no patch point"),
+        (REPORTED, 1, "the agent reports it for item order-"),
     ],
-    ids=["named", "dispatched", "async method", "thread", "raises", "reported"],
+    ids=["named", "dispatched", "async method", "thread", "reported"],
 )
 @pytest.mark.slow
-def test_a_tool_that_no_patch_point_stands_before_runs_once(
-    replay: Replay, project: Project, agent: str, evidence: str
+def test_a_version_whose_calls_reach_no_patch_point_is_stopped(
+    replay: Replay, project: Project, agent: str, trials: int, evidence: str
 ) -> None:
     project.write("v1", agent)
     done = replay("run", "--new", ".", "--sample", "october", "--trials", "2", "--concurrency", "8")
-    assert (done.code, real_calls(project), project.runs()) == (2, 1, []), done.err
+    assert (done.code, project.runs()) == (2, []), done.err
+    assert real_calls(project) in (0, trials)
     *_, error = done.err.splitlines()
     assert error.startswith(
         f"error: the run was stopped: get_order_status may have run for real in lane new (.): {evidence}"
     )
     assert "the patch points are app.agent:unused: name the function that runs the tools in `tools`" in error
-
-
-def test_three_lanes_run_one_real_tool_together(replay: Replay, project: Project) -> None:
-    project.commit("v1", BY_NAME)
-    project.write("v2", BY_TABLE)
-    done = replay("run", "--old", "git:v1", "--new", ".", "--aa", "--sample", "october")
-    assert (done.code, project.runs()) == (2, [])
-    assert real_calls(project) == 1
-
-
-def test_items_that_only_read_show_a_wrong_patch_point_before_any_tool_writes(
-    replay: Replay, project: Project
-) -> None:
-    status = ToolCall(name="get_order_status", args={"order_id": "7"}, result="shipped")
-    cancel = ToolCall(name="cancel_order", args={"order_id": "7"}, result="cancelled")
-    project.traces(
-        [
-            order(number, trace_id=f"two-{number}", input=f"{7 if number % 4 else 8}", tool_calls=calls)
-            for number in range(8)
-            for calls in [(status, cancel) if number % 4 else (status,)]
-        ]
-    )
-    where = ("--where", "input in ('7', '8')", "--name", "two")
-    assert replay("sample", "--month", "2026-10", *where).code == 0
-    project.settings(SETTINGS + '[tools.get_order_status]\neffect = "read"\n')
-    project.write(
-        "v1",
-        CANARY
-        + """
-def unused(name, args): ...
-def get_order_status(order_id): return real("get_order_status")
-def cancel_order(order_id): return real("cancel_order")
-def run_agent(text):
-    if text == "7": cancel_order(text)
-    return get_order_status(text)
-""",
-    )
-    done = replay("run", "--new", ".", "--sample", "two", "--concurrency", "8")
-    assert done.code == 2, done.err
-    assert [file.read_text() for file in project.folder.rglob("real")] == ["get_order_status\n"]
 
 
 def test_a_recorded_tool_behind_a_registry_of_names_stops_the_run_at_its_first_trial(
@@ -212,7 +164,7 @@ def run_agent(text):
     assert "name it in `ignore` of [agent]" in done.err
 
 
-def test_a_tool_beside_the_patched_ones_runs_once(replay: Replay, project: Project) -> None:
+def test_a_tool_beside_a_dispatcher_stops_the_run_after_five_trials(replay: Replay, project: Project) -> None:
     calls = (
         ToolCall(name="get_order_status", args={"order_id": "7"}, result="shipped"),
         ToolCall(name="cancel_order", args={"order_id": "7"}, result="cancelled"),
@@ -223,8 +175,11 @@ def test_a_tool_beside_the_patched_ones_runs_once(replay: Replay, project: Proje
     assert replay("sample", "--month", "2026-10", "--where", "input = '7'", "--name", "two").code == 0
     project.write("v1", ONE_OF_TWO)
     done = replay("run", "--new", ".", "--sample", "two")
-    assert (done.code, real_calls(project)) == (2, 1)
-    assert "cancel_order may have run for real in lane new (.): cancel_order (app/agent.py:9)" in done.err
+    assert done.code == 2
+    assert (
+        "cancel_order may have run for real in lane new (.): 5 trials of items recorded with it asked for "
+        "their other tools, and not for it" in done.err
+    )
 
 
 def test_without_any_sign_five_silent_trials_stop_the_run(replay: Replay, project: Project) -> None:
@@ -396,7 +351,7 @@ def test_a_recorded_tool_that_writes_and_is_never_asked_for_is_named(
         ToolCall(name="cancel_order", args={"order_id": "7"}, result="cancelled"),
     )
     project.traces(
-        [order(number, trace_id=f"two-{number}", input="7", tool_calls=calls) for number in range(8)]
+        [order(number, trace_id=f"two-{number}", input="7", tool_calls=calls) for number in range(4)]
     )
     assert replay("sample", "--month", "2026-10", "--where", "input = '7'", "--name", "two").code == 0
     project.write(
@@ -404,10 +359,10 @@ def test_a_recorded_tool_that_writes_and_is_never_asked_for_is_named(
         'def unused(name, args): ...\ndef run_agent(text): return unused("get_order_status", {"order_id": text})',
     )
     project.settings(SETTINGS + '[tools.cancel_order]\neffect = "write"\n')
-    done = replay("run", "--new", ".", "--sample", "two", "--trials", "2")
+    done = replay("run", "--new", ".", "--sample", "two", "--trials", "1")
     assert done.code == 0
     assert (
-        "warning: cancel_order was recorded 8 times and called 0 times in lane new (.); make sure that it "
+        "warning: cancel_order was recorded 4 times and called 0 times in lane new (.); make sure that it "
         in done.err
     )
     project.settings(SETTINGS + '[tools.get_order_status]\neffect = "write"\n')
@@ -436,25 +391,3 @@ def test_a_tool_that_writes_and_that_no_version_answers_stops_the_start(
     assert replay(*words).code == 0
     project.settings(writes.replace(":get_order_status", ":unused"))
     assert "would run for real" not in replay(*words).err
-
-
-BESIDE_ITS_TOOLS = (
-    CANARY
-    + """
-import subprocess
-def unused(name, args): raise RuntimeError("the real tool ran")
-def run_agent(text):
-    subprocess.run(["true", text[:5], "\\x1b[2J"])
-    return unused("get_order_status", {"order_id": text})
-"""
-)
-
-
-def test_what_an_agent_does_besides_its_tools_is_named_once(replay: Replay, project: Project) -> None:
-    project.write("v1", BESIDE_ITS_TOOLS)
-    note = "version '.' starts true order \\x1b[2J at app/agent.py:11, outside its tools; this is real in every trial, unless its function is listed in `tools`"
-    done = replay("run", "--new", ".", "--sample", "october", "--trials", "1")
-    assert (done.code, real_calls(project)) == (0, 0), done.err
-    assert [line for line in done.err.splitlines() if "outside its tools" in line] == [f"note: {note}"]
-    probed = replay("doctor", "--probe", ".")
-    assert note in " ".join(probed.out.split())

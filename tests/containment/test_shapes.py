@@ -1,7 +1,8 @@
-"""Every shape of the attack corpus, in a real worker: no real call, or a refusal before the first."""
+"""Every shape of the corpus, in a real worker: it is answered, refused at the start, or its effects are blocked."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,54 +11,47 @@ from replaydiff.replay.agents import Outcome
 from replaydiff.replay.errors import VersionError
 from replaydiff.replay.model import Status
 from tests.agents.running import calls, item, python_has, python_version, recorded, run
+from tests.containment.effects import Outside
 from tests.containment.shapes import SHAPES, Shape
 from tests.stand_ins.full import FULL, examples
 
-CANARY = """
-import os, pathlib
-FILE = pathlib.Path({file!r})
-def real(text):
-    with FILE.open("a") as file:
-        print(text, file=file)
-    return "the real tool ran"
-def place(name, content):  # at once: a child of another shape imports this one too
-    written = pathlib.Path(f"{{name}}.{{os.getpid()}}")
-    written.write_bytes(content)
-    written.replace(name)
-"""
 AGENT = """
 import importlib, logging
 def run(text):
-    found = importlib.import_module(text).call()
-    return found if isinstance(found, str) else repr(found)
+    result = importlib.import_module(text).call()
+    return result if isinstance(result, str) else repr(result)
 """
 _VERSION = python_version()
 _PACKAGES = python_has({shape.needs for shape in SHAPES if shape.needs})
 PRESENT = [shape for shape in SHAPES if shape.since <= _VERSION and shape.needs in {"", *_PACKAGES}]
-UNCOVERED = [shape for shape in PRESENT if shape.runs]
-ANSWERED = [shape for shape in PRESENT if not shape.refused and not shape.runs]
+PASSING = [shape for shape in PRESENT if shape.passes]
 REFUSED = [shape for shape in PRESENT if shape.refused]
+ANSWERED = [shape for shape in PRESENT if not shape.refused and not shape.passes]
 TAPE = [recorded("cancel", "answered", order_id="7")] * 3
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "canary.py").write_text(CANARY.format(file=str(tmp_path / "real")))
-    (tmp_path / "agent.py").write_text(AGENT)
-    return tmp_path
+def outside(tmp_path: Path) -> Iterator[Outside]:
+    outside = Outside(tmp_path / "outside")
+    yield outside
+    outside.close()
 
 
-def replay(folder: Path, *shapes: Shape, trials: int = 1) -> list[Outcome]:
+@pytest.fixture
+def folder(tmp_path: Path, outside: Outside) -> Path:
+    folder = tmp_path / "agent"
+    folder.mkdir()
+    (folder / "canary.py").write_text(outside.canary)
+    (folder / "agent.py").write_text(AGENT)
+    return folder
+
+
+def replay(folder: Path, *shapes: Shape, trials: int = 1, boundary: str = "none") -> list[Outcome]:
     for shape in shapes:
         (folder / f"{shape.module}.py").write_text(shape.source)
     points = tuple(f"{shape.module}:{point}" for shape in shapes for point in shape.points)
     items = [item(shape.module, *TAPE) for shape in shapes for _ in range(trials)]
-    return run("agent:run", *items, folder=folder, tools=points, concurrency=1)
-
-
-def real_calls(folder: Path) -> list[str]:
-    file = folder / "real"
-    return file.read_text().splitlines() if file.exists() else []
+    return run("agent:run", *items, folder=folder, tools=points, concurrency=1, boundary=boundary)
 
 
 def check_answered(shapes: list[Shape], outcomes: list[Outcome]) -> None:
@@ -72,28 +66,35 @@ def check_answered(shapes: list[Shape], outcomes: list[Outcome]) -> None:
                 outcome.final_response,
                 asked,
             )
-    assert not failed, "\n".join(f"{name}: {found}" for name, found in failed.items())
+    assert not failed, "\n".join(f"{name}: {failure}" for name, failure in failed.items())
 
 
 @pytest.mark.slow
-def test_shapes_that_are_answered_never_run_their_tool(folder: Path) -> None:
+def test_shapes_that_are_answered_never_run_their_tool(folder: Path, outside: Outside) -> None:
+    """Without a boundary: what is answered depends on nothing else."""
     trials = examples(1, 2)
     outcomes = replay(folder, *ANSWERED, trials=trials)
     check_answered([shape for shape in ANSWERED for _ in range(trials)], outcomes)
-    assert real_calls(folder) == []
+    assert outside.effects() == []
 
 
-FIRST_OF_A_WORKER = ANSWERED if FULL else [one for one in ANSWERED if one.name == "importlib.reload"]
+def test_most_shapes_are_answered() -> None:
+    assert sum(not shape.refused and not shape.passes for shape in SHAPES) >= 245
+
+
+FIRST_OF_A_WORKER = ANSWERED if FULL else [each for each in ANSWERED if each.name == "importlib.reload"]
 
 
 @pytest.mark.parametrize("shape", FIRST_OF_A_WORKER, ids=lambda shape: shape.module)
-def test_the_first_trial_of_a_worker_is_answered_like_later_ones(shape: Shape, folder: Path) -> None:
+def test_the_first_trial_of_a_worker_is_answered_like_later_ones(
+    shape: Shape, folder: Path, outside: Outside
+) -> None:
     check_answered([shape], replay(folder, shape))
-    assert real_calls(folder) == []
+    assert outside.effects() == []
 
 
 @pytest.mark.parametrize("shape", REFUSED, ids=lambda shape: shape.module)
-def test_shapes_that_cannot_be_answered_are_refused(shape: Shape, folder: Path) -> None:
+def test_shapes_that_cannot_be_answered_are_refused(shape: Shape, folder: Path, outside: Outside) -> None:
     try:
         [outcome] = replay(folder, shape)
     except VersionError as error:
@@ -102,12 +103,22 @@ def test_shapes_that_cannot_be_answered_are_refused(shape: Shape, folder: Path) 
         assert outcome.status is Status.AGENT_ERROR, outcome
         sentence = str(outcome.reason)
     assert shape.refused in sentence
-    assert real_calls(folder) == []
+    assert outside.effects() == []
 
 
-@pytest.mark.parametrize("shape", UNCOVERED, ids=lambda shape: shape.module)
-def test_what_is_not_covered_runs_as_the_documentation_says(shape: Shape, folder: Path) -> None:
-    [outcome] = replay(folder, shape)
-    afterwards = "refused afterwards" in shape.name
-    assert outcome.status is (Status.AGENT_ERROR if afterwards else Status.OK), outcome
-    assert len(real_calls(folder)) == shape.runs
+@pytest.mark.parametrize("boundary", ["namespaces", "landlock"])
+def test_what_passes_the_patch_points_has_no_effect(boundary: str, folder: Path, outside: Outside) -> None:
+    replay(folder, *PASSING, boundary=boundary)
+    assert outside.effects() == []
+
+
+def test_the_canary_counts_what_a_tool_does_without_a_boundary(folder: Path, outside: Outside) -> None:
+    [shape] = [each for each in PASSING if each.name == "a helper behind the tool, called directly"]
+    replay(folder, shape)
+    assert {effect.rstrip("0123456789") for effect in outside.effects()} == {
+        "a connection of AF_INET",
+        "a connection of AF_UNIX",
+        "a datagram",
+        "created-",
+        "real",
+    }

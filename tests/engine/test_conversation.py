@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from datetime import datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from replaydiff.replay.agents import Agent, Outcome
-from replaydiff.replay.engine.conversation import converse
-from replaydiff.replay.model import Item, Message, Rule, ServedCall, Status, ToolCall, Trace, Turn
+from replaydiff.replay.agents import Outcome
+from replaydiff.replay.model import Item, Message, Status, ToolCall, Trace, Turn
 from replaydiff.replay.sampling import draw
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.samples import write_sample
@@ -198,18 +195,3 @@ class Scripted:
 
     async def run(self, item: Item, index: int, line: object = None) -> Outcome:
         return self._outcomes.pop(0)
-
-
-@pytest.mark.parametrize(("served", "signs"), [((), (("look", "f (a.py:1)"),)), (("look",), ())])
-def test_a_tool_that_ran_unpatched_at_an_earlier_turn_is_not_forgotten(
-    served: tuple[str, ...], signs: tuple[tuple[str, str], ...]
-) -> None:
-    calls = tuple(ServedCall(call=ToolCall(name=name, args={}), rule=Rule.TAPE) for name in served)
-    at = datetime(2026, 11, 1)
-    first = Outcome(status=Status.OK, started_at=at, unpatched=(("look", "f (a.py:1)"),))
-    second = Outcome(status=Status.OK, started_at=at, served=calls)
-    trace = talk()
-    item = Item(id="talk", input=trace.input, messages=trace.messages, tape=trace.tool_calls)
-    outcome = asyncio.run(converse(cast(Agent, Scripted(first, second, second)), item, 0))
-    assert len(outcome.turns) > 1
-    assert outcome.unpatched == signs

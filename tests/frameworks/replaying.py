@@ -16,6 +16,7 @@ import pytest
 
 from replaydiff.replay.agents import Outcome
 from replaydiff.replay.model import ToolCall
+from replaydiff.replay.settings import ToolSection
 from tests.agents.running import item, run
 
 ROOT = Path(__file__).parent.parent.parent
@@ -46,6 +47,9 @@ class Replays:
     ) -> list[Outcome]:
         """Replay an agent whose model makes these calls, round by round, before it answers."""
         options.setdefault("tools", (self.framework,))
+        # How tools are answered is tested here, and not in which state of their objects.
+        reads = {call.name: ToolSection(effect="read") for call in tape}
+        options.setdefault("tools_settings", reads)
         items = [item(json.dumps(rounds), *tape) for _ in range(trials)]
         outcomes = run(
             entrypoint,

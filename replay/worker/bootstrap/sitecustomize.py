@@ -1,8 +1,7 @@
 """The first thing that a Python runs which a replayed agent started: its tools are patched as well.
 
-Found on PYTHONPATH, before the user's own `sitecustomize`, which is imported afterwards. Where it cannot do
-its work, the process ends: a tool that nobody answers would run for real. Read by any Python, so its syntax
-is that of the oldest.
+Found on PYTHONPATH, before the user's `sitecustomize`, which is imported afterwards. Read by any Python, so
+its syntax is that of the oldest; one that is too old, and one where this fails, runs without patched tools.
 """
 # mypy: ignore-errors
 
@@ -13,32 +12,25 @@ import sys
 def _begin():
     folder = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
     sys.path[:] = [path for path in sys.path if os.path.abspath(path) != folder]  # noqa: PTH100
-    text = os.environ.get("REPLAYDIFF_TAPE")
-    if text is None:
+    settings = os.environ.get("REPLAYDIFF_WORKER")
+    if settings is None or sys.version_info < (3, 9):
         return
-    if sys.version_info < (3, 9):  # noqa: UP036
-        sys.stderr.write("replay: the tools of an agent cannot be answered in so old a Python\n")
-        os._exit(1)
-    try:
-        _load(os.path.dirname(folder), "processes")  # noqa: PTH120
-        _load(os.path.dirname(folder), "imports")  # noqa: PTH120
-        _load(os.path.dirname(folder), "descendant").begin(text)  # noqa: PTH120
-    except BaseException as error:
-        sys.stderr.write("replay: this process cannot be patched: " + repr(error) + "\n")
-        os._exit(1)
+    from importlib.machinery import SourceFileLoader
+    from importlib.util import module_from_spec, spec_from_file_location
 
+    worker = os.path.dirname(folder)  # noqa: PTH120
+    path = os.path.join(worker, "__init__.py")  # noqa: PTH118
+    spec = spec_from_file_location(
+        "_replaydiff_worker",
+        path,
+        loader=SourceFileLoader("_replaydiff_worker", path),
+        submodule_search_locations=[worker],
+    )
+    package = sys.modules[spec.name] = module_from_spec(spec)
+    spec.loader.exec_module(package)
+    from _replaydiff_worker import children, imports
 
-def _load(folder, name):
-    import _frozen_importlib as importer
-    import _frozen_importlib_external as files
-
-    private = "_replaydiff_worker_" + name
-    path = os.path.join(folder, name + ".py")  # noqa: PTH118
-    spec = importer.ModuleSpec(private, files.SourceFileLoader(private, path), origin=path)
-    spec.has_location = True
-    module = sys.modules[private] = importer.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    imports.after_execution(children.ChildProcess(settings).after_execution)
 
 
 def _next():
@@ -53,5 +45,8 @@ def _next():
         sys.modules.setdefault("sitecustomize", mine)
 
 
-_begin()
+try:
+    _begin()
+except Exception as error:
+    sys.stderr.write("replay: the tools of this process are not answered: " + repr(error) + "\n")
 _next()

@@ -14,16 +14,10 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from replaydiff.replay.worker import calls, failures, shapes
-    from replaydiff.replay.worker.frameworks import base
-else:
-    calls = sys.modules["_replaydiff_worker_calls"]
-    failures = sys.modules["_replaydiff_worker_failures"]
-    shapes = sys.modules["_replaydiff_worker_shapes"]
-    base = sys.modules["_replaydiff_worker_frameworks.base"]
+from .. import calls, failures, shapes
+from . import base
 
 MODULE = "_replaydiff_adapter"
 """The name under which the file is imported, which no module of the user has."""

@@ -10,24 +10,17 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import functools
+import importlib
 import importlib.util
 import inspect
 import os
 import sys
 import types
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from replaydiff.replay.worker import calls, imports, replies, shapes, trampoline
-    from replaydiff.replay.worker.frameworks import calling
-else:
-    calls = sys.modules["_replaydiff_worker_calls"]
-    imports = sys.modules["_replaydiff_worker_imports"]
-    replies = sys.modules["_replaydiff_worker_replies"]
-    shapes = sys.modules["_replaydiff_worker_shapes"]
-    trampoline = sys.modules["_replaydiff_worker_trampoline"]
-    calling = imports.load("frameworks.calling")
+from .. import calls, imports, kinds, replies, shapes, trampoline
+from . import calling
 
 NAMES = (
     "langchain", "openai-agents", "pydantic-ai", "mcp", "crewai", "llama-index", "google-adk", "strands",
@@ -73,8 +66,9 @@ def adapter(name: str) -> type[Framework]:
             f"the patch point {name!r} must be written `module:attr`, or be a framework: "
             f"{', '.join(NAMES)}; check `tools`"
         )
-    found: type[Framework] = imports.load(f"frameworks.{name.replace('-', '_')}").ADAPTER
-    return found
+    module = importlib.import_module(f".{name.replace('-', '_')}", __package__)
+    framework: type[Framework] = module.ADAPTER
+    return framework
 
 
 class Replacement(trampoline.Handler):
@@ -162,9 +156,10 @@ class Framework:
                 "install that, or name the tools themselves"
             )
 
-    def files(self) -> dict[str, str]:
-        """Return the modules that hold call sites, each with its file."""
-        return {name: file for name in (*self.required, *self.optional) if (file := _file_of(name))}
+    @functools.cached_property
+    def modules(self) -> tuple[str, ...]:
+        """Return the names of the modules that hold call sites and are installed."""
+        return tuple(name for name in (*self.required, *self.optional) if _file_of(name))
 
     def apply_to(self, module: Any) -> None:
         """Replace the call sites of a module, once.
@@ -193,6 +188,10 @@ class Framework:
             raise shapes.Unusable(self.failure)
         for name in self.required:
             shapes.import_module(name, "framework", "tools")
+        # One that was imported when Python started was not seen.
+        for name in self.modules:
+            if name in sys.modules:
+                self.apply_to(sys.modules[name])
         for cls, names in self._watched:
             self._replace_in(cls, names)
         if self.failure is not None:
@@ -221,7 +220,7 @@ class Framework:
         if type(function) is not types.FunctionType:
             raise TypeError(f"{name} is {replies.in_words(function)}")
         if trampoline.handler_of(function) is None:
-            trampoline.replace_code(function, Replacement(run, trampoline.ORIGINALS.take(function)))
+            trampoline.replace_code(function, Replacement(run, trampoline.original_of(function)))
 
     def replace_methods(
         self, cls: type, names: Mapping[str, tuple[Callable[..., Any], Callable[..., Any]]]
@@ -234,35 +233,25 @@ class Framework:
         """
         self._watched.append((cls, names))
         self._replace_in(cls, names)
-        base: Any = cls
-        own = vars(cls).get("__init_subclass__")
-
-        def announce(sub: Any, /, **kwargs: Any) -> None:
-            if own is not None:
-                own.__get__(None, sub)(**kwargs)
-            else:
-                super(base, sub).__init_subclass__(**kwargs)
-            self._replace_in(sub, names)
-
-        base.__init_subclass__ = classmethod(announce)
+        kinds.announce_subclasses(cls, lambda subclass: self._replace_in(subclass, names))
 
     def _replace_in(
         self, cls: type, names: Mapping[str, tuple[Callable[..., Any], Callable[..., Any]]]
     ) -> None:
-        for one in [cls, *_subclasses(cls)]:
+        for each in [cls, *kinds.subclasses(cls)]:
             for name, (run, wait) in names.items():
-                raw: Any = vars(one).get(name)
+                raw: Any = vars(each).get(name)
                 function = _function_of(raw)
                 if raw is None or trampoline.handler_of(function) is not None:
                     continue
                 if type(function) is not types.FunctionType:
                     self.fail(
-                        f"the tool {one.__module__}:{one.__qualname__}.{name} cannot be patched: it is "
+                        f"the tool {each.__module__}:{each.__qualname__}.{name} cannot be patched: it is "
                         f"{replies.in_words(raw)}"
                     )
                 is_async = trampoline.kind_of(function.__code__) == "coroutine"
                 chosen = wait if is_async else run
-                self.replace(one, name, _of_class(chosen, one) if isinstance(raw, staticmethod) else chosen)
+                self.replace(each, name, _of_class(chosen, each) if isinstance(raw, staticmethod) else chosen)
 
     # --- answers ---------------------------------------------------------------------------------------
 
@@ -433,11 +422,6 @@ def _running(tool: Any) -> Iterator[None]:
     finally:
         with contextlib.suppress(ValueError):
             _LIVE.reset(token)
-
-
-def _subclasses(cls: type) -> list[type]:
-    direct: list[type] = type.__subclasses__(cls)
-    return [one for sub in direct for one in (sub, *_subclasses(sub))]
 
 
 def _file_of(module: str) -> str:

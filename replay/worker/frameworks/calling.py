@@ -6,14 +6,10 @@ import builtins
 import dataclasses
 import inspect
 import re
-import sys
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from replaydiff.replay.worker import trampoline
-else:
-    trampoline = sys.modules["_replaydiff_worker_trampoline"]
+from .. import trampoline
 
 _ERROR_TEXT = re.compile(r"(\w+)(?:\((['\"])(.*)\2,?\)|: (.*))", re.DOTALL)
 

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import sys
 import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from replaydiff.replay.worker import answers, replies
-    from replaydiff.replay.worker.frameworks import base, calling
-else:
-    answers = sys.modules["_replaydiff_worker_answers"]
-    replies = sys.modules["_replaydiff_worker_replies"]
-    base = sys.modules["_replaydiff_worker_frameworks.base"]
-    calling = sys.modules["_replaydiff_worker_frameworks.calling"]
+from .. import answers, replies
+from . import base, calling
 
 CONTROL = "crewai.tools.agent_tools"
 """Where the tools are defined by which one agent hands work to another."""

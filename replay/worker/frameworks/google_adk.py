@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from replaydiff.replay.worker import replies
-    from replaydiff.replay.worker.frameworks import base, calling
-else:
-    replies = sys.modules["_replaydiff_worker_replies"]
-    base = sys.modules["_replaydiff_worker_frameworks.base"]
-    calling = sys.modules["_replaydiff_worker_frameworks.calling"]
+from .. import replies
+from . import base, calling
 
 CONTROL = (
     "google.adk.tools.transfer_to_agent_tool", "google.adk.tools.exit_loop_tool",

@@ -10,18 +10,12 @@ from __future__ import annotations
 import contextvars
 import gc
 import re
-import sys
 import types
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from replaydiff.replay.worker import answers
-    from replaydiff.replay.worker.frameworks import base, calling
-else:
-    answers = sys.modules["_replaydiff_worker_answers"]
-    base = sys.modules["_replaydiff_worker_frameworks.base"]
-    calling = sys.modules["_replaydiff_worker_frameworks.calling"]
+from .. import answers
+from . import base, calling
 
 TOOLS = "langchain_core.tools.base"
 MODELS = "langchain_core.language_models.chat_models"

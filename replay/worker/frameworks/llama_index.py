@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import copy
 import json
-import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from replaydiff.replay.worker import answers
-    from replaydiff.replay.worker.frameworks import base, calling
-else:
-    answers = sys.modules["_replaydiff_worker_answers"]
-    base = sys.modules["_replaydiff_worker_frameworks.base"]
-    calling = sys.modules["_replaydiff_worker_frameworks.calling"]
+from .. import answers
+from . import base, calling
 
 HANDOFF = "llama_index.core.agent.workflow."
 """Where the tool is defined by which one agent hands over to another."""

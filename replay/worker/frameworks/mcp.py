@@ -7,17 +7,11 @@ failed, is given as a `CallToolResult`, which is what a server makes of both.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from replaydiff.replay.worker import replies
-    from replaydiff.replay.worker.frameworks import base, calling
-else:
-    replies = sys.modules["_replaydiff_worker_replies"]
-    base = sys.modules["_replaydiff_worker_frameworks.base"]
-    calling = sys.modules["_replaydiff_worker_frameworks.calling"]
+from .. import replies
+from . import base, calling
 
 
 class ToolFailed(Exception):  # noqa: N818 - it is only used to carry a recorded error to where it is returned

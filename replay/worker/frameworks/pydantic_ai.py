@@ -8,18 +8,11 @@ from __future__ import annotations
 
 import contextvars
 import json
-import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from replaydiff.replay.worker import answers, replies
-    from replaydiff.replay.worker.frameworks import base, calling
-else:
-    answers = sys.modules["_replaydiff_worker_answers"]
-    replies = sys.modules["_replaydiff_worker_replies"]
-    base = sys.modules["_replaydiff_worker_frameworks.base"]
-    calling = sys.modules["_replaydiff_worker_frameworks.calling"]
+from .. import answers, replies
+from . import base, calling
 
 PASSING_ON = ("WrapperToolset", "CombinedToolset", "DynamicToolset", "_OutputToolset", "OutputToolset")
 """Toolsets of the framework that hand a call to another one, by the class that they derive from."""

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 import inspect
 import json
-import sys
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from replaydiff.replay.worker import answers, replies
-    from replaydiff.replay.worker.frameworks import base, calling
-else:
-    answers = sys.modules["_replaydiff_worker_answers"]
-    replies = sys.modules["_replaydiff_worker_replies"]
-    base = sys.modules["_replaydiff_worker_frameworks.base"]
-    calling = sys.modules["_replaydiff_worker_frameworks.calling"]
+from .. import answers, replies
+from . import base, calling
 
 OWN = ("strands.tools.structured_output",)
 """Modules of tools that do nothing but shape the agent's answer."""

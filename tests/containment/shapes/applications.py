@@ -158,7 +158,7 @@ shape(
     "cancel",
     CANCEL + "def other(order_id, dry=False): return '' if dry else real(order_id)",
     "other('7', True)\nsys.modules[__name__].cancel = other\nreturn cancel('7')",
-    refused="it replaced a tool",
+    passes=True,
 )
 
 shape(
@@ -174,5 +174,5 @@ shape(
     threading.Thread(target=serve, daemon=True).start()
     """,
     "sys.modules[__name__].cancel = lambda order_id: real(order_id)\nWORK.put('7')\nreturn DONE.get()",
-    refused="it replaced a tool",
+    answers=1,
 )

@@ -34,6 +34,7 @@ table(
     "added through another name",
     "TOOLS = {'other': cancel}\nHELD = (TOOLS,)\ndef add(name, fn, to=TOOLS): to[name] = fn",
     "add('cancel', lambda order_id: real(order_id))\nassert HELD[0] is TOOLS\nreturn HELD[0]['cancel']('7')",
+    passes=True,
 )
 table(
     "appended to a list later",
@@ -80,7 +81,7 @@ table(
     "held in a context variable, added later",
     "TOOLS = {'cancel': cancel}\nVAR = contextvars.ContextVar('v')\nVAR.set(TOOLS)",
     "return VAR.get()['cancel']('7')",
-    refused="also held",
+    answers=1,
 )
 
 shape(
@@ -89,7 +90,7 @@ shape(
     "cancel",
     "def cancel(order_id):\n    return real(order_id)\n",
     "def other(order_id): return real(order_id)\nsys.modules[__name__].cancel = other\nreturn cancel('7')",
-    refused="it replaced a tool",
+    passes=True,
 )
 shape(
     "replaced",
@@ -97,7 +98,7 @@ shape(
     "cancel",
     "def cancel(order_id):\n    return real(order_id)\n",
     "global cancel\ncancel = lambda order_id: real(order_id)\nreturn cancel('7')",
-    refused="it replaced a tool",
+    passes=True,
 )
 shape(
     "replaced",
@@ -105,7 +106,7 @@ shape(
     "cancel",
     "def cancel(order_id):\n    return real(order_id)\n",
     "globals().update(cancel=lambda order_id: real(order_id))\nreturn cancel('7')",
-    refused="it replaced a tool",
+    passes=True,
 )
 shape(
     "replaced",
@@ -113,7 +114,7 @@ shape(
     "Shop.cancel",
     "class Shop:\n    def cancel(self, order_id): return real(order_id)",
     "Shop.cancel = lambda self, order_id: real(order_id)\nreturn Shop().cancel('7')",
-    refused="it replaced a tool",
+    passes=True,
 )
 shape(
     "replaced",
@@ -121,7 +122,7 @@ shape(
     "shop.cancel",
     "class Shop:\n    def cancel(self, order_id): return real(order_id)\nclass Other:\n    def cancel(self, order_id): return real(order_id)\nshop = Shop()",
     "shop.__class__ = Other\nreturn shop.cancel('7')",
-    refused="it replaced a tool",
+    passes=True,
 )
 shape(
     "replaced",
@@ -129,7 +130,7 @@ shape(
     "shop.cancel",
     "class Shop:\n    def cancel(self, order_id): return real(order_id)\nshop = Shop()",
     "Shop.__getattribute__ = lambda self, name: lambda order_id: real(order_id)\nreturn shop.cancel('7')",
-    refused="it replaced a tool",
+    passes=True,
 )
 shape(
     "replaced",
@@ -137,7 +138,7 @@ shape(
     "TOOLS",
     "def cancel(order_id):\n    return real(order_id)\nTOOLS = {'cancel': cancel}",
     "global TOOLS\nTOOLS = {'cancel': lambda order_id: real(order_id)}\nreturn TOOLS['cancel']('7')",
-    refused="it replaced a tool",
+    passes=True,
 )
 
 FACTORY = "def make():\n    def cancel(order_id, *, note='n'): return real(order_id)\n    return cancel\n"
@@ -147,7 +148,7 @@ shape(
     "cancel",
     FACTORY + "cancel = make()",
     "return make()('7')",
-    refused="again",
+    answers=1,
 )
 shape(
     "made",
@@ -162,7 +163,7 @@ shape(
     "TOOLS",
     "def tools(session):\n    def cancel(order_id): return real(order_id)\n    return {'cancel': cancel, 'seen': session}\nTOOLS = tools('start')",
     "return tools('request')['cancel']('7')",
-    refused="again",
+    answers=1,
 )
 shape(
     "made",
@@ -170,7 +171,7 @@ shape(
     "cancel",
     "def outer():\n    def inner():\n        return lambda order_id: real(order_id)\n    return inner()\ncancel = outer()",
     "return outer()('7')",
-    refused="again",
+    answers=1,
 )
 shape(
     "made",
@@ -178,7 +179,7 @@ shape(
     "cancel",
     "def make():\n    async def cancel(order_id): return real(order_id)\n    return cancel\ncancel = make()",
     "return asyncio.run(make()('7'))",
-    refused="again",
+    answers=1,
 )
 shape(
     "made",
@@ -186,7 +187,7 @@ shape(
     "cancel",
     "def make():\n    def cancel(order_id): yield real(order_id)\n    return cancel\ncancel = make()",
     "return next(make()('7'))",
-    refused="again",
+    answers=1,
 )
 shape(
     "made",
@@ -194,7 +195,7 @@ shape(
     "shop.cancel",
     "class Shop:\n    @functools.cached_property\n    def cancel(self): return lambda order_id: real(order_id)\nshop = Shop()",
     "return Shop().cancel('7')",
-    refused="again",
+    answers=1,
 )
 shape(
     "made",
@@ -202,7 +203,7 @@ shape(
     "shop.cancel",
     "def make():\n    class Shop:\n        def cancel(self, order_id): return real(order_id)\n    return Shop()\nshop = make()",
     "return make().cancel('7')",
-    refused="again",
+    answers=1,
 )
 shape(
     "made",
@@ -210,7 +211,7 @@ shape(
     "TOOLS",
     FACTORY + "TOOLS = {'cancel': make()}",
     "global TOOLS\nTOOLS = {'cancel': make()}\nreturn TOOLS['cancel']('7')",
-    refused="it replaced a tool",
+    answers=1,
 )
 shape(
     "made",
@@ -233,7 +234,7 @@ shape(
     "cancel",
     CANCEL,
     "from unittest import mock\nwith mock.patch(f'{__name__}.cancel', side_effect=real):\n    return cancel('7')",
-    refused="it replaced a tool",
+    passes=True,
 )
 shape(
     "replaced",
@@ -241,7 +242,7 @@ shape(
     "Shop.cancel",
     SHOP,
     "from unittest import mock\nwith mock.patch.object(Shop, 'cancel', lambda self, order_id: real(order_id)):\n    return Shop().cancel('7')",
-    refused="it replaced a tool",
+    passes=True,
 )
 shape(
     "replaced",
@@ -249,7 +250,7 @@ shape(
     "shop.cancel",
     SHOP + "shop = Shop()",
     "shop.cancel = lambda order_id: real(order_id)\nreturn shop.cancel('7')",
-    refused="it replaced a tool",
+    passes=True,
 )
 shape(
     "replaced",
@@ -258,7 +259,7 @@ shape(
     CANCEL
     + "@dataclasses.dataclass\nclass Tool:\n    name: str\n    func: object\n    def __call__(self, *args): return self.func(*args)\nTOOLS = [Tool('cancel', cancel)]",
     "TOOLS[0].func = lambda order_id: real(order_id)\nreturn TOOLS[0]('7')",
-    refused="it replaced a tool",
+    passes=True,
 )
 shape(
     "replaced",
@@ -267,7 +268,7 @@ shape(
     CANCEL
     + "class Tool:\n    __slots__ = ('name', 'func')\n    def __init__(self, name, func): self.name, self.func = name, func\nTOOLS = [Tool('cancel', cancel)]",
     "TOOLS[0].func = lambda order_id: real(order_id)\nreturn TOOLS[0].func('7')",
-    refused="it replaced a tool",
+    passes=True,
 )
 shape(
     "replaced",
@@ -275,7 +276,7 @@ shape(
     "cancel",
     CANCEL,
     "sys.modules[__name__].cancel = lambda order_id: real(order_id)\nfor _ in range(3):\n    try:\n        cancel('7')\n    except BaseException: pass\nreturn ''",
-    refused="it replaced a tool",
+    passes=True,
 )
 shape(
     "replaced",
@@ -283,7 +284,7 @@ shape(
     "cancel",
     CANCEL,
     "global cancel\ncancel = lambda order_id: real(order_id)\nthread = threading.Thread(target=lambda: cancel('7'))\nthread.start(); thread.join()\nreturn ''",
-    refused="it replaced a tool",
+    passes=True,
 )
 shape(
     "replaced",
@@ -309,7 +310,7 @@ shape(
     "client.cancel",
     _CLIENT,
     "return connect('cancel').cancel(order_id='7')",
-    refused="again",
+    passes=True,
 )
 shape(
     "made",
@@ -357,5 +358,5 @@ for _title, _parts, _run in (
         "cancel",
         _BOTH.replace("PARTS", _parts),
         _run,
-        refused="again",
+        passes=True,
     )

@@ -1,8 +1,8 @@
-"""The attack corpus: ways to hold a named tool, each a module whose tool leaves a mark when it runs.
+"""The corpus: ways to hold a named tool, each a module whose tool has effects when it runs.
 
 A shape is a module with `call()`, which reaches the tool `cancel` for the order "7" in its own way. Its tool
-calls `real()`, which writes to a file. In a replay the file must stay empty: the call is answered, or the
-version does not start, or the call is refused. A function that takes a tool's place may run once (`runs`).
+calls `real()`, which writes to a file outside the agent's folder and connects to servers. In a replay none of
+that may happen: the call is answered, or the version does not start, or what the tool does is blocked.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Shape:
     """A part of the sentence with which it is refused; empty where it is answered."""
     answers: int = 1
     """How many calls are answered."""
-    runs: int = 0
-    """How often the tool may run before the trial is refused."""
+    passes: bool = False
+    """It passes the patch points: the tool runs, and what it does is blocked."""
     since: tuple[int, int] = (3, 9)
     """The first Python that has it."""
     needs: str = ""
@@ -58,13 +58,13 @@ def shape(
     *,
     refused: str = "",
     answers: int = 1,
-    runs: int = 0,
+    passes: bool = False,
     since: tuple[int, int] = (3, 9),
     needs: str = "",
 ) -> None:
     body = textwrap.dedent(source).strip()
     text = f"{PRELUDE}\n{body}\n\ndef call():\n{textwrap.indent(textwrap.dedent(call).strip(), '    ')}\n"
-    SHAPES.append(Shape(group, name, text, tuple(points.split()), refused, answers, runs, since, needs))
+    SHAPES.append(Shape(group, name, text, tuple(points.split()), refused, answers, passes, since, needs))
 
 
 CANCEL = "def cancel(order_id):\n    return real(order_id)\n"

@@ -138,6 +138,7 @@ shape(
     "Shop.cancel",
     "import abc\nclass Shop(abc.ABC):\n    def cancel(self, order_id): return ''\n@Shop.register\nclass Other:\n    def cancel(self, order_id): return real(order_id)",
     "return Other().cancel('7')",
+    passes=True,
 )
 shape(
     "method",
@@ -146,6 +147,7 @@ shape(
     "class Shop:\n    def __init__(self): self.cancel = lambda order_id: real(order_id)\n    def cancel(self, order_id): return ''\nFIRST = Shop()",
     "assert FIRST.cancel('7') == 'answered'\nreturn Shop().cancel('7')",
     answers=2,
+    passes=True,
 )
 shape(
     "method",
@@ -153,7 +155,7 @@ shape(
     "shop.cancel",
     "class Shop:\n    @property\n    def cancel(self): return lambda order_id: real(order_id)\nshop = Shop()",
     "return shop.cancel('7')",
-    refused="each access makes another function",
+    answers=1,
 )
 shape(
     "method",
@@ -161,5 +163,5 @@ shape(
     "shop.cancel",
     "class Shop:\n    def __getattr__(self, name):\n        if name != 'cancel': raise AttributeError(name)\n        return lambda order_id: real(order_id)\nshop = Shop()",
     "return shop.cancel('7')",
-    refused="each access makes another function",
+    answers=1,
 )

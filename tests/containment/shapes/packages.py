@@ -120,7 +120,7 @@ held(
     "cloudpickle by value at import (another process)",
     "import base64, cloudpickle\ncloudpickle.register_pickle_by_value(sys.modules[__name__])\nTEXT = base64.b64encode(cloudpickle.dumps(cancel)).decode()",
     "import subprocess\ncode = f\"import base64, pickle; print(pickle.loads(base64.b64decode('{TEXT}'))('7'), end='')\"\nreturn subprocess.run([sys.executable, '-c', code], capture_output=True, text=True).stdout",
-    refused="copied the original code of a tool",
+    passes=True,
     needs="cloudpickle",
 )
 held(
@@ -319,6 +319,7 @@ shape(
     _LIBRARY.replace("NAME", "installed_one"),
     "assert package.Client().cancel('7') == 'answered'\nreturn asyncio.run(asyncio.to_thread(package.Client().cancel, '7'))",
     answers=2,
+    passes=True,
 )
 shape(
     "replaced",
@@ -326,7 +327,7 @@ shape(
     "client.cancel",
     _LIBRARY.replace("NAME", "installed_two"),
     "global client\nclient = package.Client()\nreturn client.cancel('7')",
-    refused="it replaced a tool",
+    passes=True,
 )
 shape(
     "method",

@@ -1,4 +1,4 @@
-"""What is not covered: the tool runs."""
+"""Helpers behind a tool, and processes of other languages: nothing asks for them."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ FOLDER = os.path.dirname(os.path.abspath(__file__))
 CODE = f"import sys; sys.path.insert(0, {FOLDER!r}); import {__name__} as m; print(m.cancel('7'))"
 """
 shape(
-    "uncovered",
+    "beside",
     "a helper behind the tool, called directly",
     "cancel",
     "def post(order_id): return real(order_id)\ndef cancel(order_id): return post(order_id)",
     "return post('7')",
-    runs=1,
+    passes=True,
 )
 shape(
-    "uncovered",
-    "a built-in function put in a tool's place (the trial is refused afterwards)",
+    "beside",
+    "a built-in function put in a tool's place",
     "cancel",
     CANCEL + "from canary import FILE",
     "sys.modules[__name__].cancel = functools.partial(print, file=FILE.open('a'), flush=True)\nreturn str(cancel('7'))",
-    runs=1,
+    passes=True,
 )
 shape(
-    "uncovered",
+    "beside",
     "a Python that Perl starts with a cleaned environment",
     "cancel",
     CANCEL + _CLEAN,
     "import subprocess\nreturn subprocess.run(['perl', '-e', '%ENV = (); exec @ARGV', sys.executable, '-c', CODE], capture_output=True, text=True).stdout.strip()",
-    runs=1,
+    passes=True,
 )
 shape(
-    "uncovered",
+    "beside",
     "a Python that a shell starts with a cleaned environment, by commands from a pipe",
     "cancel",
     CANCEL + _CLEAN,
     "import shlex, subprocess\nreturn subprocess.run(['sh'], input=f'exec env -i {sys.executable} -c {shlex.quote(CODE)}', capture_output=True, text=True).stdout.strip()",
-    runs=1,
+    passes=True,
 )

@@ -1,0 +1,370 @@
+"""Run the trials of one worker process. The messages are described in `main.py`."""
+
+from __future__ import annotations
+
+import _thread
+import contextlib
+import contextvars
+import faulthandler
+import inspect
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from . import blocked, calls, children, failures, imports, patch, replies, shapes
+
+if TYPE_CHECKING:
+    import asyncio
+
+PACKAGES = (
+    "anthropic", "openai", "google-genai", "mistralai", "cohere", "groq", "litellm", "boto3",
+    "langchain", "langchain-core", "langgraph", "openai-agents", "pydantic-ai", "pydantic-ai-slim",
+    "claude-agent-sdk", "google-adk", "strands-agents", "crewai", "llama-index-core", "smolagents",
+    "autogen-agentchat", "semantic-kernel", "haystack-ai", "dspy", "instructor", "mcp",
+)  # fmt: skip
+"""Distributions whose version can change what an agent does; those that are installed are reported."""
+STANDARD = sys.path[:]
+"""Where modules are looked for before the agent's folder is the first place."""
+
+
+def end_with_parent(life: int) -> None:
+    """Wait in a thread until the other end of the pipe closes, then end the whole process group."""
+
+    def wait() -> None:
+        with contextlib.suppress(OSError):
+            while os.read(life, 1):
+                pass
+        os.killpg(os.getpgrp(), signal.SIGKILL)
+
+    # Not `threading.Thread`: gevent patches a process only while `threading` knows of a single thread.
+    _thread.start_new_thread(wait, ())
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of the interpreter and of those packages that are installed and matter.
+
+    Loading importlib.metadata would take a third of the time in which a worker starts; the names of folders
+    have the same. What is installed in an older form, or within an archive, is looked up there.
+    """
+    installed: dict[str, str] = {}
+    unread: set[str] = set()
+    for folder in sys.path:
+        try:
+            names = [entry.name for entry in os.scandir(folder or ".")]
+        except NotADirectoryError:
+            unread.update(PACKAGES)
+            continue
+        except OSError:
+            continue
+        for name in names:
+            stem, dot, form = name.rpartition(".")
+            if dot and form in ("dist-info", "egg-info"):
+                package, _, version = stem.rpartition("-") if form == "dist-info" else stem.partition("-")
+                package = (package or version).lower().replace("_", "-").replace(".", "-")
+                if form == "egg-info":
+                    unread.add(package)
+                elif package in PACKAGES:
+                    installed.setdefault(package, version)
+    if missing := unread.intersection(PACKAGES) - installed.keys():
+        installed.update(_from_metadata(missing))
+    python = ".".join(map(str, sys.version_info[:3]))
+    return {"python": python, **{name: installed[name] for name in PACKAGES if name in installed}}
+
+
+def _from_metadata(names: set[str]) -> dict[str, str]:
+    from importlib import metadata
+
+    installed = {}
+    for name in names:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            installed[name] = metadata.version(name)
+    return installed
+
+
+def _import_asyncio() -> Any:
+    """Import it where it is needed: it takes longer than all else that a worker imports.
+
+    The modules it consists of are the standard library's, whatever the agent's folder holds.
+    """
+    paths = sys.path[:]
+    sys.path[:] = STANDARD
+    try:
+        import asyncio
+    finally:
+        sys.path[:] = paths
+    return asyncio
+
+
+class Worker:
+    """The agent, and how its trials are run."""
+
+    def __init__(self, control: socket.socket, tools: socket.socket, log: int) -> None:
+        """Take over the channels.
+
+        Args:
+            control: orders and replies.
+            tools: tool calls and their answers.
+            log: file descriptor of the call log.
+        """
+        self.control = control
+        self.tools = calls.Tools(tools, log)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._began: set[int] = set()
+        self._sending = threading.Lock()
+        self._has_failed = False
+        """A trial of a sync agent has failed, and it is not known yet whether this process takes another."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """Return the one loop of the worker's whole life: clients that an agent keeps are bound to it."""
+        if self._loop is None:
+            asyncio = _import_asyncio()
+            self._loop = asyncio.new_event_loop()
+            asyncio.set_event_loop(self._loop)
+        return self._loop
+
+    def send(self, message: dict[str, Any], answered_here: list[str] | None = None) -> None:
+        """Send a reply, with the calls that were answered here."""
+        line = calls.encode(message, answered_here)
+        if len(line) > calls.LARGEST_LINE:
+            reason = f"the agent's answer is longer than {calls.LARGEST_LINE >> 20} MB"
+            line = calls.encode(_without_answer(message, reason), answered_here)
+        with self._sending:
+            self.control.sendall(line)
+
+    def start(self, order: dict[str, Any]) -> shapes.Target:
+        """Import the entrypoint, patch the tools, and see how the agent is called.
+
+        Raises:
+            shapes.Unusable: with one sentence that says why this version can never run.
+        """
+        self._observer = blocked.Observer()
+        self.patches = patch.Patches(
+            order["tools"],
+            self.tools.ask,
+            self.tools.refuse,
+            live=order["live"],
+            settled=order["settled"],
+            ignore=order["ignore"],
+        )
+        server = children.ToolServer(self.tools, self.patches.config) if order["tools"] else None
+        imports.after_execution(self.patches.after_execution)
+        module = self._import(order["entrypoint"], order["adapter"], order["tools"])
+        self.patches.apply()
+        target = shapes.resolve(
+            module,
+            order["entrypoint"] or "adapter:run_agent",
+            order["factory"],
+            order["args"],
+            self._wait,
+            self.patches.prefers_async,
+        )
+        # A factory may have filled the tables.
+        self.patches.apply()
+        if server is not None:
+            server.open(self.patches.names_and_files())
+        self.send(
+            {
+                "ready": {
+                    "mode": "async" if target.is_async else "sync",
+                    "takes": target.takes,
+                    "signature": target.signature,
+                    "tools": self.patches.names,
+                    "patched": self.patches.paths,
+                    "returns": self.patches.returns(),
+                    "versions": versions() if order["packages"] else {},
+                    **self.blocked_before(),
+                }
+            }
+        )
+        return target
+
+    def blocked_before(self) -> dict[str, Any]:
+        """Return what was tried in vain before the first trial."""
+        return self._observer.before()
+
+    def _import(self, entrypoint: str, adapter: dict[str, str] | None, tools: list[str]) -> Any:
+        """Return the module of the entrypoint, or the adapter where there is none; import both."""
+        module = None
+        if entrypoint:
+            module = shapes.import_module(entrypoint.partition(":")[0], "entrypoint", "entrypoint")
+        if adapter is None:
+            return module
+        from .frameworks.adapter import load
+
+        adapter_module = load(adapter["path"], adapter["digest"])
+        if callable(getattr(adapter_module, "patch", None)) and "adapter" not in tools:
+            raise shapes.Unusable(
+                f'the adapter {adapter["path"]} defines patch(answer), and `tools` does not name "adapter"; '
+                "add it"
+            )
+        if module is None and not callable(getattr(adapter_module, "run_agent", None)):
+            raise shapes.Unusable(
+                f"the adapter {adapter['path']} defines no run_agent, and no `entrypoint` is set; add either"
+            )
+        return adapter_module if module is None else module
+
+    def _wait(self, awaitable: Any) -> Any:
+        async def outcome() -> Any:
+            return await awaitable
+
+        return self.loop.run_until_complete(outcome())
+
+    def run_one_by_one(self, target: shapes.Target, lines: Any) -> None:
+        """Run trials of a sync agent, in the main thread."""
+        for line in lines:
+            order = json.loads(line.decode())
+            if "go" in order:
+                self._has_failed = False
+            elif self._has_failed:
+                self.send({"trial": order["trial"], "skipped": True})
+            else:
+                contextvars.copy_context().run(self._run_sync, target, order)
+
+    def _run_sync(self, target: shapes.Target, order: dict[str, Any]) -> None:
+        trial = order["trial"]
+        calls.TRIAL.set(trial)
+        self.tools.begin(trial, order.get("tape", []))
+        began = time.perf_counter()
+        try:
+            self._prepare(order)
+            began = time.perf_counter()
+            value = target.call(order)
+            if inspect.isawaitable(value):
+                value = self._wait(value)
+            took = time.perf_counter() - began
+            outcome: dict[str, Any] = {"answer": replies.read_answer(value)}
+        except BaseException as error:
+            took = time.perf_counter() - began
+            outcome = {"failed": failures.describe(error)}
+        self._finish(trial, took, outcome)
+
+    def run_together(self, target: shapes.Target) -> None:
+        """Run trials of an async agent as tasks of one loop."""
+        loop, buffer = self.loop, bytearray()
+
+        def read() -> None:
+            try:
+                chunk = self.control.recv(1 << 16, socket.MSG_DONTWAIT)
+            except (BlockingIOError, InterruptedError):
+                return
+            if not chunk:
+                loop.stop()
+                return
+            buffer.extend(chunk)
+            if b"\n" not in chunk:
+                return
+            *complete, incomplete = bytes(buffer).split(b"\n")
+            buffer[:] = incomplete
+            for line in complete:
+                self._take(target, json.loads(line.decode()))
+
+        loop.add_reader(self.control, read)
+        while True:
+            try:
+                loop.run_forever()
+            except SystemExit:
+                # asyncio lets it through every loop; the trial's own task reports it.
+                continue
+            return
+
+    def _take(self, target: shapes.Target, order: dict[str, Any]) -> None:
+        if "cancel" in order:
+            self._cancel(order["cancel"])
+            return
+        trial = order["trial"]
+        self.tools.begin(trial, order.get("tape", []))
+        self._tasks[trial] = self.loop.create_task(self._run_async(target, order))
+
+    def _cancel(self, trial: int) -> None:
+        task = self._tasks.get(trial)
+        if task is None:
+            return
+        task.cancel()
+        if trial not in self._began:
+            # A task that is cancelled before its first step never takes it, and so would never reply.
+            del self._tasks[trial]
+            self._finish(trial, 0.0, {"failed": failures.failed("agent_error", "cancelled before it began")})
+
+    async def _run_async(self, target: shapes.Target, order: dict[str, Any]) -> None:
+        trial = order["trial"]
+        calls.TRIAL.set(trial)
+        self._began.add(trial)
+        self.send({"began": trial})
+        began = time.perf_counter()
+        try:
+            self._prepare(order)
+            began = time.perf_counter()
+            value = await target.call(order)
+            took = time.perf_counter() - began
+            outcome: dict[str, Any] = {"answer": replies.read_answer(value)}
+        except BaseException as error:
+            took = time.perf_counter() - began
+            outcome = {"failed": failures.describe(error)}
+        del self._tasks[trial]
+        self._began.discard(trial)
+        self._finish(trial, took, outcome)
+
+    def _prepare(self, order: dict[str, Any]) -> None:
+        self._observer.begin(order["trial"])
+        self.patches.renew()
+
+    def _finish(self, trial: int, took: float, outcome: dict[str, Any]) -> None:
+        answered_here = self.tools.end(trial)
+        answer = outcome.get("answer")
+        if answer and answer["tool_calls"]:
+            steering = self.patches.steering
+            answer["tool_calls"] = [call for call in answer["tool_calls"] if call["name"] not in steering]
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+        refused = calls.REFUSED.pop(trial, None)
+        if refused is not None:
+            outcome = {"failed": failures.failed("agent_error", refused)}
+        self._has_failed = "failed" in outcome
+        message = {"trial": trial, "ms": took * 1000, **self._observer.end(trial), **outcome}
+        try:
+            self.send(message, answered_here)
+        except (ValueError, RecursionError, TypeError) as error:
+            self._has_failed = True
+            reason = f"the agent's answer cannot be written as JSON: {error}"
+            self.send(_without_answer(message, reason), answered_here)
+
+
+def _without_answer(message: dict[str, Any], reason: str) -> dict[str, Any]:
+    """Return a trial's reply that says why its answer is not in it."""
+    return {**message, "answer": None, "failed": failures.failed("agent_error", reason)}
+
+
+def main() -> None:
+    """Serve until the control socket closes."""
+    control, tools, life, log = (int(number) for number in sys.argv[1:5])
+    del sys.argv[1:]
+    for descriptor in (control, tools, life, log):
+        # A process that the agent starts must not keep our channels open.
+        os.set_inheritable(descriptor, False)
+    sys.path.insert(0, os.getcwd())  # noqa: PTH109
+    for stream in (sys.stdout, sys.stderr):
+        # An agent may print anything, and what it printed before it died is what explains the death.
+        stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
+    faulthandler.enable()
+    end_with_parent(life)
+    calls.carry_trial_into_threads()
+    worker = Worker(socket.socket(fileno=control), socket.socket(fileno=tools), log)
+    lines = worker.control.makefile("rb")
+    try:
+        target = worker.start(json.loads(lines.readline()))
+    except shapes.Unusable as unusable:
+        worker.send({"failed": str(unusable), **worker.blocked_before()})
+        return
+    if target.is_async:
+        # Nothing is sent between the first line and `ready`, so nothing is left in the buffer of `lines`.
+        worker.run_together(target)
+    else:
+        worker.run_one_by_one(target, lines)
