@@ -1,4 +1,4 @@
-"""Reads the source code of an agent, never importing it, for what replay.toml must name.
+"""Read the source code of an agent, without importing it, for what replay.toml must name.
 
 Found are entrypoints, dispatchers, tables and definitions of tools, frameworks, endpoints of services, and
 the environment variables that the code reads.
@@ -55,7 +55,7 @@ _TOOL_DECORATORS = _words("tool function_tool tool_plain")
 _TABLES = re.compile(r"(tool|handler|function|registry|dispatch|action|command)", re.IGNORECASE)
 _REPLIES = _words("reply response answer text message output content final_response")
 _SCHEMA_KEYS = _words("input_schema parameters inputSchema")
-_NOT_OWN = _words("PATH HOME USER PWD TERM LANG CI TMPDIR PYTHONPATH PORT HOST DEBUG LOG_LEVEL")
+_SYSTEM_VARIABLES = _words("PATH HOME USER PWD TERM LANG CI TMPDIR PYTHONPATH PORT HOST DEBUG LOG_LEVEL")
 _MAPPINGS = ("os.environ", "environ")
 _GETTERS = ("os.getenv", "getenv", "os.environ.get", "environ.get")
 _SECRET = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL|_AUTH)")
@@ -63,11 +63,11 @@ _SECRET = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL|_AUTH)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeReference:
-    """Something the code shows."""
+    """A name that the code shows, and where."""
 
     value: str
     """As replay.toml writes it: `app.agent:run_agent`."""
-    place: str
+    location: str
     """`app/agent.py:12`."""
     score: int = 0
     """How much speaks for it; compared with other guesses of its kind only."""
@@ -78,7 +78,7 @@ class Service:
     """An HTTP endpoint of the agent."""
 
     path: str
-    place: str
+    location: str
     request: str | None
     """A request template, where the endpoint's model has one field for the text."""
     response: str | None
@@ -87,7 +87,7 @@ class Service:
 
 @dataclass(slots=True)
 class CodeFindings:
-    """What was found so far."""
+    """The findings in the code that was read."""
 
     entrypoints: list[CodeReference] = field(default_factory=list)
     dispatchers: list[CodeReference] = field(default_factory=list)
@@ -106,10 +106,10 @@ class CodeFindings:
 
 
 class CodeReader:
-    """Reads one module."""
+    """A reader of one module."""
 
-    def __init__(self, module: str, file: str, found: CodeFindings) -> None:
-        self._module, self._file, self._found = module, file, found
+    def __init__(self, module: str, file: str, findings: CodeFindings) -> None:
+        self._module, self._file, self._findings = module, file, findings
         self._models: dict[str, ast.ClassDef] = {}
         self._filled: set[str] = set()
         """Names whose elements are assigned: `REGISTRY[name] = function`."""
@@ -130,7 +130,9 @@ class CodeReader:
                 self._read_assignment(statement)
 
     def _guess(self, name: str, node: ast.stmt | ast.expr, score: int = 0) -> CodeReference:
-        return CodeReference(value=f"{self._module}:{name}", place=f"{self._file}:{node.lineno}", score=score)
+        return CodeReference(
+            value=f"{self._module}:{name}", location=f"{self._file}:{node.lineno}", score=score
+        )
 
     def _read_anywhere(self, node: ast.AST) -> None:
         if isinstance(node, ast.Import):
@@ -141,13 +143,13 @@ class CodeReader:
             is_sdk = node.module.partition(".")[0] != "agents" or names & {"Agent", "Runner", "function_tool"}
             self._imported([node.module] if is_sdk else [])
             if node.module.startswith("google.adk"):
-                self._found.frameworks["google-adk"] += 1
+                self._findings.frameworks["google-adk"] += 1
         elif isinstance(node, ast.Dict):
             self._read_definition(node)
         elif isinstance(node, Function):
             for decorator in node.decorator_list:
                 if _called(decorator) in _TOOL_DECORATORS:
-                    self._found.names.setdefault(_given_name(decorator) or node.name)
+                    self._findings.names.setdefault(_explicit_name(decorator) or node.name)
         elif isinstance(node, ast.Call | ast.Subscript):
             self._read_variable(node)
             if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
@@ -157,16 +159,16 @@ class CodeReader:
         for module in modules:
             top = module.partition(".")[0]
             if top in FRAMEWORKS:
-                self._found.frameworks[FRAMEWORKS[top]] += 1
+                self._findings.frameworks[FRAMEWORKS[top]] += 1
             if top in KEYS:
-                self._found.environment.setdefault(KEYS[top])
+                self._findings.environment.setdefault(KEYS[top])
 
     def _read_definition(self, node: ast.Dict) -> None:
         """Take in the name of a tool definition: an object with a name and a schema of its arguments."""
         fields = {_text_of(key): value for key, value in zip(node.keys, node.values, strict=True)}
         name = _text_of(fields.get("name"))
         if name is not None and _SCHEMA_KEYS & fields.keys():
-            self._found.names.setdefault(name)
+            self._findings.names.setdefault(name)
 
     def _read_variable(self, node: ast.Call | ast.Subscript) -> None:
         """Take in an environment variable: `os.environ["X"]`, `os.environ.get("X")`, `os.getenv("X")`."""
@@ -180,46 +182,48 @@ class CodeReader:
     def _variable(self, name: str, *, required: bool) -> None:
         # One with a default is left to it, unless it is a secret, which has none that works.
         if (
-            name not in _NOT_OWN
+            name not in _SYSTEM_VARIABLES
             and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name)
             and (required or _SECRET.search(name.upper()))
         ):
-            self._found.environment.setdefault(name)
+            self._findings.environment.setdefault(name)
 
     def _read_function(self, node: Function) -> None:
-        self._found.functions.setdefault(node.name, self._guess(node.name, node))
+        self._findings.functions.setdefault(node.name, self._guess(node.name, node))
         parameters = _parameters(node)
         if _is_dispatcher(parameters):
-            self._found.dispatchers.append(self._guess(node.name, node, _dispatcher_score(node)))
+            self._findings.dispatchers.append(self._guess(node.name, node, _dispatcher_score(node)))
             return
         is_tool = {_called(decorator) for decorator in node.decorator_list} & _TOOL_DECORATORS
         service = self._service(node)
         if service is not None:
-            self._found.services.append(service)
+            self._findings.services.append(service)
         elif not is_tool and _takes_text(parameters):
             score = (
                 3 * bool(_ENTRY_NAMES.match(node.name)) + 2 * ("agent" in node.name) + 2 * _asks_model(node)
             )
-            score += _place_score(self._module) - 2 * node.name.startswith("_")
+            score += _module_score(self._module) - 2 * node.name.startswith("_")
             if score >= 3:
-                self._found.entrypoints.append(self._guess(node.name, node, score))
+                self._findings.entrypoints.append(self._guess(node.name, node, score))
 
     def _read_class(self, node: ast.ClassDef) -> None:
         methods = {inner.name: inner for inner in node.body if isinstance(inner, Function)}
         for name, method in methods.items():
             if _is_dispatcher(_parameters(method)[1:]):
                 guess = self._guess(f"{node.name}.{name}", method, _dispatcher_score(method))
-                self._found.dispatchers.append(guess)
+                self._findings.dispatchers.append(guess)
         # A method that is not called by itself is named.
-        own = next((name for name in _ENTRY_METHODS if name in methods), None)
-        chosen = own or next((name for name in methods if _ENTRY_NAMES.match(name)), None)
+        entry_method = next((name for name in _ENTRY_METHODS if name in methods), None)
+        chosen = entry_method or next((name for name in methods if _ENTRY_NAMES.match(name)), None)
         if chosen is None or not _takes_text(_parameters(methods[chosen])[1:]):
             return
         score = 4 * bool(_ENTRY_CLASSES.search(node.name)) + 2 * any(map(_asks_model, methods.values()))
-        score += _place_score(self._module) + _asks_model(methods[chosen])
+        score += _module_score(self._module) + _asks_model(methods[chosen])
         if score >= 4:
-            named = node.name if own else f"{node.name}.{chosen}"
-            self._found.entrypoints.append(self._guess(named, node if own else methods[chosen], score))
+            named = node.name if entry_method else f"{node.name}.{chosen}"
+            self._findings.entrypoints.append(
+                self._guess(named, node if entry_method else methods[chosen], score)
+            )
 
     def _read_assignment(self, node: ast.Assign | ast.AnnAssign) -> None:
         target = node.targets[0] if isinstance(node, ast.Assign) else node.target
@@ -227,19 +231,21 @@ class CodeReader:
             return
         value = node.value
         if isinstance(value, ast.Call) and _called(value) in _GRAPHS:
-            self._found.entrypoints.append(self._guess(target.id, node, 5))
+            self._findings.entrypoints.append(self._guess(target.id, node, 5))
         names = _names_in_table(value) if value is not None and _TABLES.search(target.id) else []
         if names:
-            self._found.tables.append(self._guess(target.id, node, len(names)))
+            self._findings.tables.append(self._guess(target.id, node, len(names)))
             for name in names:
-                self._found.names.setdefault(name)
+                self._findings.names.setdefault(name)
         elif _TABLES.search(target.id) and (
             isinstance(value, ast.DictComp)
             or (isinstance(value, ast.Dict) and not value.keys and target.id in self._filled)
         ):
             # One that is made of others has what the agent calls.
-            self._found.filled_tables.append(
-                self._guess(target.id, node, 2 * isinstance(value, ast.DictComp) + _place_score(self._module))
+            self._findings.filled_tables.append(
+                self._guess(
+                    target.id, node, 2 * isinstance(value, ast.DictComp) + _module_score(self._module)
+                )
             )
 
     def _service(self, node: Function) -> Service | None:
@@ -249,9 +255,9 @@ class CodeReader:
                 continue
             path = _text_of(decorator.args[0]) if decorator.args else None
             if decorator.func.attr == "post" and path is not None:
-                place = f"{self._file}:{node.lineno}"
+                location = f"{self._file}:{node.lineno}"
                 request = self._request(node)
-                return Service(path=path, place=place, request=request, response=_response(node))
+                return Service(path=path, location=location, request=request, response=_response(node))
         return None
 
     def _request(self, node: Function) -> str | None:
@@ -276,12 +282,12 @@ def _names_in_table(value: ast.expr) -> list[str]:
     """
     if isinstance(value, ast.Dict):
         names = [name for key in value.keys if (name := _text_of(key)) is not None]
-        is_table = len(names) == len(value.keys) and all(_is_reference(one) for one in value.values)
+        is_table = len(names) == len(value.keys) and all(_is_reference(element) for element in value.values)
         return names if is_table else []
     if isinstance(value, ast.DictComp) and ast.unparse(value.key) == f"{ast.unparse(value.value)}.__name__":
-        held = value.generators[0].iter
-        if isinstance(held, ast.List | ast.Tuple):
-            return [one.id for one in held.elts if isinstance(one, ast.Name)]
+        elements = value.generators[0].iter
+        if isinstance(elements, ast.List | ast.Tuple):
+            return [element.id for element in elements.elts if isinstance(element, ast.Name)]
     return []
 
 
@@ -305,13 +311,13 @@ def _dispatcher_score(node: Function) -> int:
     )
 
 
-def _place_score(module: str) -> int:
-    """Return 1 for a module whose name says that the agent is in it."""
+def _module_score(module: str) -> int:
+    """Return 1 for a module whose name suggests that the agent is in it."""
     return int(bool(re.search(r"(agent|bot|assistant|chat|main|graph|app)$", module)))
 
 
 def _asks_model(node: Function) -> bool:
-    """Whether a function asks a model itself: `client.messages.create(…)`, `Runner.run(…)`."""
+    """Return whether a function asks a model itself: `client.messages.create(…)`, `Runner.run(…)`."""
     return any(
         isinstance(inner, ast.Call)
         and isinstance(inner.func, ast.Attribute)
@@ -328,7 +334,7 @@ def _called(node: ast.expr) -> str:
     return function.id if isinstance(function, ast.Name) else ""
 
 
-def _given_name(decorator: ast.expr) -> str | None:
+def _explicit_name(decorator: ast.expr) -> str | None:
     """Return the name that a decorator gives a tool: `@tool("refund")`, `@mcp.tool(name="refund")`."""
     if not isinstance(decorator, ast.Call):
         return None
@@ -352,7 +358,7 @@ def _text_of(node: ast.AST | None) -> str | None:
 
 
 def _is_reference(node: ast.expr) -> bool:
-    """Whether a value of a table can be a tool: a function, a method, or an object that holds one."""
+    """Return whether a value of a table can be a tool: a function, a method, or an object that holds one."""
     return isinstance(node, ast.Name | ast.Attribute | ast.Tuple | ast.Call | ast.Lambda | ast.Dict)
 
 
@@ -360,8 +366,8 @@ def source_files(folder: Path, *endings: str) -> Iterator[Path]:
     """Yield files of a folder by ending, in a fixed order; no links, no tests, no environments."""
     number = 0
     for parent, folders, names in os.walk(folder):
-        kept = [name for name in folders if name not in _SKIPPED and not name.startswith(".")]
-        folders[:] = sorted(name for name in kept if not Path(parent, name, "pyvenv.cfg").exists())
+        searched = [name for name in folders if name not in _SKIPPED and not name.startswith(".")]
+        folders[:] = sorted(name for name in searched if not Path(parent, name, "pyvenv.cfg").exists())
         for name in sorted(names):
             file = Path(parent, name)
             is_test = name.startswith("test_") or name in ("conftest.py", "setup.py")

@@ -2,7 +2,7 @@
 
 The decisions are made in `replay.bisect` on counts alone; here are the versions, the trials and the store.
 All trials of a bisection are one run, whose lanes are the versions it tried. What was decided can be
-computed again from them, so a bisection that was interrupted or killed goes on from its trials.
+computed again from them, so a bisection that was interrupted or killed continues from its trials.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class SearchedCause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BisectRequest:
-    """What is searched, and how far; stored with the run."""
+    """The search of a bisection and its limits; stored with the run."""
 
     good: str
     bad: str
@@ -56,7 +56,7 @@ class BisectRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """What the caller names of the items to search with."""
+    """The caller's choice of items to search with."""
 
     run: str | None = None
     """The run whose items they are; None for the latest."""
@@ -148,7 +148,7 @@ def resume_bisect(
     run_id: str | None,
     changes: JsonObject,
 ) -> BisectResult:
-    """Go on with a bisection (None: the latest that has not finished).
+    """Continue a bisection (None: the latest that has not finished).
 
     Args:
         store: path of the store.
@@ -178,8 +178,8 @@ def resume_bisect(
     facts: Any = run.settings.get(EXPERIMENT) or {}
     if facts.get("kind") != KIND:
         raise InputError(f"run {run.id} is no bisection; continue with `replay run --resume {run.id}`")
-    given = {name: value for name, value in changes.items() if value}
-    run = replace(run, settings={**run.settings, EXPERIMENT: {**facts, **given}})
+    named_changes = {name: value for name, value in changes.items() if value}
+    run = replace(run, settings={**run.settings, EXPERIMENT: {**facts, **named_changes}})
     if settings.run.budget is not None:
         run = replace(run, budget_usd=settings.run.budget)
     if settings.run.max_tokens is not None:
@@ -194,7 +194,7 @@ def items_of_run(store: Path, settings: Settings, run: str | None, *, every: boo
         store: path of the store.
         settings: how verdicts are computed.
         run: the run; None for the latest.
-        every: all items, whatever became of them.
+        every: all items, whatever their verdicts.
 
     Raises:
         UnknownNameError: there is no such run.
@@ -208,11 +208,14 @@ def items_of_run(store: Path, settings: Settings, run: str | None, *, every: boo
         items = list(iter_items(con, record.id))
         if every:
             return items
-        verdicts = {one.item.id: str(one.verdict) for one in compute(con, record.id, settings).items}
-    for wanted in ("regressed", "changed", "mixed"):
-        found = [item for item in items if verdicts.get(item.id) == wanted]
-        if found:
-            return found
+        verdicts = {
+            item_verdict.item.id: str(item_verdict.verdict)
+            for item_verdict in compute(con, record.id, settings).items
+        }
+    for verdict in ("regressed", "changed", "mixed"):
+        matching = [item for item in items if verdicts.get(item.id) == verdict]
+        if matching:
+            return matching
     return items
 
 
@@ -241,19 +244,21 @@ def cause_of_run(store: Path, settings: Settings, run: str | None, name: str) ->
 
 
 def _is_shown_alone(cause: Cause, result: DiffResult, settings: Settings, *, more: bool) -> bool:
-    """Whether the trials of its examples show a cause (new) and do not (old), each by itself."""
+    """Return whether the trials of its examples show a cause (new) and do not (old), each by itself."""
     from replaydiff.diff.actions import fails_as
     from replaydiff.diff.graders.registry import free_grades
     from replaydiff.diff.result import GradedTrial
     from replaydiff.replay.model import Lane
 
-    items = {one.item.id: one for one in result.items}
+    items = {verdict.item.id: verdict for verdict in result.items}
     for example in cause.examples:
-        one = items[example.item]
+        verdict = items[example.item]
         for lane, index in ((Lane.OLD, example.old), (Lane.NEW, example.new)):
-            for trial in (graded.trial for graded in one.lanes.get(lane, ()) if graded.trial.index == index):
-                graded = GradedTrial(trial=trial, grades=free_grades(one.item, trial, settings))
-                if fails_as(cause.id, one.item, graded, settings, more=more) is not lane.is_new:
+            for trial in (
+                graded.trial for graded in verdict.lanes.get(lane, ()) if graded.trial.index == index
+            ):
+                graded = GradedTrial(trial=trial, grades=free_grades(verdict.item, trial, settings))
+                if fails_as(cause.id, verdict.item, graded, settings, more=more) is not lane.is_new:
                     return False
     return bool(cause.examples)
 
@@ -281,24 +286,24 @@ def only(items: Sequence[Item], names: Collection[str]) -> list[Item]:
     Raises:
         UnknownNameError: there is none of an id.
     """
-    known = {item.id: item for item in items}
+    items_by_id = {item.id: item for item in items}
     for name in names:
-        if name not in known:
-            raise UnknownNameError("item", name, known)
-    return [known[name] for name in dict.fromkeys(names)] if names else list(items)
+        if name not in items_by_id:
+            raise UnknownNameError("item", name, items_by_id)
+    return [items_by_id[name] for name in dict.fromkeys(names)] if names else list(items)
 
 
 def _metric(name: str | None, items: Sequence[Item], settings: Settings) -> str:
     from replaydiff.diff.graders.registry import graders
 
-    known = [one for one in graders(settings) if one.applies is None or any(
-        one.applies(item, settings) for item in items)]  # fmt: skip
+    applicable = [grader for grader in graders(settings) if grader.applies is None or any(
+        grader.applies(item, settings) for item in items)]  # fmt: skip
     if name is None or name == ALL:
-        if not known:
+        if not applicable:
             raise InputError("no metric applies to these items: they expect nothing and record no tool call")
         return ALL
-    if name not in {one.name for one in known}:
-        metrics = [ALL, *(one.name for one in known)]
+    if name not in {grader.name for grader in applicable}:
+        metrics = [ALL, *(grader.name for grader in applicable)]
         raise UnknownNameError("metric", name, metrics, where="the items to search with")
     return name
 

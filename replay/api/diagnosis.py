@@ -1,4 +1,4 @@
-"""What `replay doctor` checks: the installation, settings, keys, the store, and with a probe the agent."""
+"""The checks of `replay doctor`: the installation, settings, keys, the store, and with a probe the agent."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One check, and what it found."""
+    """A check and its finding."""
 
     name: str
     state: State
@@ -61,13 +61,13 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What `replay doctor` found."""
+    """The findings of `replay doctor`."""
 
     findings: tuple[Finding, ...]
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong."""
+        """Return whether nothing is wrong."""
         return not any(finding.state is State.WRONG for finding in self.findings)
 
     @property
@@ -88,16 +88,16 @@ def diagnose(load: Callable[[], Settings], store: Callable[[], Path], *, probe: 
         store: gives the store's path; may raise where the settings cannot be read.
         probe: the version to start and to replay a trace with, which asks its model; None: none.
     """
-    found = [*_packages(), *_libraries(), *_settings(load), *_keys()]
+    findings = [*_packages(), *_libraries(), *_settings(load), *_keys()]
     try:
         path = store()
-        found += _store(path, load)
+        findings += _store(path, load)
         if probe is not None:
-            found += start_and_replay(load(), path, probe)
+            findings += start_and_replay(load(), path, probe)
     except ReplayError:
         # The settings cannot be read, which is among the findings.
         pass
-    return Diagnosis(tuple(found))
+    return Diagnosis(tuple(findings))
 
 
 def _packages() -> Iterator[Finding]:
@@ -114,13 +114,13 @@ def _packages() -> Iterator[Finding]:
 def _libraries() -> Iterator[Finding]:
     from importlib.metadata import PackageNotFoundError, version
 
-    found = []
+    versions = []
     for name in LIBRARIES:
         try:
-            found.append(f"{name} {version(name)}")
+            versions.append(f"{name} {version(name)}")
         except PackageNotFoundError:
             yield Finding("libraries", State.WRONG, f"{name} is not installed; reinstall replaydiff")
-    yield Finding("libraries", State.OK, ", ".join(found))
+    yield Finding("libraries", State.OK, ", ".join(versions))
 
 
 def _settings(load: Callable[[], Settings]) -> Iterator[Finding]:
@@ -157,7 +157,7 @@ def _agent(settings: Settings) -> Iterator[Finding]:
         text = f"there is no folder {folder}; correct `path` in [agent] of {settings.file}"
         yield Finding("agent", State.WRONG, text)
         return
-    own_python = agent.python is None and not agent.venv and "PYTHONPATH" not in agent.env
+    same_python = agent.python is None and not agent.venv and "PYTHONPATH" not in agent.env
     entrypoints = () if agent.entrypoint is None else (("entrypoint", agent.entrypoint),)
     for what, point in (*entrypoints, *(("tools", point) for point in points)):
         if point == "adapter":
@@ -166,12 +166,12 @@ def _agent(settings: Settings) -> Iterator[Finding]:
         if ":" not in point and what == "tools":
             yield Finding(what, State.NOTE, f"{point}: its tools are answered where the framework calls them")
             continue
-        found = locate(point, folder, search_installed=own_python)
-        if found.problem is not None:
-            text = f"{found.problem}; correct `{what}` in [agent] of {settings.file}"
+        located = locate(point, folder, search_installed=same_python)
+        if located.problem is not None:
+            text = f"{located.problem}; correct `{what}` in [agent] of {settings.file}"
             yield Finding(what, State.WRONG, text)
-        elif found.place is not None:
-            yield Finding(what, State.OK, f"{point} is in {found.place}")
+        elif located.place is not None:
+            yield Finding(what, State.OK, f"{point} is in {located.place}")
         else:
             text = f"{point}: the source code does not show it; `replay doctor --probe` imports it"
             yield Finding(what, State.NOTE, text)
@@ -230,7 +230,7 @@ TRACES = 3
 
 
 class _Recorded(NamedTuple):
-    """What the store knows of tools."""
+    """The tools that the store's traces call, and traces to replay."""
 
     calls: Mapping[str, int]
     """Tool → recorded calls."""
@@ -330,13 +330,13 @@ def _blocked(events: Sequence[Blocked]) -> Finding:
 
 
 class _Shown:
-    """Compares the tool calls that replays asked for with those that their traces recorded."""
+    """A comparison of tool calls in replays with those that their traces recorded."""
 
     def __init__(self) -> None:
         """Begin without a replay."""
         self.answered: set[str] = set()
         self.missing: dict[str, str] = {}
-        """Tool → the sentence that says how often it was recorded and asked for."""
+        """Tool → a sentence on how often it was recorded and asked for."""
         self._complete: set[str] = set()
 
     def add(self, item: Item, outcome: Outcome) -> None:
@@ -387,7 +387,7 @@ def _recorded(store: Path, renames: Renames) -> _Recorded:
     present: Counter[str] = Counter()
     for name, count in calls.items():
         present[renames.name(name)] += count
-    return _Recorded(present, [renames.item(item_of_trace(by_id[one.trace_id], one)) for one in drawn])
+    return _Recorded(present, [renames.item(item_of_trace(by_id[item.trace_id], item)) for item in drawn])
 
 
 def _tools(
@@ -430,12 +430,14 @@ def _tools(
 
 
 def _replayed(item: Item, outcome: Outcome) -> Finding:
-    """Say how the replay of a trace ended."""
+    """Return a finding on how the replay of a trace ended."""
     from replaydiff.replay.terminal.text import single_line
 
     reason = f" ({single_line(outcome.reason, 300)})" if outcome.reason else ""
     if outcome.status.is_error:
         return Finding("trace", State.WRONG, f"{item.id}: {outcome.status.value}{reason}")
-    made = [served.call.name for served in outcome.served]
-    text = f"{len(made)} tool calls passed the patch points: {', '.join(made)}" if made else "no tool call"
+    called = [served.call.name for served in outcome.served]
+    text = (
+        f"{len(called)} tool calls passed the patch points: {', '.join(called)}" if called else "no tool call"
+    )
     return Finding("trace", State.OK, f"{item.id}: {outcome.status.value}{reason}; {text}")

@@ -32,7 +32,7 @@ class Diff:
 
     @property
     def reason(self) -> str:
-        """The reason of the answer, in a sentence."""
+        """Return the reason of the answer, in a sentence."""
         return self.result.reason
 
     @property

@@ -192,15 +192,15 @@ def import_files(
             reader = chosen or detect(file)
             groups.setdefault(reader.NAME, (reader, []))[1].append(file)
         if chosen is None:
-            for reader, own in groups.values():
-                _report_detected(reader, own, channel)
+            for reader, group in groups.values():
+                _report_detected(reader, group, channel)
         with store_with_redaction(store, settings) as (con, redaction), display.files(files) as progress:
             first = _is_empty(con)
-            for reader, own in groups.values() if strict else ():
-                check(reader.read_files(own), redaction)
+            for reader, group in groups.values() if strict else ():
+                check(reader.read_files(group), redaction)
             reports = [
-                ingest(con, reader, own, progress=progress, redaction=redaction)
-                for reader, own in groups.values()
+                ingest(con, reader, group, progress=progress, redaction=redaction)
+                for reader, group in groups.values()
             ]
         return reports, first
 
@@ -375,7 +375,7 @@ def summary(report: Report) -> Iterator[str]:
     if report.paired_by_name:
         yield (
             f"{count(report.paired_by_name, 'tool call')} paired with a result by the tool's name alone, "
-            "since no id, argument or later message tells them apart; samples leave out their traces"
+            "since no id, argument or later message distinguishes them; samples leave out their traces"
         )
     if report.conflicts:
         yield (
@@ -385,7 +385,7 @@ def summary(report: Report) -> Iterator[str]:
     if report.duplicates:
         yield f"{count(report.duplicates, 'record')} replaced by a later one of the same id"
     if report.older:
-        yield f"{count(report.older, 'trace')} left as stored: what came was an earlier state"
+        yield f"{count(report.older, 'trace')} left as stored: the import had an earlier state"
     without, open_ = report.states[TraceState.NO_CONTENT], report.states[TraceState.INCOMPLETE]
     if without:
         setting = TURNED_ON_BY.get(report.source)

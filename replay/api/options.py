@@ -25,7 +25,7 @@ class RunOptions(TypedDict, total=False):
     aa: bool | None
     """Run the old version a second time to measure the noise."""
     until_known: bool | None
-    """Look at the answer while the run goes on, and stop once it is known."""
+    """Look at the answer during the run, and stop once it is known."""
     continues: str | None
     """A run that ended without an answer: this one keeps its trials, and both share one error."""
     mode: str | None
@@ -66,7 +66,7 @@ class RunOptions(TypedDict, total=False):
 
 
 RESUMABLE = ("concurrency", "executor", "budget", "max_tokens", "retries", "judge", "batch", "pairwise")
-"""Options that a resumed run may change; everything else goes on as it began."""
+"""Options that a resumed run may change; everything else continues as it began."""
 _RUN_FIELDS = {field.name for field in fields(RunSection)}
 _JUDGE_FIELDS = {"batch", "pairwise"}
 """Other options share a name with a key of [judge], such as `max_tokens`, and mean the run's."""
@@ -78,12 +78,12 @@ def settings_with(base: Settings, options: RunOptions) -> Settings:
     Raises:
         SettingsError: a value is out of its range.
     """
-    given: Mapping[str, Any] = {name: value for name, value in options.items() if value is not None}
-    run = {name: value for name, value in given.items() if name in _RUN_FIELDS}
-    judge = {name: value for name, value in given.items() if name in _JUDGE_FIELDS}
-    if given.get("no_user"):
+    named_options: Mapping[str, Any] = {name: value for name, value in options.items() if value is not None}
+    run = {name: value for name, value in named_options.items() if name in _RUN_FIELDS}
+    judge = {name: value for name, value in named_options.items() if name in _JUDGE_FIELDS}
+    if named_options.get("no_user"):
         base = replace(base, user=UserSection(), named_sections=base.named_sections - {"user"})
-    world = replace(base.world, boundary="none") if given.get("no_boundary") else base.world
+    world = replace(base.world, boundary="none") if named_options.get("no_boundary") else base.world
     return replace(base, run=override(base.run, **run), judge=override(base.judge, **judge), world=world)
 
 
@@ -144,6 +144,6 @@ def mode_of(options: RunOptions) -> Mode:
         SettingsError: no mode has this name.
     """
     mode = options.get("mode")
-    if mode not in (None, *(str(known) for known in Mode)):
+    if mode not in (None, *(str(choice) for choice in Mode)):
         raise SettingsError(f"mode must be rollout or step, not {mode!r}")
     return Mode.STEP if mode == "step" else Mode.ROLLOUT

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 def open(path: str | Path = ".", *, db: str | Path | None = None) -> Project:  # noqa: A001
     """Open a project: the settings of the nearest replay.toml, and the store beside it.
 
-    Functions that the folder names (graders, a judge, a hook) are trusted: the code that opens it says so.
+    Functions that the folder names (graders, a judge, a hook) are trusted: opening it from code shows that.
 
     Args:
         path: the folder to look in, then its parents. Without a replay.toml there are only defaults.
@@ -265,8 +265,8 @@ class Project:
         drawn = draw_sample(self.store, self.settings, options, self.channel)
         with open_store(self.store) as con:
             created = write_sample(con, drawn.sample, drawn.items)
-            kept = get_sample(con, drawn.sample.name)
-        return Sample(kept, drawn.items, warnings=drawn.warnings, created=created)
+            stored = get_sample(con, drawn.sample.name)
+        return Sample(stored, drawn.items, warnings=drawn.warnings, created=created)
 
     asample = in_thread(sample)
 
@@ -902,7 +902,7 @@ class Project:
         from replaydiff.replay.api import checking
 
         trust_by_use(self.settings)
-        found = checking.check(
+        checked = checking.check(
             self.store,
             self.settings,
             options,
@@ -912,7 +912,7 @@ class Project:
             changed=changed,
             threshold=threshold,
         )
-        return Check(None, None) if found is None else Check(*found)
+        return Check(None, None) if checked is None else Check(*checked)
 
     acheck = in_thread(check)
 

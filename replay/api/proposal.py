@@ -1,4 +1,4 @@
-"""What the source code of an agent, and the traces beside it, suggest for replay.toml.
+"""Propose settings from the source code of an agent and the traces beside it.
 
 Every guess names the place it comes from; what cannot be guessed is listed under `unsure`, so that a person
 decides it.
@@ -29,7 +29,7 @@ _MOST_NEEDS = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetupProposal:
-    """What `replay init` proposes."""
+    """The settings that `replay init` proposes."""
 
     path: str = "."
     """The folder that the agent's modules are imported from."""
@@ -37,9 +37,9 @@ class SetupProposal:
     """The most likely first."""
     tools: tuple[str, ...] | None = None
     """Patch points or a framework; None where nothing was recognised."""
-    tools_place: str | None = None
+    tools_location: str | None = None
     effects: dict[str, Effect | None] = field(default_factory=dict)
-    """Tool → what its name says that it does; None where the name does not say."""
+    """Tool → the effect that its name suggests; None where it suggests none."""
     environment: tuple[str, ...] = ()
     """Variables that the agent needs."""
     services: tuple[Service, ...] = ()
@@ -54,7 +54,7 @@ class SetupProposal:
 
     @property
     def entrypoint(self) -> str | None:
-        """The most likely entrypoint."""
+        """Return the most likely entrypoint."""
         return self.entrypoints[0].value if self.entrypoints else None
 
     def to_dict(self) -> dict[str, Any]:
@@ -71,52 +71,52 @@ def propose(folder: Path) -> SetupProposal:
     source = folder / "src"
     is_layout = not (source / "__init__.py").exists() and next(iter(source_files(source, ".py")), None)
     root = source if is_layout else folder
-    found = CodeFindings()
+    findings = CodeFindings()
     for file in source_files(root, ".py"):
         shown = file.relative_to(folder).as_posix()
         try:
             tree = ast.parse(file.read_bytes())
         except (SyntaxError, ValueError, OSError, RecursionError, MemoryError):
-            found.unreadable.append(shown)
+            findings.unreadable.append(shown)
             continue
         parts = file.relative_to(root).with_suffix("").parts
         module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         # A file such as `a b.py` is no module that an entrypoint could name.
         if module and all(part.isidentifier() for part in parts):
-            CodeReader(module, shown, found).read(tree)
-            found.needs.extend(needs_of(tree, shown, os.environ))
+            CodeReader(module, shown, findings).read(tree)
+            findings.needs.extend(needs_of(tree, shown, os.environ))
     traces, recorded = _traces(folder)
     for name in recorded:
-        found.names.setdefault(name)
-    return _proposal(found, "." if root == folder else "src", traces, recorded)
+        findings.names.setdefault(name)
+    return _proposal(findings, "." if root == folder else "src", traces, recorded)
 
 
-def _proposal(found: CodeFindings, path: str, traces: list[str], recorded: list[str]) -> SetupProposal:
-    tools, place, unsure = _tools(found)
+def _proposal(findings: CodeFindings, path: str, traces: list[str], recorded: list[str]) -> SetupProposal:
+    tools, location, unsure = _tools(findings)
     taken = set(tools or ())
     entrypoints = sorted(
-        (guess for guess in found.entrypoints if guess.value not in taken), key=lambda guess: -guess.score
+        (guess for guess in findings.entrypoints if guess.value not in taken), key=lambda guess: -guess.score
     )[:5]
     if not entrypoints:
         unsure.append("no entrypoint was recognised: name the function that answers the user's text")
     elif len(entrypoints) > 1 and entrypoints[1].score >= entrypoints[0].score - 1:
-        unsure.append(f"the entrypoint could also be {entrypoints[1].value} ({entrypoints[1].place})")
-    names = [name for name in found.names if name.isidentifier() or name in recorded]
+        unsure.append(f"the entrypoint could also be {entrypoints[1].value} ({entrypoints[1].location})")
+    names = [name for name in findings.names if name.isidentifier() or name in recorded]
     effects = {name: effect_by_name(name) for name in names}
     doubtful = [name for name, effect in effects.items() if effect is None]
     if doubtful:
         unsure.append(f"whether {', '.join(doubtful)} read or write: set `effect` of each")
-    if found.unreadable:
-        unsure.append(f"{', '.join(found.unreadable[:3])} cannot be read as Python and was left out")
-    reach = _reach(found, {*names, *(point.rpartition(":")[2] for point in tools or ())})
+    if findings.unreadable:
+        unsure.append(f"{', '.join(findings.unreadable[:3])} cannot be read as Python and was left out")
+    reach = _reach(findings, {*names, *(point.rpartition(":")[2] for point in tools or ())})
     return SetupProposal(
         path=path,
         entrypoints=tuple(entrypoints),
         tools=tools,
-        tools_place=place,
+        tools_location=location,
         effects=effects,
-        environment=tuple(found.environment),
-        services=tuple(found.services),
+        environment=tuple(findings.environment),
+        services=tuple(findings.services),
         network=tuple(need for need in reach if not need.value.startswith("/")),
         writable=tuple(need for need in reach if need.value.startswith("/")),
         traces=tuple(traces),
@@ -124,19 +124,19 @@ def _proposal(found: CodeFindings, path: str, traces: list[str], recorded: list[
     )
 
 
-def _reach(found: CodeFindings, tools: Collection[str]) -> list[CodeReference]:
+def _reach(findings: CodeFindings, tools: Collection[str]) -> list[CodeReference]:
     """Return what the code names beyond a boundary, for `[world]`."""
     models = model_destinations(os.environ)
     reach: dict[str, CodeReference] = {}
-    for need in outside_tools(found.needs, tools):
-        event = Blocked(what=need.value, at=need.place)
+    for need in outside_tools(findings.needs, tools):
+        event = Blocked(what=need.value, at=need.location)
         if need.value.startswith("/"):
             [[value]] = proposed_entries([event]).values()
         elif is_incidental(event) or are_covered(models, *_host_and_port(need.value)):
             continue
         else:
             value = need.value
-        reach.setdefault(value, CodeReference(value=value, place=need.place))
+        reach.setdefault(value, CodeReference(value=value, location=need.location))
     return [*reach.values()][:_MOST_NEEDS]
 
 
@@ -145,27 +145,27 @@ def _host_and_port(text: str) -> tuple[str, int]:
     return destination.host, destination.port
 
 
-def _tools(found: CodeFindings) -> tuple[tuple[str, ...] | None, str | None, list[str]]:
+def _tools(findings: CodeFindings) -> tuple[tuple[str, ...] | None, str | None, list[str]]:
     """Return the patch points, where the first of them is, and what is unsure about them."""
-    own = [guess for name, guess in found.functions.items() if name in found.names]
-    if found.frameworks:
-        ranked = [name for name, _ in found.frameworks.most_common()]
+    functions = [guess for name, guess in findings.functions.items() if name in findings.names]
+    if findings.frameworks:
+        ranked = [name for name, _ in findings.frameworks.most_common()]
         unsure = [f"the code also imports {', '.join(ranked[1:])}"] if len(ranked) > 1 else []
         return (ranked[0],), None, unsure
-    for kind, guesses in (("dispatcher", found.dispatchers), ("table of tools", found.tables)):
+    for kind, guesses in (("dispatcher", findings.dispatchers), ("table of tools", findings.tables)):
         if guesses:
             best = max(guesses, key=lambda guess: guess.score)
             others = [guess.value for guess in guesses if guess is not best and guess.score >= best.score]
             unsure = [f"the {kind} could also be {', '.join(others)}"] if others else []
-            return (best.value,), best.place, unsure
-    missing = [name for name in found.names if name not in found.functions]
-    if missing and found.filled_tables:
-        best = max(found.filled_tables, key=lambda guess: guess.score)
+            return (best.value,), best.location, unsure
+    missing = [name for name in findings.names if name not in findings.functions]
+    if missing and findings.filled_tables:
+        best = max(findings.filled_tables, key=lambda guess: guess.score)
         unsure = [f"which tools {best.value} holds, as the code fills it: `replay doctor --probe` shows it"]
-        return (best.value,), best.place, unsure
-    if own:
+        return (best.value,), best.location, unsure
+    if functions:
         unsure = [f"no function was found for the tools {', '.join(missing)}"] if missing else []
-        return tuple(guess.value for guess in own), own[0].place, unsure
+        return tuple(guess.value for guess in functions), functions[0].location, unsure
     sentence = (
         "no tools were recognised, and replays are refused until `tools` is set: name where tool calls are "
         "made, write tools = [] if there are none, or answer tools that are made inside a function with an "

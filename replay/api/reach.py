@@ -35,7 +35,7 @@ class Need:
 
     value: str
     """`host:port`, or a path."""
-    place: str
+    location: str
     """`app/store.py:12`."""
     functions: frozenset[str]
     """The functions around it."""

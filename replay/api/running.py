@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from replaydiff.replay.api.channel import Channel
 from replaydiff.replay.api.options import RunOptions, mode_of, new_versions
-from replaydiff.replay.api.stopping import check_until_known, continued_run, look_with, plan_for
+from replaydiff.replay.api.stopping import check_early_stopping, continued_run, look_with, plan_for
 from replaydiff.replay.clock import utc_now
 from replaydiff.replay.errors import (
     ExitCode,
@@ -174,13 +174,13 @@ def unsaved_sample(store: Path, draw: Draw, *, named: bool) -> SampleSource:
         items = [replace(item, sample=name) for item in draw.items]
         return name not in taken or is_stored(con, replace(draw.sample, name=name), items)
 
-    wanted = draw.sample.name
-    others = (f"{wanted}-{number}" for number in itertools.count(2))
+    requested = draw.sample.name
+    others = (f"{requested}-{number}" for number in itertools.count(2))
     with open_store(store, read_only=True) as con:
         taken = {sample.name for sample in list_samples(con)}
-        if named and not usable(wanted):
-            raise name_conflict(get_sample(con, wanted), draw.sample)
-        chosen = next(name for name in itertools.chain([wanted], others) if usable(name))
+        if named and not usable(requested):
+            raise name_conflict(get_sample(con, requested), draw.sample)
+        chosen = next(name for name in itertools.chain([requested], others) if usable(name))
     return SampleSource(chosen, draw.items, unsaved=replace(draw.sample, name=chosen))
 
 
@@ -202,9 +202,9 @@ def items_to_compare(
     from replaydiff.replay.api.sampling import LATEST, draw_sample
 
     if sample is not None or golden is not None:
-        if given := next((name for name, value in draw.items() if value), None):
+        if draw_option := next((name for name, value in draw.items() if value), None):
             raise SettingsError(
-                f"--{given.replace('_', '-')} is for drawing a sample; leave it out beside "
+                f"--{draw_option.replace('_', '-')} is for drawing a sample; leave it out beside "
                 f"--{'sample' if sample is not None else 'cases'}"
             )
         return items_of(store, options, channel, sample=sample, golden=golden)
@@ -254,7 +254,7 @@ def start(
     if spent is not None:
         settings, source = spent.settings, spent.source
     if settings.run.until_known:
-        check_until_known(settings, lanes)
+        check_early_stopping(settings, lanes)
     earlier = None if continues is None else continued_run(store, continues, lanes)
     trials = settings.run.trials or DEFAULT_TRIALS
     items_before = 0 if earlier is None else _count_items(store, earlier)
@@ -301,7 +301,7 @@ def _count_items(store: Path, run: RunRecord) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpentCalls:
-    """What `--calls` buys."""
+    """The items and trials that `--calls` buys."""
 
     settings: Settings
     """With its number of trials."""
@@ -420,11 +420,11 @@ def size_note(settings: Settings, source: Source, lanes: dict[Lane, Version]) ->
     design = design_of(items, trials, lanes=1 + new, share=_repeated_share(settings, lanes))
     noise = typical_noise(fixed=source.sample is None)
     loss = held_loss(noise, design, power=HELD, tolerance=gate.tolerance, confidence=confidence)
-    held = f"a loss of {loss:.2f} that all items share" if loss < 1 else "no loss"
+    detectable = f"a loss of {loss:.2f} that all items share" if loss < 1 else "no loss"
     able = "can be SHIP" if items >= fewest else "cannot be SHIP unless something improves"
     return (
-        f"note: {size} {able}: it takes {fewest} to exclude a loss of more than {gate.tolerance:g}; {held} is"
-        f" HOLD in {HELD:.0%} of runs of an agent that passes {noise.mean:.0%}"
+        f"note: {size} {able}: it takes {fewest} to exclude a loss of more than {gate.tolerance:g}; "
+        f"{detectable} is HOLD in {HELD:.0%} of runs of an agent that passes {noise.mean:.0%}"
     )
 
 
@@ -464,15 +464,15 @@ def resume(
     """Return what resumes a run (None: the latest unfinished one), for `replay_and_judge`.
 
     Raises:
-        UnknownNameError: no trial can end as `retry` says, or it ended well.
+        UnknownNameError: `retry` is no status of a trial, or of one that ended well.
     """
     from replaydiff.replay.engine import run
     from replaydiff.replay.model import Status
 
-    known = [status.value for status in Status if status.is_error and status is not Status.CANCELLED]
+    retriable = [status.value for status in Status if status.is_error and status is not Status.CANCELLED]
     for name in retry:
-        if name not in known:
-            raise UnknownNameError("status to retry", name, known)
+        if name not in retriable:
+            raise UnknownNameError("status to retry", name, retriable)
     statuses = frozenset(map(Status, retry))
     return lambda hooks: run.resume(
         store, run_id, settings, retry=statuses, accept_changes=accept_changes, hooks=hooks
@@ -549,7 +549,7 @@ def _grade(
     except ReplayError as error:
         channel.message(f"the trials of run {report.run.id} are kept; {again}")
         if error.exit_code is ExitCode.WRONG_INPUT and not was_finished:
-            # That code says that nothing was changed, and this command has run trials.
+            # That code means that nothing was changed, and this command has run trials.
             raise UnavailableError(error.reason, where=error.where, hint=error.hint) from None
         raise
     for warning in grading.warnings:
@@ -560,8 +560,12 @@ def _grade(
         )
     if grading.first_failure:
         with open_store(store, read_only=True) as con:
-            own = (one for one in iter_grades(con, report.run.id) if one.grader_version == judge.version)
-            most = failure_sentence(JUDGE, (one for one in own if one.grader == JUDGE), report.run.id)
+            grades = (
+                grade for grade in iter_grades(con, report.run.id) if grade.grader_version == judge.version
+            )
+            most = failure_sentence(
+                JUDGE, (grade for grade in grades if grade.grader == JUDGE), report.run.id
+            )
         channel.message(most or f"the judge failed on some trials ({grading.first_failure}); {again}")
     return grading
 

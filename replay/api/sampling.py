@@ -50,9 +50,7 @@ def draw_sample(store: Path, settings: Settings, options: SampleOptions, channel
     from replaydiff.replay.sampling import draw
     from replaydiff.replay.store.connection import open_store
 
-    by = tuple(
-        field.strip() for given in options.get("by", ()) for field in given.split(",") if field.strip()
-    )
+    by = tuple(field.strip() for text in options.get("by", ()) for field in text.split(",") if field.strip())
     section = override(
         settings.sample,
         size=options.get("size"),
@@ -170,9 +168,9 @@ def _twice(con: DuckDBPyConnection, items: Sequence[SampleItem]) -> Iterator[str
     """Warn of conversations that two exports brought in under two ids."""
     row = con.execute(_TWICE, {"ids": [item.trace_id for item in items], "seconds": _SAME_S}).fetchone()
     if row and row[0]:
-        pairs, one, other = row
+        pairs, first_source, second_source = row
         yield (
-            f"{pairs} conversation{'s are' if pairs > 1 else ' is'} in the sample twice, imported from {one} "
-            f"and from {other} (same time, input and answer), and each counts twice; "
-            f"--where \"source = '{one}'\" draws from one of the imports"
+            f"{pairs} conversation{'s are' if pairs > 1 else ' is'} in the sample twice, imported from "
+            f"{first_source} and from {second_source} (same time, input and answer), and each counts twice; "
+            f"--where \"source = '{first_source}'\" draws from one of the imports"
         )

@@ -24,7 +24,7 @@ SKILL = Path(".claude", "skills", "replay-check", "SKILL.md")
 
 @dataclass(frozen=True, slots=True)
 class SetupFile:
-    """A file of a new project, and what became of it."""
+    """A file of a new project, and whether it was written."""
 
     path: Path
     state: Literal["wrote", "kept", "extended"]
@@ -35,7 +35,7 @@ def write_setup(folder: Path, proposal: SetupProposal) -> list[SetupFile]:
 
     Args:
         folder: of the agent's repository.
-        proposal: what replay.toml and the workflow say.
+        proposal: the content of replay.toml and the workflow.
 
     Raises:
         ReplayError: .gitignore cannot be read as text, or a link leads a file out of the repository.
@@ -115,7 +115,7 @@ def _agent(proposal: SetupProposal) -> str:
         lines.append('# tools = ["app.agent:_exec"]')
     else:
         points = ", ".join(map(toml_text, proposal.tools))
-        lines.append(f"tools = [{points}]{_comment(proposal.tools_place)}")
+        lines.append(f"tools = [{points}]{_comment(proposal.tools_location)}")
     if proposal.path != ".":
         lines.append(f"path = {toml_text(proposal.path)}")
     lines += [
@@ -143,7 +143,7 @@ def _world(proposal: SetupProposal) -> Iterator[str]:
     ):
         if references:
             yield f"# {key} = ["
-            yield from (f"#   {toml_text(named.value)},{_comment(named.place)}" for named in references)
+            yield from (f"#   {toml_text(named.value)},{_comment(named.location)}" for named in references)
             yield "# ]"
         else:
             yield f"# {key} = [{toml_text(example)}]"
@@ -152,12 +152,15 @@ def _world(proposal: SetupProposal) -> Iterator[str]:
 def _entrypoint(proposal: SetupProposal) -> Iterator[str]:
     if proposal.entrypoints:
         best, *others = proposal.entrypoints
-        yield f"entrypoint = {toml_text(best.value)}{_comment(best.place)}"
-        yield from (f"# entrypoint = {toml_text(one.value)}{_comment(one.place)}" for one in others)
+        yield f"entrypoint = {toml_text(best.value)}{_comment(best.location)}"
+        yield from (
+            f"# entrypoint = {toml_text(candidate.value)}{_comment(candidate.location)}"
+            for candidate in others
+        )
     else:
         yield '# entrypoint = "app.agent:run_agent"'
     for service in proposal.services:
-        endpoint = single_line(service.place)
+        endpoint = single_line(service.location)
         yield f"# The endpoint in {endpoint}; its tools must ask the tape (docs/versions.md):"
         yield f"# url = {toml_text('http://localhost:8000' + service.path)}"
         if service.request:
@@ -166,9 +169,9 @@ def _entrypoint(proposal: SetupProposal) -> Iterator[str]:
             yield f"# response = {toml_text(service.response)}"
 
 
-def _comment(place: str | None) -> str:
+def _comment(location: str | None) -> str:
     """Return a place as a comment at the end of a line."""
-    return f"   # {single_line(place)}" if place else ""
+    return f"   # {single_line(location)}" if location else ""
 
 
 def _workflow(folder: Path, proposal: SetupProposal) -> str:
@@ -185,7 +188,7 @@ def _workflow(folder: Path, proposal: SetupProposal) -> str:
 
 
 def _packages(folder: Path) -> Iterable[str]:
-    """Return the commands that install the agent's own packages."""
+    """Yield the commands that install the agent's own packages."""
     if (folder / "requirements.txt").is_file():
         yield "pip install -r requirements.txt"
     elif (folder / "pyproject.toml").is_file() and "[project]" in _text(folder / "pyproject.toml"):

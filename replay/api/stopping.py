@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from replaydiff.replay.model import JsonObject, Lane, Look, RunRecord, Version
 
 
-def check_until_known(settings: Settings, lanes: dict[Lane, Version]) -> None:
+def check_early_stopping(settings: Settings, lanes: dict[Lane, Version]) -> None:
     """Check that a run of these lanes can end early.
 
     Raises:
@@ -53,7 +53,7 @@ def continued_run(store: Path, run_id: str, lanes: dict[Lane, Version]) -> RunRe
     with open_store(store, read_only=True) as con:
         run = get_run(con, run_id)
     if run.finished_at is None:
-        raise InputError(f"run {run.id} has not finished; `replay run --resume {run.id}` goes on with it")
+        raise InputError(f"run {run.id} has not finished; `replay run --resume {run.id}` continues it")
     compared, now = (
         {lane: version for lane, version in versions.items() if lane != Lane.OLD2}
         for versions in (run.lanes, lanes)
@@ -117,7 +117,7 @@ def as_continued(
         sample = get_sample(con, run.sample) if run.sample else None
     pair_by: Any = run.settings.get("pair_by")
     old = run.lanes.get(Lane.OLD2 if run.has_control else Lane.OLD)
-    kept: RunOptions = {
+    options_of_run: RunOptions = {
         "old": None if old is None else old.name,
         "new": [version.name for lane, version in run.lanes.items() if lane.is_new],
         "trials": run.trials,
@@ -127,7 +127,10 @@ def as_continued(
         "seed": run.seed,
     }
     named = {name: value for name, value in options.items() if value not in (None, ())}
-    filled: Any = {**{name: value for name, value in kept.items() if value not in (None, [])}, **named}
+    filled: Any = {
+        **{name: value for name, value in options_of_run.items() if value not in (None, [])},
+        **named,
+    }
     if sample is None:
         return filled, {}, None, run.golden_path
     size = draw.get("size")

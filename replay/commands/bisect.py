@@ -88,7 +88,7 @@ def bisect(
       replay bisect --good prod --bad candidate --settings
       replay bisect --resume
     """
-    found = app.project.bisect(
+    bisection = app.project.bisect(
         good,
         bad,
         run=run_id or None,
@@ -104,14 +104,14 @@ def bisect(
         **options,
     )
     if output is not None:
-        found.save(output)
+        bisection.save(output)
         say(f"report written to {output}")
     if as_json:
-        print_json(found.to_dict())
+        print_json(bisection.to_dict())
     else:
         from replaydiff.replay.terminal.text import show, terminal_width
 
-        show(found.to_text(terminal_width()))
-    if not found.finished:
-        say(f"next: replay bisect --resume {found.run} with a larger --budget")
-    return found.exit_code
+        show(bisection.to_text(terminal_width()))
+    if not bisection.finished:
+        say(f"next: replay bisect --resume {bisection.run} with a larger --budget")
+    return bisection.exit_code

@@ -120,10 +120,10 @@ def reject(app: App, **decision: Unpack[_Decision]) -> None:
     _decide(app.project.reject, decision)
 
 
-def _results(given: tuple[str, ...]) -> dict[str, Any]:
+def _results(texts: tuple[str, ...]) -> dict[str, Any]:
     """Return the hand-written results by tool."""
     results: dict[str, Any] = {}
-    for text in given:
+    for text in texts:
         tool, equals, value = text.partition("=")
         if not tool or not equals:
             raise InputError(f"--result {text!r} names no tool", hint="write it as TOOL=VALUE")
@@ -151,7 +151,7 @@ def _show(review: CauseReview, *, as_json: bool) -> None:
     from replaydiff.replay.terminal.text import show, single_line
 
     diff = review.diff
-    promoted = [one.case.id for one in review.promoted]
+    promoted = [promotion.case.id for promotion in review.promoted]
     if as_json:
         document = diff.to_dict()
         chosen = {cause.id for cause in review.causes}

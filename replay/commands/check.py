@@ -94,16 +94,16 @@ def check(
                 "check keeps its own options",
                 hint="leave them out, or start a new one",
             )
-        found = app.project.resume_check(resume or None, **chosen)
+        checked = app.project.resume_check(resume or None, **chosen)
     else:
-        found = app.project.check(path, tags=tags, changed=changed, threshold=threshold, **chosen)
-    if found.checked is not None:
-        _write(targets, found)
+        checked = app.project.check(path, tags=tags, changed=changed, threshold=threshold, **chosen)
+    if checked.checked is not None:
+        _write(targets, checked)
     if as_json:
-        print_json(found.to_dict())
-    elif found.checked is not None:
-        show(str(found.report("terminal", width=terminal_width(), verbose=verbose)))
-    return found.exit_code
+        print_json(checked.to_dict())
+    elif checked.checked is not None:
+        show(str(checked.report("terminal", width=terminal_width(), verbose=verbose)))
+    return checked.exit_code
 
 
 def _targets(junit: str | None, markdown: str | None, outputs: tuple[str, ...]) -> Iterator[tuple[Path, str]]:
@@ -111,7 +111,7 @@ def _targets(junit: str | None, markdown: str | None, outputs: tuple[str, ...]) 
     from replaydiff.replay.files import check_target
     from replaydiff.reports import registry
 
-    suffixes = {known.suffix: name for name, known in registry.BUILTIN.items()}
+    suffixes = {format_of_name.suffix: name for name, format_of_name in registry.BUILTIN.items()}
     named = [(Path(file), name) for file, name in ((junit, "junit"), (markdown, "markdown")) if file]
     for file in map(Path, outputs):
         if file.suffix not in suffixes:
@@ -124,7 +124,7 @@ def _targets(junit: str | None, markdown: str | None, outputs: tuple[str, ...]) 
         yield file, name
 
 
-def _write(targets: list[tuple[Path, str]], found: Check) -> None:
+def _write(targets: list[tuple[Path, str]], checked: Check) -> None:
     for file, name in targets:
-        found.save(file, name)
+        checked.save(file, name)
         say(f"{name} report written to {file}")

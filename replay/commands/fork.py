@@ -51,7 +51,7 @@ def fork(
       replay fork oct-023 --message "Please cancel order 70050. I confirm."
     """
     chosen: RunOptions = {**options, "trials": trials}
-    found = app.project.fork(
+    forked = app.project.fork(
         item,
         run=run_id,
         lane=lane,
@@ -64,9 +64,9 @@ def fork(
         **chosen,
     )
     if as_json:
-        print_json(found.to_dict())
+        print_json(forked.to_dict())
     else:
         from replaydiff.replay.terminal.text import show, terminal_width
 
-        show(found.to_text(terminal_width()))
-    return found.exit_code
+        show(forked.to_text(terminal_width()))
+    return forked.exit_code

@@ -178,11 +178,11 @@ def import_(
       replay import --rejects
     """
     spans = {"--month": month, "--from": start, "--to": end, "--since": since, "--lookback": lookback}
-    given = [flag for flag, value in spans.items() if value] + [
+    narrowing_flags = [flag for flag, value in spans.items() if value] + [
         name for name, value in filters.items() if value
     ]
     if rejects or retry:
-        if paths or given or strict or (rejects and retry):
+        if paths or narrowing_flags or strict or (rejects and retry):
             raise InputError("--rejects and --retry take no other arguments than the name of a source")
         return _show_rejects(app, source, as_json) if rejects else _retry(app, source, as_json)
     if source is None:
@@ -191,7 +191,7 @@ def import_(
         )
     options: LiveOptions = {"all_environments": bool(filters["all_environments"])}
     if paths:
-        if narrowing := [name for name in given if name != "all_environments"]:
+        if narrowing := [name for name in narrowing_flags if name != "all_environments"]:
             raise InputError(
                 f"{_flag(narrowing[0])} is for a live import; files are imported whole, and `replay sample "
                 "--where` chooses among traces"
@@ -228,11 +228,13 @@ def _show_rejects(app: App, source: str | None, as_json: bool) -> ExitCode:
 
     from replaydiff.replay.api.importing import rejects_summary
 
-    found = app.project.rejects(source)
+    rejected_records = app.project.rejects(source)
     if as_json:
-        print_json([{**asdict(reject), "rejected_at": reject.rejected_at.isoformat()} for reject in found])
-    elif found:
-        for line, excerpt in rejects_summary(found):
+        print_json(
+            [{**asdict(reject), "rejected_at": reject.rejected_at.isoformat()} for reject in rejected_records]
+        )
+    elif rejected_records:
+        for line, excerpt in rejects_summary(rejected_records):
             _echo(line)
             if excerpt is not None:
                 click.echo(f"  {textwrap.shorten(excerpt, _width() - 2, placeholder=' …')}")

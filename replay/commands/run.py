@@ -153,18 +153,19 @@ def summary(ended: Run) -> str:
             f"  {lane!s:<4}  {single_line(version.name, 40):<{width}}  {', '.join(counts) or 'no trial'}"
         )
     lines += _blocked_lines(report.blocked)
-    for one in diverged[:_SHOWN_DIVERGENCES]:
+    for divergence in diverged[:_SHOWN_DIVERGENCES]:
         actions = "; ".join(
-            f"{lane} {single_line(action, 60)}" for lane, action in sorted(one.actions.items())
+            f"{lane} {single_line(action, 60)}" for lane, action in sorted(divergence.actions.items())
         )
-        lines.append(f"  diverges at decision {one.decision} of {single_line(one.trace_id, 40)}: {actions}")
+        trace = single_line(divergence.trace_id, 40)
+        lines.append(f"  diverges at decision {divergence.decision} of {trace}: {actions}")
     if len(diverged) > _SHOWN_DIVERGENCES:
         lines.append(f"  and in {len(diverged) - _SHOWN_DIVERGENCES} more traces: --json lists them")
     if grading is not None:
         counts = [f"{count} {state.value}" for state, count in grading.states.items()]
-        kept = f", {grading.already_graded} were there before" if grading.already_graded else ""
+        earlier = f", {grading.already_graded} were there before" if grading.already_graded else ""
         pairs = f", {grading.pairs} pairs compared" if grading.pairs else ""
-        lines.append(f"  judge: {', '.join(counts) or 'nothing to grade'}{kept}{pairs}")
+        lines.append(f"  judge: {', '.join(counts) or 'nothing to grade'}{earlier}{pairs}")
     costs = [
         f"{what} {'of unknown cost' if cost is None else f'${cost:.4f}'}"
         for what, cost in (("agents", report.cost_usd), ("judge", grading.cost_usd if grading else None))

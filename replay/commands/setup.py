@@ -81,12 +81,12 @@ _INDENT = 13
 
 def _show_proposal(proposal: SetupProposal) -> None:
     for guess in proposal.entrypoints[:1]:
-        click.echo(f"entrypoint   {guess.value} ({guess.place})")
+        click.echo(f"entrypoint   {guess.value} ({guess.location})")
     if proposal.tools:
-        place = f" ({proposal.tools_place})" if proposal.tools_place else ""
-        click.echo(f"tools        {', '.join(proposal.tools)}{place}")
+        location = f" ({proposal.tools_location})" if proposal.tools_location else ""
+        click.echo(f"tools        {', '.join(proposal.tools)}{location}")
     for effect in ("read", "write", None):
-        names = [name for name, found in proposal.effects.items() if found == effect]
+        names = [name for name, proposed_effect in proposal.effects.items() if proposed_effect == effect]
         if names:
             click.echo(f"{effect or 'undecided':<12} {', '.join(names)}")
     if proposal.environment:
@@ -94,7 +94,7 @@ def _show_proposal(proposal: SetupProposal) -> None:
     for key, references in (("network", proposal.network), ("writable", proposal.writable)):
         for named in references:
             click.echo(
-                f"{key:<12} {single_line(named.value)} ({named.place}): blocked until [world] allows it"
+                f"{key:<12} {single_line(named.value)} ({named.location}): blocked until [world] allows it"
             )
     for sentence in proposal.unsure:
         lines = wrapped(single_line(sentence), terminal_width() - _INDENT)
@@ -125,17 +125,17 @@ def _ask(proposal: SetupProposal) -> SetupProposal:
         click.echo(f"tools stays unset: the agent has {listed}, and without `tools` they would run for real")
         tools, has_none = "", False
     points = () if has_none else tuple(point.strip() for point in tools.split(",") if point.strip())
-    known = [guess for guess in proposal.entrypoints if guess.value == entrypoint]
+    proposed = [guess for guess in proposal.entrypoints if guess.value == entrypoint]
     named = [
-        *known,
-        *([CodeReference(value=entrypoint, place="named by you")] if entrypoint and not known else []),
+        *proposed,
+        *([CodeReference(value=entrypoint, location="named by you")] if entrypoint and not proposed else []),
     ]
     is_same = points == proposal.tools
     return replace(
         proposal,
         entrypoints=tuple(named),
         tools=points if points or has_none else None,
-        tools_place=proposal.tools_place if is_same else None,
+        tools_location=proposal.tools_location if is_same else None,
         effects=effects,
     )
 

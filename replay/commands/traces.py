@@ -139,35 +139,35 @@ def show(
     from replaydiff.replay.terminal.text import terminal_width
     from replaydiff.replay.terminal.transcript import Transcript
 
-    found = app.project.find(name, run=run_id, lane=lane, trial=trial, cases=path)
+    shown = app.project.find(name, run=run_id, lane=lane, trial=trial, cases=path)
     if as_json:
-        print_json(to_json_value(found))
+        print_json(to_json_value(shown))
     else:
-        put(transcript_text(found, Transcript(terminal_width(), full=full)))
-        if isinstance(found, ReplayedItem) and found.origin is not None and found.trials:
-            put(_beside_origin(found, found.origin, terminal_width()))
+        put(transcript_text(shown, Transcript(terminal_width(), full=full)))
+        if isinstance(shown, ReplayedItem) and shown.origin is not None and shown.trials:
+            put(_beside_origin(shown, shown.origin, terminal_width()))
 
 
-def _beside_origin(found: ReplayedItem, origin: Trial, width: int) -> str:
+def _beside_origin(forked: ReplayedItem, origin: Trial, width: int) -> str:
     """Return the trial that was forked beside the first trial of its fork."""
     from replaydiff.replay.terminal.lanes import lanes
     from replaydiff.replay.terminal.text import single_line
 
     name = f"{single_line(origin.item_id, 60)} of run {origin.run_id}, {origin.lane} trial {origin.index + 1}"
-    return "\n".join(["", f"forked from {name}; origin and fork:", *lanes(origin, found.trials[0], width)])
+    return "\n".join(["", f"forked from {name}; origin and fork:", *lanes(origin, forked.trials[0], width)])
 
 
-def transcript_text(found: Trace | Case | ReplayedItem, transcript: Transcript) -> str:
+def transcript_text(shown: Trace | Case | ReplayedItem, transcript: Transcript) -> str:
     """Return a trace, a case, or an item with its trials as text."""
     from replaydiff.replay.model import Case, Trace
 
-    if isinstance(found, Trace):
-        return transcript.trace(found)
-    if isinstance(found, Case):
-        return transcript.case(found)
+    if isinstance(shown, Trace):
+        return transcript.trace(shown)
+    if isinstance(shown, Case):
+        return transcript.case(shown)
     grades: dict[tuple[str, int], list[str]] = {}
-    for grade in found.grades:
+    for grade in shown.grades:
         score = grade.state.value if grade.score is None else f"{grade.score:.2f}"
         line = f"{grade.grader} {score}: {grade.reason or ''}"
         grades.setdefault((str(grade.lane), grade.trial), []).append(line)
-    return transcript.item(found.item, found.trials, grades, found.model_calls)
+    return transcript.item(shown.item, shown.trials, grades, shown.model_calls)

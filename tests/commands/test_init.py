@@ -231,7 +231,7 @@ def chat(messages): ...
     found = propose(write(tmp_path / "registry", {"registry.py": registry, "agent.py": "def run(text): ..."}))
     assert found.tools == ("registry:REGISTRY",)
     found = propose(write(tmp_path / "both", {"registry.py": registry, "bot.py": bot}))
-    assert (found.entrypoint, found.tools, found.tools_place) == ("bot:chat", ("bot:TOOLS",), "bot.py:3")
+    assert (found.entrypoint, found.tools, found.tools_location) == ("bot:chat", ("bot:TOOLS",), "bot.py:3")
     assert found.effects == {"find_invoice": "read", "refund": "write"}
     assert found.unsure == (
         "which tools bot:TOOLS holds, as the code fills it: `replay doctor --probe` shows it",
@@ -470,7 +470,7 @@ def test_what_the_code_needs_beyond_its_boundary_is_proposed_and_not_allowed(
     monkeypatch.setenv("ORDERS_DB", "mysql+pymysql://me:pa55word@db.internal/orders")
     done = replay("init", str(tmp_path), "--json")
     proposal = json.loads(done.out)["proposal"]
-    assert [(named["value"], named["place"]) for named in proposal["network"]] == [
+    assert [(named["value"], named["location"]) for named in proposal["network"]] == [
         ("cache.internal:6379", "app/agent.py:7"),
         ("db.internal:3306", "app/agent.py:8"),
         ("prices.internal:8443", "app/agent.py:19"),

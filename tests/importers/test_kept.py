@@ -34,7 +34,7 @@ def test_the_later_state_of_a_trace_counts_whatever_the_order_of_imports(folder:
     told = run("import", "jsonl", "old.jsonl").stdout.splitlines()
     assert told == [
         "1 trace from 1 file (jsonl): 0 new, 0 updated, 1 unchanged; 0 tool calls",
-        "1 trace left as stored: what came was an earlier state",
+        "1 trace left as stored: the import had an earlier state",
     ]
     with open_store(STORE, read_only=True) as con:
         assert get_trace(con, "t1").final_response == "later"
