@@ -53,7 +53,7 @@ def to_case(record: JsonObject, name: str, form: CaseFormat) -> ConvertedCase:
 
 
 def _as_read(case: JsonObject) -> JsonObject:
-    """The record as it would be written again, with an id, so that neither is a difference."""
+    """Return the record as it would be written again, with an id, so that neither is a difference."""
     try:
         return case_to_json(case_of(case))
     except CaseError:
@@ -61,12 +61,12 @@ def _as_read(case: JsonObject) -> JsonObject:
 
 
 def _speaking(record: JsonObject) -> JsonObject:
-    """The fields that say something: tools write out what is empty, or leave it out, as they like."""
+    """Return the fields that are not empty: tools may write empty ones or leave them out."""
     return {name: value for name, value in record.items() if value not in (None, "", [], {})}
 
 
 def _split(record: JsonObject, field: str, key: str) -> tuple[JsonObject, JsonObject | None]:
-    """The record without what was carried in it, and that."""
+    """Return the record without the fields that it carries for us, and those fields."""
     part = record.get(field)
     carried = part.get(key) if isinstance(part, dict) else None
     if not isinstance(part, dict) or not isinstance(carried, dict) or not {"of", "rest"} <= set(carried):
@@ -77,7 +77,10 @@ def _split(record: JsonObject, field: str, key: str) -> tuple[JsonObject, JsonOb
 
 
 def _overlaid(record: JsonObject, carried: JsonObject | None, beside: JsonObject) -> JsonObject:
-    """The record with what was carried; where `beside` has changed since, only what it does not say."""
+    """Return the record with the carried fields restored.
+
+    Where `beside` has changed since, only what it does not say.
+    """
     if carried is None or not isinstance(carried["rest"], dict):
         return record
     unchanged = carried["of"] == _hash(beside)
@@ -92,7 +95,7 @@ def _overlaid(record: JsonObject, carried: JsonObject | None, beside: JsonObject
 
 
 def _differences(original: JsonObject, converted: JsonObject) -> JsonObject:
-    """What must replace fields of `converted` to make it `original`; None for those to leave out."""
+    """Return the fields by which `converted` becomes `original`; None for those to leave out."""
     return {
         name: original.get(name)
         for name in {**original, **converted}
@@ -139,7 +142,10 @@ class CaseFormat(Protocol):
     """How its files end; the first is the usual one."""
 
     def recognises(self, document: Json) -> bool:
-        """Whether a file's content is of this format; `document` is its one value, or a list of its lines."""
+        """Return whether a file's content is of this format.
+
+        `document` is its one value, or a list of its lines.
+        """
 
     def records(self, document: Json) -> tuple[list[Json], list[str]]:
         """Return the records of a file, and its other content, which belongs to no case."""
@@ -155,7 +161,7 @@ class CaseFormat(Protocol):
 
 
 def load(name: str) -> CaseFormat:
-    """The format of that name, one of `FORMATS`."""
+    """Return the format of that name, one of `FORMATS`."""
     return cast("CaseFormat", importlib.import_module(FORMATS[name]))
 
 
@@ -195,7 +201,7 @@ def _is_messages(value: Json) -> bool:
 
 
 def metadata_from(case: JsonObject) -> JsonObject:
-    """The user's own metadata of a foreign record: a case's, with tags, category and difficulty."""
+    """Return the user's own metadata of a foreign record: a case's, with tags, category and difficulty."""
     metadata: JsonObject = {}
     for name in ("category", "difficulty", "tags"):
         if case.get(name):
@@ -226,17 +232,17 @@ def calls_of(case: JsonObject) -> list[JsonObject]:
 
 
 def mode_of(case: JsonObject) -> tuple[str, str]:
-    """How the calls are compared, and their arguments."""
+    """Return how the calls are compared, and their arguments."""
     match = case.get("match")
     spec = match if isinstance(match, dict) else {"mode": match} if isinstance(match, str) else {}
     return str(spec.get("mode", "strict")), str(spec.get("args", "subset"))
 
 
 def texts_of(value: Json) -> list[str]:
-    """The texts of a list of texts; empty for everything else."""
+    """Return the texts of a list of texts; empty for everything else."""
     return [entry for entry in value if isinstance(entry, str)] if isinstance(value, list) else []
 
 
 def put(record: JsonObject, pairs: Iterable[tuple[str, Json]]) -> JsonObject:
-    """The record with those of the pairs that say something."""
+    """Return the record with the pairs that are not empty."""
     return record | {name: value for name, value in pairs if value not in (None, "", [], {})}

@@ -36,7 +36,7 @@ class ConvertedCases:
 
 
 def read(path: Path, source: str | None = None) -> ConvertedCases:
-    """The cases of a file in any form or format; without `source`, what its content looks like.
+    """Return the cases of a file in any form or format; without `source`, what its content looks like.
 
     Raises:
         InputError: it cannot be read, or a record of it is no case; names file and line.
@@ -144,7 +144,10 @@ def _taken(
 
 
 def _rows(text: str) -> Iterator[tuple[int, JsonObject]]:
-    """The rows of another tool's table; cells that are JSON objects, lists or texts are read as such."""
+    """Yield the rows of another tool's table.
+
+    Cells that are JSON objects, lists or texts are read as such.
+    """
     allow_long_cells()
     reader = csv.reader(io.StringIO(text.removeprefix(BOM), newline=""), strict=True)
     try:
@@ -178,7 +181,7 @@ def _golden_text(form: Form, records: list[JsonObject]) -> str:
 
 
 def _lost(form: Form, records: list[JsonObject]) -> Counter[str]:
-    """What another reading would not find: a table does not tell an empty text from none."""
+    """Return the fields that another reading would lose: a table has no empty text besides none."""
     remarks: Counter[str] = Counter()
     if form is Form.CSV:
         again = [piece.record for piece in csv_form.rows(csv_form.table(records))]

@@ -30,7 +30,7 @@ _SAVED = {"inputParameters": "input_parameters"}
 
 
 def recognises(document: Json) -> bool:
-    """Objects with `expected_output` or `additional_metadata`."""
+    """Recognise objects with `expected_output` or `additional_metadata`."""
     return isinstance(document, list) and any(
         isinstance(entry, dict)
         and ("expected_output" in entry or FREE in entry or "retrieval_context" in entry)
@@ -39,12 +39,12 @@ def recognises(document: Json) -> bool:
 
 
 def records(document: Json) -> tuple[list[Json], list[str]]:
-    """The goldens."""
+    """Return the goldens."""
     return (document if isinstance(document, list) else [document]), []
 
 
 def to_case(record: JsonObject) -> ConvertedCase:
-    """A golden. One of several turns has its scenario for input."""
+    """Return a golden. One of several turns has its scenario for input."""
     value = record.get("input") or record.get("scenario")
     pairs = [("id", record.get("name")), ("expected_answer", record.get("expected_output"))]
     taken = ConvertedCase(put({}, pairs) | input_of(value))
@@ -67,7 +67,10 @@ def to_case(record: JsonObject) -> ConvertedCase:
 
 
 def _call(tool: JsonObject) -> JsonObject:
-    """A call as it is written by hand; DeepEval itself saves other words, and what goes without saying."""
+    """Return a call as it is written by hand.
+
+    DeepEval itself saves other words, and what goes without saying.
+    """
     saved: JsonObject = {_SAVED.get(name, name): value for name, value in tool.items() if value is not None}
     if saved.get("type") == "FUNCTION":
         del saved["type"]
@@ -75,7 +78,7 @@ def _call(tool: JsonObject) -> JsonObject:
 
 
 def from_case(case: JsonObject) -> JsonObject:
-    """A golden."""
+    """Return a golden."""
     tools: list[Json] = [
         put({"name": call["name"]}, [("input_parameters", call.get("args"))]) for call in calls_of(case)
     ] or [{"name": name} for name in texts_of(case.get("expected_tools"))]
@@ -90,5 +93,5 @@ def from_case(case: JsonObject) -> JsonObject:
 
 
 def document(records: list[JsonObject]) -> Json:
-    """The goldens."""
+    """Return the goldens."""
     return list(records)

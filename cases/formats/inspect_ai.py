@@ -17,19 +17,19 @@ _KEYS = {"id", "input", "target", "metadata"}
 
 
 def recognises(document: Json) -> bool:
-    """Objects with `input` and `target`."""
+    """Recognise objects with `input` and `target`."""
     return isinstance(document, list) and any(
         isinstance(entry, dict) and "target" in entry for entry in document
     )
 
 
 def records(document: Json) -> tuple[list[Json], list[str]]:
-    """The samples."""
+    """Return the samples."""
     return (document if isinstance(document, list) else [document]), []
 
 
 def to_case(record: JsonObject) -> ConvertedCase:
-    """A sample."""
+    """Return a sample."""
     taken = ConvertedCase(put({}, [("id", record.get("id"))]) | input_of(record.get("input")))
     target = record.get("target")
     if isinstance(target, str) and target:
@@ -42,12 +42,12 @@ def to_case(record: JsonObject) -> ConvertedCase:
 
 
 def from_case(case: JsonObject) -> JsonObject:
-    """A sample; without an expected answer it has no target."""
+    """Return a sample; without an expected answer it has no target."""
     prompt = case.get("messages") or case.get("input")
     pairs = [("id", case.get("id")), ("input", prompt), ("target", case.get("expected_answer"))]
     return put({}, [*pairs, ("metadata", metadata_from(case))])
 
 
 def document(records: list[JsonObject]) -> Json:
-    """The samples."""
+    """Return the samples."""
     return list(records)

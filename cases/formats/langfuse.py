@@ -29,7 +29,7 @@ _THEIR_NAMES = {"expectedOutput", "sourceTraceId", "datasetId", "source_trace_id
 
 
 def recognises(document: Json) -> bool:
-    """Objects with `expectedOutput` or `sourceTraceId`, or a page of them under `data`."""
+    """Recognise objects with `expectedOutput` or `sourceTraceId`, or a page of them under `data`."""
     if isinstance(document, dict):
         return isinstance(document.get("data"), list) and recognises(document["data"])
     return isinstance(document, list) and any(
@@ -38,14 +38,14 @@ def recognises(document: Json) -> bool:
 
 
 def records(document: Json) -> tuple[list[Json], list[str]]:
-    """The items."""
+    """Return the items."""
     if isinstance(document, dict) and isinstance(document.get("data"), list):
         return document["data"], []  # type: ignore[return-value]
     return (document if isinstance(document, list) else [document]), []
 
 
 def to_case(record: JsonObject) -> ConvertedCase:
-    """An item."""
+    """Return an item."""
     item = {_SNAKE.get(name, name): value for name, value in record.items()}
     taken = ConvertedCase(put({}, [("id", item.get("id"))]) | input_of(item.get("input")))
     expected = item.get("expectedOutput")
@@ -74,7 +74,7 @@ def to_case(record: JsonObject) -> ConvertedCase:
 
 
 def from_case(case: JsonObject) -> JsonObject:
-    """An item."""
+    """Return an item."""
     prompt: Json = case.get("input")
     if case.get("messages"):
         prompt = put({"messages": case["messages"]}, [("input", prompt)])
@@ -95,5 +95,5 @@ def from_case(case: JsonObject) -> JsonObject:
 
 
 def document(records: list[JsonObject]) -> Json:
-    """The items."""
+    """Return the items."""
     return list(records)

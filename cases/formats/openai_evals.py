@@ -18,7 +18,7 @@ _KEYS = {"id", "input", "ideal", "metadata"}
 
 
 def recognises(document: Json) -> bool:
-    """Objects with `ideal`, or with nothing but an `item` (and a `sample`)."""
+    """Recognise objects with `ideal`, or with nothing but an `item` (and a `sample`)."""
     return isinstance(document, list) and any(
         isinstance(entry, dict)
         and (
@@ -29,12 +29,12 @@ def recognises(document: Json) -> bool:
 
 
 def records(document: Json) -> tuple[list[Json], list[str]]:
-    """The samples."""
+    """Return the samples."""
     return (document if isinstance(document, list) else [document]), []
 
 
 def to_case(record: JsonObject) -> ConvertedCase:
-    """A sample, or an item."""
+    """Return a sample, or an item."""
     item = record.get("item")
     sample = item if isinstance(item, dict) else record
     prompt = sample.get("input", sample) if isinstance(item, dict) else record.get("input")
@@ -62,12 +62,12 @@ def _is_plain(message: Json) -> bool:
 
 
 def from_case(case: JsonObject) -> JsonObject:
-    """A sample."""
+    """Return a sample."""
     prompt = case.get("messages") or [{"role": "user", "content": case.get("input")}]
     pairs = [("id", case.get("id")), ("input", prompt), ("ideal", case.get("expected_answer"))]
     return put({}, [*pairs, ("metadata", metadata_from(case))])
 
 
 def document(records: list[JsonObject]) -> Json:
-    """The samples."""
+    """Return the samples."""
     return list(records)

@@ -34,7 +34,7 @@ _ANSWERS = {"equals": "exact_match", "similar": "semantic_similar", "factuality"
 
 
 def recognises(document: Json) -> bool:
-    """`tests`, or a list of objects with `vars` or `assert`."""
+    """Recognise `tests`, or a list of objects with `vars` or `assert`."""
     if isinstance(document, dict):
         return "tests" in document
     return isinstance(document, list) and any(
@@ -57,7 +57,7 @@ def records(document: Json) -> tuple[list[Json], list[str]]:
 
 
 def to_case(record: JsonObject) -> ConvertedCase:
-    """A test case."""
+    """Return a test case."""
     taken = ConvertedCase({})
     if isinstance(record.get("description"), str) and record["description"]:
         taken.case["id"] = record["description"]
@@ -126,7 +126,7 @@ def _trajectory(kind: str, value: Any, case: JsonObject) -> bool:
 
 
 def from_case(case: JsonObject) -> JsonObject:
-    """A test case."""
+    """Return a test case."""
     values: JsonObject = put({}, [("input", case.get("input")), ("messages", case.get("messages"))])
     asserts: list[Json] = []
     answer, tolerance = case.get("expected_answer"), case.get("tolerance")
@@ -176,5 +176,5 @@ def _calls(case: JsonObject) -> list[Json]:
 
 
 def document(records: list[JsonObject]) -> Json:
-    """A list of test cases, for `tests: file://…`."""
+    """Return a list of test cases, for `tests: file://…`."""
     return list(records)

@@ -36,7 +36,7 @@ _MODES = {order: mode for mode, order in _ORDERS.items()}
 
 
 def recognises(document: Json) -> bool:
-    """An object with a list of `cases`, or a list of objects with `inputs`."""
+    """Return an object with a list of `cases`, or a list of objects with `inputs`."""
     if isinstance(document, dict):
         return isinstance(document.get("cases"), list)
     return isinstance(document, list) and any(
@@ -54,7 +54,7 @@ def records(document: Json) -> tuple[list[Json], list[str]]:
 
 
 def to_case(record: JsonObject) -> ConvertedCase:
-    """A case."""
+    """Return a case."""
     pairs = [("id", record.get("name")), ("expected_answer", record.get("expected_output"))]
     taken = ConvertedCase(put({}, pairs) | input_of(record.get("inputs")))
     evaluators = record.get("evaluators")
@@ -68,7 +68,7 @@ def to_case(record: JsonObject) -> ConvertedCase:
 
 
 def _spec(evaluator: Json) -> tuple[str, Any]:
-    """`Name`, `{Name: first argument}`, or `{Name: {argument: value}}`."""
+    """Return `Name`, `{Name: first argument}`, or `{Name: {argument: value}}`."""
     if isinstance(evaluator, dict) and len(evaluator) == 1:
         return next(iter(evaluator.items()))
     return str(evaluator)[:60], None
@@ -120,7 +120,7 @@ def _arguments(spec: JsonObject, case: JsonObject) -> bool:
 
 
 def from_case(case: JsonObject) -> JsonObject:
-    """A case."""
+    """Return a case."""
     inputs: Json = case.get("input")
     if case.get("messages"):
         inputs = put({"messages": case["messages"]}, [("input", inputs)])
@@ -164,5 +164,5 @@ def _calls(case: JsonObject) -> list[Json]:
 
 
 def document(records: list[JsonObject]) -> Json:
-    """A dataset."""
+    """Return a dataset."""
     return {"name": "golden", "cases": list(records)}

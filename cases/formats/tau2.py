@@ -23,7 +23,7 @@ _KEYS = {"id", "user_scenario", "evaluation_criteria", "metadata", "description"
 
 
 def recognises(document: Json) -> bool:
-    """A result file, or a list of objects with a user's scenario."""
+    """Return a result file, or a list of objects with a user's scenario."""
     if isinstance(document, dict):
         return isinstance(document.get("tasks"), list) and "simulations" in document
     return isinstance(document, list) and any(
@@ -32,14 +32,14 @@ def recognises(document: Json) -> bool:
 
 
 def records(document: Json) -> tuple[list[Json], list[str]]:
-    """The tasks."""
+    """Return the tasks."""
     if isinstance(document, dict) and isinstance(document.get("tasks"), list):
         return list(document["tasks"]), []  # type: ignore[arg-type]
     return (document if isinstance(document, list) else [document]), []
 
 
 def to_case(record: JsonObject) -> ConvertedCase:
-    """A task."""
+    """Return a task."""
     scenario, criteria = record.get("user_scenario"), record.get("evaluation_criteria")
     instructions = scenario.get("instructions") if isinstance(scenario, dict) else scenario
     taken = ConvertedCase(put({}, [("id", record.get("id")), ("input", _text(instructions))]))
@@ -85,7 +85,7 @@ def _expected(action: JsonObject) -> JsonObject:
 
 
 def from_case(case: JsonObject) -> JsonObject:
-    """A task; a call of the agent is an action, with `compare_args` where other arguments may differ."""
+    """Return a task; the agent's calls are actions, with `compare_args` where other arguments may differ."""
     match = case.get("match")
     subset = isinstance(match, dict) and match.get("args") == "subset"
     calls = case.get("expected_tool_calls")
@@ -122,5 +122,5 @@ def _action(number: int, call: JsonObject, subset: bool) -> JsonObject:
 
 
 def document(records: list[JsonObject]) -> Json:
-    """The list of tasks."""
+    """Return the list of tasks."""
     return list(records)

@@ -66,7 +66,7 @@ class LangfuseClient:
 
     @property
     def options(self) -> RequestOptions:
-        """What every request is sent with."""
+        """Return the options of every request."""
         return {"max_retries": RETRIES}
 
     def write(self, call: Callable[[], T]) -> T | None:
@@ -169,7 +169,7 @@ class LangfuseClient:
         return RecordRefused(f"HTTP {status}{self._reason(error.body)}")
 
     def _reason(self, body: Any) -> str:
-        """The server's own words, on one line, and never with the keys in them."""
+        """Return the server's message on one line, without the keys."""
         text = body.get("message") or body.get("error") if isinstance(body, dict) else body
         words = " ".join("".join(c if c.isprintable() else " " for c in str(text or "")).split())
         for secret in (self._keys.secret_key, self._keys.public_key):
@@ -206,7 +206,7 @@ def connect(keys: LangfuseKeys) -> Iterator[LangfuseClient]:
 
 
 def server_address(keys: LangfuseKeys) -> str:
-    """The server as it may be shown: without user and password.
+    """Return the server as it may be shown: without user and password.
 
     Raises:
         SettingsError: it is no address.

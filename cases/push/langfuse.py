@@ -229,7 +229,7 @@ _RUN_ITEMS = "/api/public/dataset-run-items"
 
 
 def _linked_traces(channel: LangfuseClient, dataset: str, run_name: str) -> set[str]:
-    """Traces of a run of a dataset, on a server without experiments (Langfuse 3 and older)."""
+    """Return the traces of a run of a dataset, on a server without experiments (Langfuse 3 and older)."""
     path = f"/api/public/datasets/{quote(dataset, safe='')}/runs/{quote(run_name, safe='')}"
     answer = channel.read(lambda: channel.plain("GET", path))
     listed = answer.get("datasetRunItems") if isinstance(answer, dict) else None
@@ -267,7 +267,7 @@ def _link_traces(
 
 
 def _present_traces(channel: LangfuseClient, of: Experiment, result: DiffResult) -> set[str] | None:
-    """Traces of the experiment that are there; None where the server has no experiments.
+    """Return the stored traces of the experiment; None where the server has no experiments.
 
     What a trial did never changes, so they are not sent again.
     """

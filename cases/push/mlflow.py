@@ -238,7 +238,7 @@ def _foreign_item(
 
 
 def _expected(expectations: JsonObject) -> tuple[JsonObject, JsonObject]:
-    """The expected output of an item, and the expectations that it has no words for."""
+    """Return the expected output of an item, and the expectations that it cannot express."""
     expected: JsonObject = {}
     beside = dict(expectations)
     calls = _calls(beside.get("expected_tool_calls"))
@@ -263,7 +263,7 @@ def _expected(expectations: JsonObject) -> tuple[JsonObject, JsonObject]:
 
 
 def _calls(value: Json) -> list[Json] | None:
-    """Expected calls; None where they are no list of names with arguments."""
+    """Return the expected calls; None where they are no list of names with arguments."""
     if not isinstance(value, list):
         return None
     calls: list[Json] = []
@@ -278,7 +278,7 @@ def _calls(value: Json) -> list[Json] | None:
 
 
 def _inputs(row: DatasetItem, before: _Record | None) -> JsonObject:
-    """What goes in; a record that somebody made keeps its own names."""
+    """Return the inputs of a record; one that somebody made keeps its own names."""
     if before is not None and _ID not in before.tags:
         if before.item.input == row.input:
             return before.inputs
@@ -288,7 +288,7 @@ def _inputs(row: DatasetItem, before: _Record | None) -> JsonObject:
 
 
 def _expectations(row: DatasetItem, before: _Record | None) -> JsonObject:
-    """What is expected, in MLflow's names; traits that are guidelines there stay guidelines."""
+    """Return the expectations in MLflow's names; traits that are guidelines there stay guidelines."""
     expected = row.expected_output if isinstance(row.expected_output, dict) else {}
     expectations: JsonObject = {}
     if "answer" in expected:
@@ -310,7 +310,7 @@ def _expectations(row: DatasetItem, before: _Record | None) -> JsonObject:
 
 
 def _tags(row: DatasetItem) -> JsonObject:
-    """Where a record comes from; tags are texts."""
+    """Return the origin of a record as tags, which are texts."""
     named = {_ID: row.id, **row.metadata, "sent": content_hash(row.input, row.expected_output)}
     return {
         name: ", ".join(map(str, value)) if isinstance(value, list) else str(value)
@@ -366,13 +366,13 @@ def _upsert(records: Mapping[str, JsonObject]) -> JsonObject:
 
 
 def _is_same(there: _Record, expectations: JsonObject, tags: JsonObject, *, is_ours: bool) -> bool:
-    """Whether a record is as it would be sent; one that somebody made needs no tags of a push."""
+    """Return whether a record is as it would be sent; one that somebody made needs no tags of a push."""
     tagged = tags.items() <= there.tags.items() or (is_ours and _ID not in there.tags)
     return tagged and _expected(there.expectations)[0] == _expected(expectations)[0]
 
 
 def _comparable(expectations: JsonObject) -> JsonObject:
-    """The expectations that a case has words for."""
+    """Return the expectations that a case can express."""
     _, beside = _expected(expectations)
     return {name: value for name, value in expectations.items() if name not in beside}
 
@@ -382,7 +382,7 @@ def _is_edited(record: _Record, row: DatasetItem) -> bool:
 
 
 def _contradicts(record: _Record, expectations: JsonObject) -> bool:
-    """Whether a record that somebody made there has this input and expects something else."""
+    """Return whether a record that somebody made there has this input and expects something else."""
     expected, ours = _expected(record.expectations)[0], _expected(expectations)[0]
     return _ID not in record.tags and any(ours.get(name) != value for name, value in expected.items())
 

@@ -43,7 +43,7 @@ _ITEM_TAG = "mlflow.eval.requestId"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushTarget:
-    """Where a result goes."""
+    """The experiment that a result is sent to."""
 
     experiment: str
     """Its id."""
@@ -164,7 +164,7 @@ def _values(pairs: Json) -> JsonObject:
 
 
 def _run_tags(result: DiffResult, lane: Lane) -> dict[str, str]:
-    """Where a lane comes from; and on the new one the answer of the run."""
+    """Return the origin of a lane as tags; of the new one also the run's answer."""
     metadata = {name: value for name, value in lane_metadata(result, lane).items() if value is not None}
     tags = {"mlflow.runType": "genai_evaluate"} | {
         f"replay.{name}": str(value) for name, value in metadata.items()
@@ -179,7 +179,7 @@ def _run_tags(result: DiffResult, lane: Lane) -> dict[str, str]:
 
 
 def _metrics(result: DiffResult, lane: Lane) -> dict[str, float]:
-    """The mean of each metric over the lane's items, named as in MLflow; and what changed."""
+    """Return the mean of each metric over the lane's items, named as in MLflow; and what changed."""
     metrics: dict[str, float] = {}
     for name in result.metrics:
         means = [
@@ -251,7 +251,7 @@ def _push_trials(
 
 
 def _present(client: JsonClient, trace_ids: Sequence[str]) -> dict[str, dict[str, JsonObject]]:
-    """The assessments, by id, of those traces that are whole."""
+    """Return the assessments, by id, of those traces that are whole."""
     answer = client.get(f"{_TRACES}/batchGet", {"trace_ids": trace_ids})
     listed = answer.get("traces") if isinstance(answer, dict) else None
     by_trace: dict[str, dict[str, JsonObject]] = {}
@@ -280,7 +280,7 @@ def _send_spans(
 
 
 def _spans(result: DiffResult, lane: Lane, sent_trial: _Trial) -> Iterator[JsonObject]:
-    """The trial as a root with its answer, and each tool call below it."""
+    """Yield the trial as a root with its answer, and each tool call below it."""
     trial, start, took = (
         sent_trial.graded.trial,
         started_at(result, sent_trial.graded),
@@ -376,7 +376,7 @@ def _assessments(
     run: str,
     expected: JsonObject,
 ) -> dict[str, JsonObject]:
-    """What is known of a trial, and what was expected of it, by name."""
+    """Return the figures and expectations of a trial by name."""
     at = _iso(started_at(result, graded))
     assessments: dict[str, JsonObject] = {}
 

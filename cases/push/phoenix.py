@@ -166,7 +166,7 @@ def _examples(client: JsonClient, stored: _Dataset, version: str | None) -> Iter
 
 
 def _earlier_ids(client: JsonClient, stored: _Dataset) -> set[str]:
-    """Ids of the examples that were in the dataset and are not any more."""
+    """Return ids of the examples that were in the dataset and are not any more."""
     if stored.id is None:
         return set()
     ids: set[str] = set()
@@ -177,7 +177,7 @@ def _earlier_ids(client: JsonClient, stored: _Dataset) -> set[str]:
 
 
 def _listed(client: JsonClient, path: str, **more: str) -> Iterator[JsonObject]:
-    """The rows of all pages of a list."""
+    """Yield the rows of all pages of a list."""
     cursor: Json = None
     while True:
         params: dict[str, str | int] = {"limit": _PAGE, **more}
@@ -197,13 +197,13 @@ def _data(answer: Json) -> Json:
 
 
 def _item_input(value: JsonObject) -> Json:
-    """The input of a case: examples are objects, also where the input is a text."""
+    """Return the input of a case: examples are objects, also where the input is a text."""
     text = None if "messages" in value else read_text(value)
     return value if text is None else text
 
 
 def _expected(value: JsonObject) -> Json:
-    """The expected output of a case; of an example that somebody made, its only text is the answer."""
+    """Return the expected output of a case; of an example that somebody made, its only text is the answer."""
     only = next(iter(value.values())) if len(value) == 1 else None
     return {"answer": only} if isinstance(only, str) else value
 
@@ -214,7 +214,7 @@ def _raw(row: DatasetItem) -> JsonObject:
 
 
 def _adopting(row: DatasetItem, stored: _Dataset) -> DatasetItem:
-    """The row of a case; its id is that of the example that somebody made and the case was pulled from."""
+    """Return the row of a case; a case that was pulled keeps the id of its example."""
     case = row.metadata.get("case")
     if row.id not in stored.examples and isinstance(case, str) and case in stored.examples:
         return replace(row, id=case)
@@ -319,7 +319,7 @@ def _experiment(client: JsonClient, stored: _Dataset, name: str, metadata: JsonO
 
 
 def _metadata(result: DiffResult, lane: Lane) -> JsonObject:
-    """Where a lane comes from; and on the new one the answer of the run, with what changed."""
+    """Return the origin of a lane as metadata; of the new one also the answer and what changed."""
     fields = lane_metadata(result, lane)
     if lane == Lane.NEW:
         for score in run_values(result):
@@ -329,7 +329,7 @@ def _metadata(result: DiffResult, lane: Lane) -> JsonObject:
 
 
 def _evaluations(client: JsonClient, experiment: str) -> dict[tuple[str, Any], dict[str, tuple[Any, ...]]]:
-    """What is there of each run: name → score, label and explanation."""
+    """Return the stored evaluations of each run: name → score, label and explanation."""
     rows = client.get(f"/v1/experiments/{experiment}/json")
     by_trial: dict[tuple[str, Any], dict[str, tuple[Any, ...]]] = {}
     for row in rows if isinstance(rows, list) else ():
@@ -399,7 +399,7 @@ def _push_scores(
 def _scores(
     result: DiffResult, lane: Lane, verdict: ItemVerdict, graded: GradedTrial
 ) -> Iterator[tuple[str, float | None, str | None, str | None]]:
-    """Name, score, label and explanation of what is known of a trial, with its cost and tokens."""
+    """Yield name, score, label and explanation of each figure of a trial, with its cost and tokens."""
     for figure in trial_values(result, lane, verdict, graded):
         if isinstance(figure.value, str):
             yield figure.name, None, figure.value, figure.comment or None

@@ -33,7 +33,7 @@ _ANSWER = "expected_answer"
 
 
 class ChangeKind(StrEnum):
-    """What a proposal does to the golden set."""
+    """The kinds of change that a proposal makes to the golden set."""
 
     EDITED = "edited"
     ADDED = "added"
@@ -55,7 +55,7 @@ class DatasetChange:
 
     @property
     def diff(self) -> list[str]:
-        """The change, line by line, as `diff -u` prints it."""
+        """Return the change, line by line, as `diff -u` prints it."""
         old = text_of(self.before).splitlines() if self.before else []
         new = text_of(self.after).splitlines() if self.after else []
         return list(difflib.unified_diff(old, new, f"a/{self.case_id}", f"b/{self.case_id}", lineterm=""))
@@ -166,7 +166,7 @@ def _edited(case: Case, item: PulledItem) -> DatasetChange | None:
 
 
 def _with_item(case: Case, item: PulledItem) -> Case:
-    """The case with what its item says of input and expectation."""
+    """Return the case with the input and expectation of its item."""
     record = case_to_json(case)
     pulled = fields_of_item({"input": item.input, "expectedOutput": item.expected_output}).case
     for name in (*_FIELDS, _ANSWER):
@@ -178,12 +178,15 @@ def _with_item(case: Case, item: PulledItem) -> Case:
 
 
 def _is_beside(name: str, metadata: Mapping[str, Any]) -> bool:
-    """Whether a field stays that an item does not name: one of the two ways to say the input."""
+    """Return whether to keep a field that an item does not name: the input has two forms."""
     return name == "input" and "messages" in metadata
 
 
 def _plain_case(item: PulledItem) -> Case:
-    """The case of an item that somebody made; an expectation that no case has a field for is metadata."""
+    """Return the case of an item that somebody made.
+
+    An expectation that no case has a field for is metadata.
+    """
     record: JsonObject = {"id": item.id, "input": item.input, "expectedOutput": item.expected_output}
     taken = fields_of_item({**record, "metadata": item.metadata})
     if taken.unread:
@@ -194,7 +197,7 @@ def _plain_case(item: PulledItem) -> Case:
 
 
 def _case_of(item: PulledItem) -> Case:
-    """The case of an item that somebody made in Langfuse."""
+    """Return the case of an item that somebody made in Langfuse."""
     record: JsonObject = {
         "id": item.id,
         "input": item.input,

@@ -41,7 +41,7 @@ _LONGEST_COMMENT = 1000
 
 @dataclass(slots=True)
 class Pushed:
-    """What became of a push."""
+    """The counts of a push: what was sent, refused or left as it is."""
 
     sent: Counter[str] = field(default_factory=Counter)
     unchanged: Counter[str] = field(default_factory=Counter)
@@ -58,7 +58,7 @@ class Pushed:
 
     @property
     def complete(self) -> bool:
-        """Whether everything is there now."""
+        """Return whether everything was sent."""
         return not self.refused and self.stopped is None
 
 
@@ -110,7 +110,7 @@ class NamedScore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemOrigin:
-    """Where dataset items come from."""
+    """The origin of dataset items: project and server."""
 
     project: str
     """The project whose golden set or run it is."""
@@ -121,7 +121,7 @@ class ItemOrigin:
 
 
 def item_of_case(dataset: str, case: Case, source: ItemOrigin) -> DatasetItem:
-    """The dataset item of a case of the golden set."""
+    """Return the dataset item of a case of the golden set."""
     trace_id = case.provenance.trace_id
     linked = case.provenance.source == "langfuse" or trace_id in source.langfuse_traces
     item_input, expected = input_of_case(case), expected_output(case)
@@ -143,17 +143,17 @@ def item_of_case(dataset: str, case: Case, source: ItemOrigin) -> DatasetItem:
 
 
 def input_of_case(case: Case) -> JsonObject | str:
-    """What an item of a case holds as its input."""
+    """Return the input of a case's dataset item."""
     return _input(case.input, case.messages)
 
 
 def expected_output(case: Case) -> JsonObject:
-    """What an item of a case holds as its expected output."""
+    """Return the expected output of a case's dataset item."""
     return _expected(case.expectation)
 
 
 def content_hash(item_input: Json, expected: Json) -> str:
-    """The hash of an item's input and expected output: whether somebody changed them."""
+    """Return the hash of an item's input and expected output: whether somebody changed them."""
     return _hash(16, "content", canonical_args({"input": item_input, "expected": expected}))
 
 
@@ -172,14 +172,14 @@ def is_edited(item_input: Json, expected: Json, metadata: Json, row: DatasetItem
 
 
 def _reviewer(reviewer: str | None, source: ItemOrigin) -> str | None:
-    """The reviewer's name, and the mail address only where it is wanted."""
+    """Return the reviewer's name, and the mail address only on request."""
     if reviewer is None or source.mail:
         return reviewer
     return _MAIL.sub("", reviewer).strip() or None
 
 
 def item_of_run(dataset: str, item: Item, source: ItemOrigin) -> DatasetItem:
-    """The dataset item of what a run replayed: compared with its case, else with its recording."""
+    """Return the dataset item of what a run replayed: compared with its case, else with its recording."""
     if item.expectation is not None:
         expected = _expected(item.expectation)
     else:
@@ -224,12 +224,12 @@ def experiment(result: DiffResult, lane: Lane, project_id: str, dataset_id: str)
 
 
 def lane_name(result: DiffResult, lane: Lane) -> str:
-    """The name of the experiment that a lane is."""
+    """Return the name of a lane's experiment."""
     return f"{result.run.id} {lane} ({result.run.lanes[lane].name[:100]})"
 
 
 def lane_metadata(result: DiffResult, lane: Lane) -> JsonObject:
-    """Where the trials of a lane come from."""
+    """Return the origin of a lane's trials."""
     run, version = result.run, result.run.lanes[lane]
     return {
         "run": run.id,
@@ -324,7 +324,7 @@ def _spent(trial: Trial, model: str | None) -> dict[str, str]:
 
 
 def trial_trace_id(of: Experiment, graded: GradedTrial) -> str:
-    """The id of a trial's trace in an experiment."""
+    """Return the id of a trial's trace in an experiment."""
     trial = graded.trial
     return _hash(32, "trial", of.id, trial.run_id, trial.item_id, str(trial.lane), str(trial.index))
 
@@ -332,7 +332,10 @@ def trial_trace_id(of: Experiment, graded: GradedTrial) -> str:
 def trial_values(
     result: DiffResult, lane: Lane, verdict: ItemVerdict, graded: GradedTrial
 ) -> Iterator[NamedScore]:
-    """The grades of a trial; and the item's own, since a page shows one trial: its means, and its verdict."""
+    """Yield the grades of a trial.
+
+    And the item's own, since a page shows one trial: its means, and its verdict.
+    """
     for metric, grade in graded.grades.items():
         if grade.score is not None:
             yield NamedScore(metric, grade.score, grade.reason)
@@ -348,7 +351,7 @@ def trial_values(
 
 
 def run_values(result: DiffResult) -> Iterator[NamedScore]:
-    """The answer, and what changed."""
+    """Yield the answer, and what changed."""
     yield NamedScore("replay_answer", result.answer.value, result.reason)
     for name, metric in result.metrics.items():
         if metric.delta is not None:
@@ -360,14 +363,14 @@ def run_values(result: DiffResult) -> Iterator[NamedScore]:
 def trial_scores(
     result: DiffResult, of: Experiment, verdict: ItemVerdict, graded: GradedTrial
 ) -> Iterator[CreateScoreRequest]:
-    """The scores of a trial, on its trace."""
+    """Yield the scores of a trial, on its trace."""
     trace_id, at = trial_trace_id(of, graded), started_at(result, graded)
     for score in trial_values(result, of.lane, verdict, graded):
         yield _score(at, score, trace_id=trace_id)
 
 
 def _spread(scores: Sequence[float], result: DiffResult, metric: str, lane: Lane) -> str:
-    """How many trials a mean is of, and what the whole run says of the metric."""
+    """Return the trials behind a mean, and the run's figures of the metric."""
     text = f"mean of {len(scores)} {'trial' if len(scores) == 1 else 'trials'} of this item"
     if len(scores) > 1:
         text += f", {min(scores):.2f} to {max(scores):.2f}"
@@ -378,7 +381,7 @@ def _spread(scores: Sequence[float], result: DiffResult, metric: str, lane: Lane
 
 
 def run_scores(result: DiffResult, of: Experiment) -> Iterator[CreateScoreRequest]:
-    """The answer and what changed, on the experiment of the new lane."""
+    """Yield the answer and what changed, on the experiment of the new lane."""
     at = result.run.created_at.replace(tzinfo=UTC)
     for score in run_values(result):
         yield _score(at, score, experiment_id=of.id)

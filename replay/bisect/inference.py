@@ -39,7 +39,7 @@ _LOG_COMPLEMENT = np.log1p(-RATES)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Belief:
-    """What the trials so far say. Hypotheses are the commits in their order, then none."""
+    """The probabilities after the trials so far. Hypotheses are the commits in their order, then none."""
 
     probability: Floats
     """Of each hypothesis; they sum to 1."""

@@ -43,7 +43,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchResult:
-    """What a search has come to."""
+    """The result of a search."""
 
     commit: int | None
     """Place in `History.commits`; None where none was found."""
@@ -66,7 +66,7 @@ class Search:
         max_trials: int = 600,
         batch: int = 4,
     ) -> None:
-        """Nothing was tested yet.
+        """Start a search without trials.
 
         Args:
             history: the commits.
@@ -86,7 +86,7 @@ class Search:
 
     @property
     def trial_count(self) -> int:
-        """How many trials were made, those without a result included."""
+        """Return how many trials were made, those without a result included."""
         return int(self.trials.sum()) + self._voided
 
     def add(self, point: int, item: int, failed: bool | None) -> None:
@@ -107,7 +107,7 @@ class Search:
 
     @cached_property
     def belief(self) -> Belief:
-        """The posterior, computed anew after each trial."""
+        """Return the posterior after all trials."""
         return infer(self.failures, self.trials, self.contains)
 
     def next(self) -> Batch | None:
@@ -173,7 +173,7 @@ class Search:
         return Batch(point=0, items=tuple(dict.fromkeys([*likely, *fewest]))[:_CHUNK])
 
     def _is_hopeless(self) -> bool:
-        """Whether the ends were compared long enough, and do not differ."""
+        """Return whether the ends were compared long enough, and do not differ."""
         items = self.trials.shape[1]
         rounds = (self.trials[0].sum() + self.trials[-1].sum() + self._voided) / (2 * items)
         few = _FEW / items

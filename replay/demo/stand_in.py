@@ -138,12 +138,12 @@ class StandIn:
 
     @property
     def port(self) -> int:
-        """The port it listens on."""
+        """Return the port it listens on."""
         return int(self._server.server_address[1])
 
     @property
     def url(self) -> str:
-        """The value for ANTHROPIC_BASE_URL."""
+        """Return the value for ANTHROPIC_BASE_URL."""
         return f"http://{HOST}:{self.port}"
 
     def __enter__(self) -> Self:

@@ -52,7 +52,7 @@ class CaseError(InputError):
 
 
 def case_of(record: Any, where: str = "") -> Case:
-    """The case that a record is. Without an id it gets its content id, so that a run can name it.
+    """Return the case of a record. Without an id it gets its content id, so that a run can name it.
 
     Raises:
         CaseError: it is none.
@@ -79,7 +79,7 @@ def item_of(case: Case) -> Item:
 
 
 def content_id(case: Case) -> str:
-    """What finds duplicates: a hash of input and expectation, never of id, tags, tape or metadata."""
+    """Return the hash by which duplicates are found: of input and expectation alone."""
     import msgspec
 
     hashed: JsonObject = {
@@ -311,7 +311,7 @@ class _CaseReader:
 
 
 def case_to_json(case: Case) -> dict[str, Any]:
-    """The case as the object of its line, keys in a fixed order, what is not expected left out."""
+    """Return the case as the object of its line, keys in a fixed order, what is not expected left out."""
     import msgspec
 
     expected = case.expectation

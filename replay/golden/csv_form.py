@@ -26,7 +26,7 @@ _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 
 
 def rows(text: str) -> Iterator[Piece]:
-    """The cases of a table, by the names in its first line; commas, semicolons or tabs part the cells.
+    """Yield the cases of a table with names in its first line; commas, semicolons or tabs separate cells.
 
     Raises:
         FormError: there is no table.
@@ -62,7 +62,7 @@ def rows(text: str) -> Iterator[Piece]:
 
 
 def table(records: Sequence[JsonObject]) -> str:
-    """The records as a table; columns in the order in which they first come."""
+    """Return the records as a table; columns in the order in which they first come."""
     names = list(dict.fromkeys(name for record in records for name in record)) or ["id", "input"]
     return "".join([_row(names), *(_row([_cell(n, record.get(n)) for n in names]) for record in records)])
 

@@ -19,7 +19,7 @@ class _TwiceError(ValueError):
 
 
 def parse(text: str) -> Any:
-    """One JSON value.
+    """Return one JSON value.
 
     Raises:
         FormError: it is none. Keys that come twice, NaN, and nesting without end are none.
@@ -57,7 +57,7 @@ def decode_at(text: str, index: int) -> tuple[Any, int]:
 
 
 def lines(text: str) -> Iterator[Piece]:
-    """The cases of JSON lines; empty lines are none."""
+    """Yield the cases of JSON lines; empty lines are none."""
     start, line = (1 if text.startswith(BOM) else 0), 0
     while start < len(text):
         end = text.find("\n", start) + 1 or len(text)
@@ -69,7 +69,7 @@ def lines(text: str) -> Iterator[Piece]:
 
 
 def array(text: str) -> Iterator[Piece]:
-    """The cases of one array. What comes after an element that cannot be read is not read."""
+    """Yield the cases of one array. What comes after an element that cannot be read is not read."""
     if not text.strip(f"{BOM} \t\r\n"):
         return
     index = text.index("[") + 1
@@ -97,12 +97,12 @@ def array(text: str) -> Iterator[Piece]:
 
 
 def line_of(record: JsonObject) -> str:
-    """A case as a line, without its end."""
+    """Return a case as a line, without its end."""
     return json.dumps(record, ensure_ascii=False)
 
 
 def element_of(record: JsonObject, text: str, pieces: Sequence[Piece]) -> str:
-    """A case as an element of an array, over as many lines as its neighbours."""
+    """Return a case as an element of an array, over as many lines as its neighbours."""
     if pieces and "\n" not in text[pieces[0].start : pieces[0].end]:
         return line_of(record)
     margin = "  "
@@ -113,7 +113,7 @@ def element_of(record: JsonObject, text: str, pieces: Sequence[Piece]) -> str:
 
 
 def array_with(text: str, pieces: Sequence[Piece], position: int, record: JsonObject) -> str:
-    """The text with one more element before the piece of that number."""
+    """Return the text with one more element before the piece of that number."""
     new = element_of(record, text, pieces)
     if not pieces:
         opened = text.index("[") + 1 if "[" in text else 0
@@ -129,7 +129,7 @@ def array_with(text: str, pieces: Sequence[Piece], position: int, record: JsonOb
 
 
 def array_without(text: str, pieces: Sequence[Piece], position: int) -> str:
-    """The text without the piece of that number, and without one comma."""
+    """Return the text without the piece of that number, and without one comma."""
     if position + 1 < len(pieces):
         return text[: pieces[position].start] + text[pieces[position + 1].start :]
     if position:

@@ -20,7 +20,7 @@ _FORMS: dict[Form, Callable[[str], Iterator[Piece]]] = {
 
 
 def read_golden(path: Path) -> list[Case]:
-    """The cases of a file, in its order; an empty file has none.
+    """Return the cases of a file, in its order; an empty file has none.
 
     Raises:
         InputError: the file cannot be read, or a case in it; names file, line and field.
@@ -40,7 +40,7 @@ def read_golden(path: Path) -> list[Case]:
 
 
 def each_case(path: Path) -> Iterator[tuple[int, Case | InputError]]:
-    """Each case of a file with its line, or what is wrong there; ids may come twice.
+    """Yield each case of a file with its line, or the error there; ids may come twice.
 
     Raises:
         InputError: the file cannot be read as a whole.
@@ -67,7 +67,7 @@ def pieces_of(path: Path, text: str, form: Form | None = None) -> list[Piece]:
 
 
 def with_case(path: Path, text: str, record: JsonObject) -> str:
-    """The text with one more case, before the first whose id is greater.
+    """Return the text with one more case, before the first whose id is greater.
 
     Raises:
         InputError: the file is of a form that cases are not added to.
@@ -91,7 +91,7 @@ def with_case(path: Path, text: str, record: JsonObject) -> str:
 
 
 def without(path: Path, text: str, piece: Piece) -> str:
-    """The text without this piece of it.
+    """Return the text without this piece of it.
 
     Raises:
         InputError: the file is of a form that cases are not taken out of.
@@ -105,7 +105,10 @@ def without(path: Path, text: str, piece: Piece) -> str:
 
 
 def replaced(path: Path, text: str, piece: Piece, new: str) -> str:
-    """The text with another in place of this piece: an object of JSON, or an item of YAML (`source_of`)."""
+    """Return the text with another in place of this piece.
+
+    An object of JSON, or an item of YAML (`source_of`).
+    """
     form, pieces = _writable(path, text)
     if form is Form.YAML:
         margin = yaml_form.margin_of(text, pieces)
@@ -117,7 +120,7 @@ def replaced(path: Path, text: str, piece: Piece, new: str) -> str:
 
 
 def rewritten(path: Path, text: str, piece: Piece, record: JsonObject) -> str:
-    """The text with this record in place of the piece."""
+    """Return the text with this record in place of the piece."""
     form, pieces = _writable(path, text)
     if form is Form.ARRAY:
         return replaced(path, text, piece, json_form.element_of(record, text, pieces))
@@ -136,7 +139,7 @@ def source_of(path: Path, text: str, piece: Piece) -> str:
 
 
 def id_of(piece: Piece) -> str:
-    """The id that is written there; empty without one."""
+    """Return the id that is written there; empty without one."""
     return str(piece.record.get("id", "")) if isinstance(piece.record, dict) else ""
 
 
@@ -163,7 +166,7 @@ def _block(form: Form, record: JsonObject, text: str, pieces: list[Piece]) -> st
 
 
 def _ended(before: str, after: str) -> str:
-    """The new text with the line ends of the old one."""
+    """Return the new text with the line ends of the old one."""
     if "\r\n" not in before:
         return after
     return after.replace("\r\n", "\n").replace("\n", "\r\n")

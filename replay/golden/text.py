@@ -17,7 +17,7 @@ _MARKS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"\x00\x00\xfe\xff": "UT
 
 
 class Form(StrEnum):
-    """How cases are written down."""
+    """The file formats of a golden set."""
 
     LINES = "jsonl"
     ARRAY = "json"
@@ -39,7 +39,7 @@ def form_of(path: Path, text: str) -> Form:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file, its byte order mark included.
+    """Return the text of a file, its byte order mark included.
 
     Raises:
         InputError: it cannot be read, or is not UTF-8.
@@ -59,12 +59,12 @@ def read_text(path: Path) -> str:
 
 
 def line_at(text: str, index: int) -> int:
-    """The line, from 1, of a place in a text."""
+    """Return the line, from 1, of a position in a text."""
     return text.count("\n", 0, index) + 1
 
 
 def too_deep(value: Any) -> bool:
-    """Whether lists and objects are nested deeper than `DEEPEST`."""
+    """Return whether lists and objects are nested deeper than `DEEPEST`."""
     level = [value]
     for _ in range(DEEPEST + 1):
         level = [
@@ -105,5 +105,5 @@ class Piece:
 
     @property
     def broken(self) -> bool:
-        """Whether nothing could be read."""
+        """Return whether nothing could be read."""
         return isinstance(self.record, InputError)

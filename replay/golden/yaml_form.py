@@ -59,7 +59,7 @@ class _Open:
 
 
 def load(text: str) -> Loaded:
-    """One document of YAML.
+    """Return one document of YAML.
 
     Raises:
         FormError: it is none.
@@ -205,7 +205,7 @@ def _mergeable(value: Any) -> bool:
 
 
 def items(text: str) -> Iterator[Piece]:
-    """The cases of a list, each with the comment lines right above it.
+    """Yield the cases of a list, each with the comment lines right above it.
 
     Raises:
         FormError: the text is no YAML, or no list.
@@ -227,17 +227,17 @@ def items(text: str) -> Iterator[Piece]:
 
 
 def is_flow(text: str) -> bool:
-    """Whether the list is written as `[…]`, in which no item has lines of its own."""
+    """Return whether the list is written as `[…]`, in which no item has lines of its own."""
     return bool(re.match(rf"{BOM}?(\s|#.*\n|---)*\[", text))
 
 
 def item_of(record: JsonObject, margin: str = "") -> str:
-    """A case as an item of a list: its lines, each with its end."""
+    """Return a case as an item of a list: its lines, each with its end."""
     return "".join(margin + line for line in dump([record]).splitlines(keepends=True))
 
 
 def dump(value: Any) -> str:
-    """A value as YAML, in blocks, keys in their order."""
+    """Return a value as YAML, in blocks, keys in their order."""
     import yaml
 
     class Dumper(yaml.SafeDumper):
@@ -252,7 +252,7 @@ def dump(value: Any) -> str:
 
 
 def margin_of(text: str, pieces: Sequence[Piece]) -> str:
-    """The spaces before the dashes of a list."""
+    """Return the spaces before the dashes of a list."""
     if not pieces:
         return ""
     source = text[pieces[0].start : pieces[0].end]
@@ -272,7 +272,10 @@ def _represented(dumper: Any, text: str) -> Any:
 
 
 def _block_start(text: str, start: int, floor: int) -> int:
-    """Where the block of an item begins whose value begins at `start`: at its dash, or the comments above."""
+    """Return where the block of an item begins whose value begins at `start`.
+
+    At its dash, or the comments above.
+    """
     dash = text.rfind("-", floor, start)
     begin = text.rfind("\n", 0, max(dash, 0)) + 1
     margin = dash - begin

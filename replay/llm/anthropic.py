@@ -87,7 +87,7 @@ AGENT = Purpose(
 
 
 def is_loopback(base_url: str | None) -> bool:
-    """Whether an address is on this machine: what answers there may be anything, and costs nothing."""
+    """Return whether an address is on this machine: its model may be any, and costs nothing."""
     host = urlsplit(base_url).hostname if base_url else None
     return host is not None and (host in ("localhost", "::1") or host.startswith("127."))
 
@@ -190,7 +190,7 @@ class AnthropicModel:
     async def attempt(
         self, call: Callable[[], Awaitable[Any]], model: str, *, only_if_refused: bool = False
     ) -> tuple[Any, int, float]:
-        """What a call of the client gives, the tries it took, and how long the last one did, in ms.
+        """Return the result of a call, the attempts it took, and the last one's duration in ms.
 
         With `only_if_refused` it is tried again only where it certainly did nothing: after 429.
 
@@ -251,7 +251,7 @@ class AnthropicModel:
 
 
 def arguments_of(request: ModelRequest) -> dict[str, Any]:
-    """What the client is given for a request."""
+    """Return the client's arguments for a request."""
     arguments: dict[str, Any] = {
         "model": request.model,
         "max_tokens": request.max_tokens,
@@ -280,7 +280,7 @@ def _usage(usage: Any) -> Usage:
 
 
 def _refuse(status: int, problem: str, model: str, purpose: Purpose) -> NoReturn:
-    """A status that no further try would change: of everything, or of this call."""
+    """Raise for a status that no further attempt would change: of all calls, or of this one."""
     if status == 401:
         raise KeyRefusedError(
             f"the model's API does not accept the key ({problem})", hint=f"set {KEYS[0]} to a valid one"
@@ -301,7 +301,7 @@ def _refuse(status: int, problem: str, model: str, purpose: Purpose) -> NoReturn
 
 
 def _problem(error: Any) -> str:
-    """`429 rate_limit_error: too many requests`, from the API's own words."""
+    """Return `429 rate_limit_error: too many requests`, from the API's own words."""
     text = " ".join(str(error.api_message or error.message).split())
     return (
         f"{error.status_code} {error.type}: {text[:300]}"

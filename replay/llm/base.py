@@ -92,7 +92,7 @@ class ModelRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelReply:
-    """What a model answered."""
+    """The answer of a model."""
 
     text: str
     """Its text blocks, joined."""
@@ -235,7 +235,7 @@ class Budget:
     """Spent and left, in US dollars. For the calls of one event loop."""
 
     def __init__(self, limit_usd: float | None = None, *, spent_usd: float = 0.0) -> None:
-        """A purse with `limit_usd` dollars (None: no limit), of which `spent_usd` are gone already."""
+        """Set a budget of `limit_usd` dollars (None: no limit), of which `spent_usd` are spent."""
         from asyncio import Event
 
         self.limit_usd = limit_usd

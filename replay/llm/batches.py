@@ -31,7 +31,7 @@ _PAGE = 100
 
 
 class Ending(StrEnum):
-    """How a question of a batch ended without an answer."""
+    """The ways in which a question of a batch ends without an answer."""
 
     ERRORED = "errored"
     EXPIRED = "expired"
@@ -48,7 +48,7 @@ class Unanswered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchState:
-    """How far a batch is."""
+    """The progress of a batch."""
 
     id: str
     ended: bool
@@ -107,7 +107,7 @@ class Batches:
         return str(batch.id)
 
     async def state(self, batch_id: str) -> BatchState:
-        """How far a batch is.
+        """Return the progress of a batch.
 
         Raises:
             BatchGoneError: it is not known.
@@ -127,7 +127,7 @@ class Batches:
             return None
 
     async def recent(self, since: datetime) -> list[BatchState]:
-        """The batches that were sent since then (naive UTC), the newest first.
+        """Return the batches that were sent since then (naive UTC), the newest first.
 
         Raises:
             ModelFailure, ReplayError: as for `Model.complete`.
@@ -148,7 +148,7 @@ class Batches:
     async def answers(
         self, batch_id: str, models: str
     ) -> AsyncGenerator[tuple[str, ModelReply | Unanswered]]:
-        """The answers of a batch that has ended, in any order, each with the id of its question.
+        """Yield the answers of a batch that has ended, in any order, each with the id of its question.
 
         `models` names the model that was asked, for its price.
 

@@ -197,7 +197,9 @@ class OpenAICompatibleModel:
             await self._backoff.pause(failures, retry_after_s)
 
     def _problem(self, answer: httpx.Response, body: JsonObject) -> tuple[int, str]:
-        """The status that counts, and what is wrong with an answer in the API's own words; "" where nothing.
+        """Return the effective status, and the API's message about an answer.
+
+        "" where nothing.
 
         Gateways answer 200 with the error of whom they asked.
         """
@@ -216,7 +218,7 @@ class OpenAICompatibleModel:
         return status, f"{status} {text[:300]}".rstrip()
 
     def _put_plainly(self, request: ModelRequest, problem: str, form: int, length: int) -> bool:
-        """Whether the request is refused for its form and there is a plainer one, which is then used."""
+        """Return whether a request was refused for its form and a plainer one remains, now in use."""
         if _LENGTHS[length] in problem and _UNSUPPORTED.search(problem):
             alternative = 1 - length
             if self._length == length and alternative not in self._lengths_tried:
@@ -249,7 +251,7 @@ class OpenAICompatibleModel:
         )
 
     def _refuse(self, status: int, detail: str, model: str) -> NoReturn:
-        """A status that no further try would change: of everything, or of this call."""
+        """Raise for a status that no further attempt would change: of all calls, or of this one."""
         if status == 401:
             raise KeyRefusedError(
                 f"{self._address} does not accept the key ({detail})", hint=f"set {KEY} to a valid one"
@@ -322,7 +324,7 @@ def _choice(body: JsonObject) -> JsonObject | None:
 
 
 def _text(content: Any) -> str:
-    """A text, or the texts of a list of parts."""
+    """Return a text, or the texts of a list of parts."""
     if isinstance(content, list):
         return "".join(_text(part.get("text")) for part in content if isinstance(part, dict))
     return content if isinstance(content, str) else ""
@@ -335,7 +337,7 @@ def _never_paid(body: JsonObject) -> bool:
 
 
 def _usage(value: Any) -> Usage | None:
-    """Tokens as they were counted; None where they were not."""
+    """Return the tokens as they were counted; None where they were not."""
     if not isinstance(value, dict):
         return None
     details = value.get("prompt_tokens_details")

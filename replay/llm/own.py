@@ -38,7 +38,7 @@ class JudgeProvider(Protocol):
 
 
 def load(target: str, root: Path, what: str, parameters: tuple[str, ...]) -> Callable[..., Any]:
-    """The method of the provider of that name; `what` names the setting in errors, `parameters` the
+    """Return the method of the provider of that name; `what` names the setting in errors, `parameters` the
     built-in ones.
 
     Raises:

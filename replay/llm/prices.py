@@ -24,7 +24,10 @@ _MILLION = 1_000_000
 
 
 def price_of(model: str, configured: Mapping[str, Price] | None = None) -> Price | None:
-    """The price of a model: the user's own (`[prices]`), else the table's; None where neither knows it."""
+    """Return the price of a model: the user's own (`[prices]`), else the table's.
+
+    None where neither knows it.
+    """
     plain = _plain(model)
     for table in (configured or {}, _table()):
         if price := table.get(model) or table.get(plain):
@@ -66,7 +69,7 @@ def _table() -> dict[str, Price]:
 
 
 def _plain(model: str) -> str:
-    """`us.anthropic.claude-haiku-4-5-20251001-v1:0` → `claude-haiku-4-5`."""
+    """Return `us.anthropic.claude-haiku-4-5-20251001-v1:0` → `claude-haiku-4-5`."""
     match = re.search(r"[a-z]+-[a-z0-9.-]*\d", model.lower().rsplit("/", 1)[-1].split("anthropic.")[-1])
     name = match.group() if match else model
     return re.sub(r"(-v\d+)?$", "", re.sub(r"-20\d{6}(-v\d+)?$", "", name))

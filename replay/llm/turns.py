@@ -23,7 +23,7 @@ SPOKE_FIRST = "(the conversation begins here)"
 
 
 def as_turns(turns: Sequence[Turn]) -> list[dict[str, Any]]:
-    """The `messages` of a request."""
+    """Return the `messages` of a request."""
     recorded = join_results([turn for turn in turns if isinstance(turn, Message)])
     calls = iter(enumerate(recorded))
     written: list[dict[str, Any]] = []
@@ -50,7 +50,7 @@ def as_turns(turns: Sequence[Turn]) -> list[dict[str, Any]]:
 
 
 def as_tools(tools: Iterable[ToolDefinition]) -> list[dict[str, Any]]:
-    """The `tools` of a request."""
+    """Return the `tools` of a request."""
     return [
         {"name": tool.name, "description": tool.description, "input_schema": tool.schema} for tool in tools
     ]

@@ -67,7 +67,7 @@ class Content:
 
     @property
     def text(self) -> str:
-        """The text parts, joined by line breaks."""
+        """Return the text parts, joined by line breaks."""
         return "\n".join(self.texts)
 
 
@@ -133,12 +133,12 @@ def is_request_type(kind: Json) -> bool:
 
 
 def _is_among(kind: Json, kinds: Collection[str | None]) -> bool:
-    """Whether a type is one of these; a record may have anything there."""
+    """Return whether a type is one of these; a record may have anything there."""
     return (kind is None or isinstance(kind, str)) and kind in kinds
 
 
 def is_part(value: Json) -> bool:
-    """Whether an object without a role can be a part of a message."""
+    """Return whether an object without a role can be a part of a message."""
     if not isinstance(value, dict) or "role" in value:
         return False
     kind = value.get("type")
@@ -150,7 +150,7 @@ def is_part(value: Json) -> bool:
 
 
 def read_answered_call(part: Mapping[str, Any]) -> tuple[ToolCall | None, Message | None]:
-    """A requested tool call, with its result if one record contains both.
+    """Return a requested tool call, with its result if one record contains both.
 
     Tools that ran at the provider (web search, MCP) are one item with what they were asked and what they
     found; so are calls in messages of the AI SDK's user interface.
@@ -213,7 +213,10 @@ def _of_interface(part: Mapping[str, Any], kind: str) -> tuple[ToolCall | None, 
 
 
 def read_call(part: Mapping[str, Any]) -> ToolCall | None:
-    """A requested tool call, as a part of a content or as an entry of `tool_calls`; None where it is none."""
+    """Return a requested tool call, as a part of a content or as an entry of `tool_calls`.
+
+    None where it is none.
+    """
     kind = part_kind(part)
     function = _object(part.get("function", part.get("custom")))
     # Without arguments it is the definition of a tool, not a call.
@@ -237,7 +240,7 @@ def read_call(part: Mapping[str, Any]) -> ToolCall | None:
 
 
 def _object(value: Json) -> Json:
-    """The object that a JSON text holds; anything else as it is."""
+    """Return the object that a JSON text holds; anything else as it is."""
     return decode(value) if isinstance(value, str) and value.startswith("{") else value
 
 
@@ -246,7 +249,7 @@ def _name(call: Mapping[str, Any]) -> str | None:
 
 
 def entries(calls: Json) -> list[JsonObject]:
-    """The objects in a `tool_calls` field: a list, one call alone, or calls by their number."""
+    """Return the objects in a `tool_calls` field: a list, one call alone, or calls by their number."""
     calls = decode(calls)
     if isinstance(calls, dict):
         calls = [calls] if _name(calls) or "function" in calls else list(calls.values())
@@ -255,7 +258,7 @@ def entries(calls: Json) -> list[JsonObject]:
 
 
 def read_calls(value: Json) -> list[ToolCall]:
-    """The entries of a `tool_calls` field, which may also be a bare `{name, args}` each."""
+    """Return the entries of a `tool_calls` field, which may also be a bare `{name, args}` each."""
     calls = []
     for entry in entries(value):
         plain = _chat_call(entry)
@@ -278,7 +281,7 @@ def read_calls(value: Json) -> list[ToolCall]:
 
 
 def _chat_call(entry: JsonObject) -> ToolCall | None:
-    """The call, where it is as the chat API writes it and needs no closer look: most calls are."""
+    """Return the call, where it is as the chat API writes it and needs no closer look: most calls are."""
     function, call_id = entry.get("function"), entry.get("id")
     if (
         len(entry) != 3
@@ -344,7 +347,10 @@ def read_result(part: Mapping[str, Any]) -> Message | None:
 
 
 def result_message(value: Json, call_id: Json, name: Json, failed: bool = False) -> Message:
-    """A `tool` message from a result as it was recorded: text parts are joined, other structure is kept."""
+    """Return a `tool` message from a result as it was recorded.
+
+    Text parts are joined, other structure is kept.
+    """
     text, data = "", None
     if isinstance(value, str):
         text = value
@@ -373,7 +379,7 @@ def _bedrock(content: Json) -> Json:
 
 
 def _first(value: Mapping[str, Any], *keys: str) -> Any:
-    """The first of the keys that is there and not null."""
+    """Return the first of the keys that is there and not null."""
     for key in keys:
         entry = value.get(key)
         if entry is not None:
@@ -399,7 +405,7 @@ _DEEPEST = 12
 
 
 def _is_text_message(value: Json) -> bool:
-    """Whether it is a message of text alone, that of parts excepted."""
+    """Return whether it is a message of text alone, that of parts excepted."""
     if not isinstance(value, dict) or len(value) != 2 or "role" not in value:
         return False
     content = value.get("content")
@@ -437,6 +443,6 @@ def count_requests(value: Json, depth: int = 0) -> int:
 
 
 def _inner(value: JsonObject, key: str) -> Json:
-    """What is under a key; several choices are alternatives, of which the first counts."""
+    """Return the value of a key; of several choices the first counts."""
     inner = value.get(key)
     return inner[:1] if key == "choices" and isinstance(inner, list) else inner

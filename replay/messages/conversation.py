@@ -27,7 +27,7 @@ from replaydiff.replay.model.light import light_dataclass
 
 @light_dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation:
-    """What `conversation` made of a list of messages."""
+    """A conversation read from a list of messages."""
 
     input: str
     """Text of the user's turn that was answered; empty where there is none."""
@@ -74,7 +74,7 @@ def _input_position(messages: Sequence[Message], input_only: bool) -> int | None
 
 
 def final_response(messages: Sequence[Message]) -> str | None:
-    """The last text of the agent in these messages; None where it ended on a tool call."""
+    """Return the last text of the agent in these messages; None where it ended on a tool call."""
     for message in reversed(messages):
         if message.role == "tool":
             return None
@@ -84,7 +84,7 @@ def final_response(messages: Sequence[Message]) -> str | None:
 
 
 def join_results(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
-    """The tool calls of a conversation, in the order of request, with the results that were recorded."""
+    """Return the tool calls of a conversation, in the order of request, with recorded results."""
     calls = [call for message in messages for call in message.tool_calls]
     if not calls:
         return ()
@@ -166,7 +166,7 @@ def _by_position(
 
 
 def _joined(index: int, call: ToolCall, message: Message | None, witness: Witness | None) -> ToolCall:
-    """The call at its place, with the result of a `tool` message."""
+    """Return the call with the result of a `tool` message."""
     if message is None:
         return call if call.index == index else replace(call, index=index)
     result: Json = message.text if message.data is None else message.data
@@ -193,7 +193,7 @@ class _Waiting:
         self._taken: set[int] = set()
 
     def add(self, calls: Sequence[ToolCall], start: int) -> None:
-        """The calls of one request."""
+        """Add the calls of one request."""
         by_key: dict[tuple[str, str | None], deque[int]] = {}
         for position, call in enumerate(calls, start):
             keys = [("named", call.name), ("any", None)]
@@ -207,7 +207,7 @@ class _Waiting:
             self._lists.setdefault(key, []).append(places)
 
     def take(self, message: Message) -> tuple[int, Witness] | None:
-        """The place of the call that a result answers: by id, else by name, else the first."""
+        """Return the index of the call that a result answers: by id, else by name, else the first."""
         call_id = message.tool_call_id
         # A result without an id may answer any call; one with an id only a call that has none.
         extra = "" if call_id is None else ", without id"
@@ -222,7 +222,7 @@ class _Waiting:
         return position, Witness.POSITION if alone or not message.name else Witness.NAME
 
     def _first(self, key: tuple[str, str | None]) -> tuple[int, bool] | None:
-        """The first waiting call of the newest request that has one, and whether it is the only one."""
+        """Return the first open call of the newest request with one, and whether it is the only one."""
         requests = self._lists.get(key, [])
         while requests:
             places = requests[-1]

@@ -56,7 +56,7 @@ def parse(text: str | bytes) -> Json:
 
 
 def _parse_slowly(text: str | bytes) -> Json:
-    """What msgspec refuses and Python takes: NaN, lone surrogates, numbers beyond a double."""
+    """Parse JSON that msgspec refuses: NaN, lone surrogates, numbers beyond a double."""
     try:
         return clean(json.loads(text))
     except RecursionError:
@@ -81,7 +81,10 @@ def decode(value: Json) -> Json:
 
 
 def _python_literal(text: str) -> Json:
-    """A dict or list that was stored as its Python repr: `{'city': 'Paris'}`; else the text unchanged."""
+    """Return a dict or list that was stored as its Python repr: `{'city': 'Paris'}`.
+
+    Else the text unchanged.
+    """
     if len(text) > _LONGEST_REPR:
         return text
     try:
@@ -120,7 +123,7 @@ def read_args(value: Json) -> JsonObject:
 
 
 def as_json(value: Json) -> str:
-    """JSON text of a value, whatever is in it."""
+    """Return JSON text of any value."""
     try:
         return msgspec.json.encode(value).decode()
     except (UnicodeEncodeError, OverflowError):
@@ -141,7 +144,10 @@ class _FlatNode(dict[str, Any]):
 
 
 def unflattened(attributes: Mapping[str, Any]) -> Json:
-    """The messages of a flat object as nested ones that the recogniser reads; None where there are none."""
+    """Return the messages of a flat object as nested ones that the recogniser reads.
+
+    None where there are none.
+    """
     if "message.role" in attributes:
         return _nested({key: value for key, value in attributes.items() if key.startswith("message.")})
     if not any(key.startswith(_FIRST_WORDS) for key in attributes):
@@ -165,7 +171,7 @@ def _list(flat: Mapping[str, Any]) -> list[Json]:
 
 
 def _nested(flat: Mapping[str, Any]) -> Json:
-    """Dotted keys as objects, and objects whose keys are all numbers as lists in the order of the numbers."""
+    """Return dotted keys as objects, and objects whose keys are all numbers as ordered lists."""
     tree = _FlatNode()
     for key, value in flat.items():
         *path, last = key.split(".", _MAX_DEPTH)
@@ -196,7 +202,7 @@ _MAY_HOLD_FLOAT = re.compile(rb"\d\.\d|\d[eE]")
 
 
 def canonical_args(args: JsonObject, ignore: Collection[str] = ()) -> str:
-    """The arguments as JSON text that is equal exactly where the arguments are.
+    """Return the arguments as JSON text that is equal exactly where the arguments are.
 
     Keys are sorted at every depth, there are no spaces, and whole floats are written as integers, so that
     `1` equals `1.0`; `true` stays different from `1`, and absent from null. Strings are compared as they are:

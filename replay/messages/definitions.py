@@ -21,7 +21,7 @@ _NO_PARAMETERS: JsonObject = {"type": "object"}
 
 
 def definitions(*places: Json) -> list[Json]:
-    """Every tool that is defined in one of these places, each name once.
+    """Return every tool that is defined in one of these places, each name once.
 
     A place is a list of definitions (of OpenAI, Anthropic, OpenInference, the AI SDK; each may be JSON text),
     a request that holds one under `tools` or `functions`, or an object of name → definition.
@@ -79,7 +79,7 @@ def _definition(entry: Json, wrapper: str, depth: int) -> JsonObject | None:
 
 
 def _takes_nothing(value: JsonObject, wrapper: str) -> bool:
-    """Whether it is a function that names no parameters: it says so, or it is at least described."""
+    """Return whether it is a function without parameters: it declares none, or has at least a description."""
     kind = value.get("type")
     if wrapper == "function" or kind == "function":
         return True

@@ -32,7 +32,10 @@ _TRANSCRIPT_ROLES = {"Human": "user", "AI": "assistant", "Assistant": "assistant
 
 
 def read_transcript(text: str) -> Iterator[Message]:
-    """The turns of a transcript, without the empty one to be written; nothing where the text is none."""
+    """Yield the turns of a transcript, without the empty one to be written.
+
+    Nothing where the text is none.
+    """
     text = text.lstrip()
     if not text.startswith(_BEGINNINGS):
         return
@@ -83,7 +86,7 @@ _MAX_DEPTH = 8
 
 
 def read_messages(value: Json) -> tuple[Message, ...] | None:
-    """The messages in `value`, whatever shape it has; None where there is none in it."""
+    """Return the messages in `value`, whatever shape it has; None where there is none in it."""
     return tuple(_read(value, 0)) or None
 
 
@@ -152,7 +155,10 @@ def _read_list(values: list[Json], depth: int) -> Iterator[Message]:
 
 
 def _plain(item: dict[str, Json]) -> Message | None:
-    """The message, where it is as the chat API writes it and needs no closer look: most messages are."""
+    """Return the message, where it is as the chat API writes it and needs no closer look.
+
+    Most messages are.
+    """
     role, content = item.get("role"), item.get("content")
     if not isinstance(content, str):
         if content is None and role == "assistant" and item.keys() == _REQUEST_KEYS:
@@ -179,7 +185,7 @@ def _is_bare_call(item: Mapping[str, Any]) -> bool:
 
 
 def _from_parts(values: list[Json]) -> Iterator[Message]:
-    """Requests in a row become one assistant message; results one `tool` message each."""
+    """Merge parts: requests in a row become one assistant message; results one `tool` message each."""
     pending: list[Json] = []
     for part in values:
         result = None
@@ -275,7 +281,7 @@ def _unwrap(value: dict[str, Json], depth: int) -> Iterator[Message]:
 
 
 def _system(value: Mapping[str, Any]) -> Iterator[Message]:
-    """The system prompt that Anthropic, Gemini and the Responses API keep beside the messages."""
+    """Yield the system prompt that Anthropic, Gemini and the Responses API keep beside the messages."""
     config = value.get("config")
     places = [value.get("system"), value.get("instructions"), value.get("systemInstruction")]
     if isinstance(config, dict):
@@ -299,7 +305,7 @@ def _langchain(value: dict[str, Json]) -> Iterator[Message]:
 
 
 def _pydantic(parts: Sequence[Json], kind: Json) -> Iterator[Message]:
-    """A message of Pydantic AI: a request has prompts and the results of tools, each a message here."""
+    """Yield a message of Pydantic AI: a request has prompts and the results of tools, each a message here."""
     if kind == "response":
         yield from _with_role({"content": parts}, "assistant")
         return
@@ -346,7 +352,7 @@ def _with_role(value: Mapping[str, Any], role: str) -> Iterator[Message]:
 
 
 def _of_interface(value: Mapping[str, Any], text: str) -> list[Json]:
-    """The parts of a message of the AI SDK 4's user interface, which has text and calls apart, too."""
+    """Return the parts of a message of the AI SDK 4's user interface, which has text and calls apart, too."""
     parts, calls = value.get("parts"), value.get("toolInvocations")
     if isinstance(parts, list) and any(
         isinstance(part, dict) and part.get("toolInvocation") for part in parts
@@ -371,7 +377,7 @@ def _requests_as_text(raw: str) -> list[ToolCall]:
 
 
 def _parts_as_text(raw: str) -> Json:
-    """The parts that some instrumentations write as one JSON text; any other text as it is."""
+    """Return the parts that some instrumentations write as one JSON text; any other text as it is."""
     if not any(key in raw for key in _PART_MARKS):
         return raw
     decoded = decode(raw)
@@ -395,14 +401,14 @@ def _calls(value: Mapping[str, Any], content: Content) -> Iterator[ToolCall]:
 
 
 def _unwritten(value: Mapping[str, Any]) -> str:
-    """The refusal of an answer, or what it says aloud."""
+    """Return the refusal of an answer, or the transcript of its audio."""
     refusal, audio = value.get("refusal"), value.get("audio")
     text = refusal or (audio.get("transcript") if isinstance(audio, dict) else None)
     return text if isinstance(text, str) else ""
 
 
 def _tool(value: Mapping[str, Any], raw: Json) -> Iterator[Message]:
-    """A message of a tool: one result, or (OTel, Vercel, Bedrock) one for each of its parts."""
+    """Yield a message of a tool: one result, or (OTel, Vercel, Bedrock) one for each of its parts."""
     results = read_content(raw).results if isinstance(raw, list) else []
     if results:
         yield from results
@@ -434,6 +440,9 @@ def _is_answer(value: Json) -> bool:
 
 
 def _is_definition(raw: Json) -> bool:
-    """Whether it describes a tool: Langfuse's handler for LangChain lists those on offer as tool messages."""
+    """Return whether it describes a tool.
+
+    Langfuse's handler for LangChain lists those on offer as tool messages.
+    """
     function = raw.get("function") if isinstance(raw, dict) and raw.get("type") == "function" else None
     return isinstance(function, dict) and "parameters" in function and "arguments" not in function

@@ -53,7 +53,7 @@ _DEEPEST = 12
 
 
 def likely_requests(value: Json) -> Iterator[tuple[str, JsonObject]]:
-    """Yield the name and the arguments of each object that looks like a requested tool call.
+    """Return the name and the arguments of each object that looks like a requested tool call.
 
     The name is empty where it is under a key that is not known. Arguments that are missing, where a call of
     this shape has at least empty ones, are given as `{"": None}`.
@@ -65,7 +65,7 @@ def likely_requests(value: Json) -> Iterator[tuple[str, JsonObject]]:
 
 
 class _Context(IntEnum):
-    """Where a value is."""
+    """The path to a value, and the shape around it."""
 
     ELSEWHERE = 0
     MESSAGE = 1
@@ -106,13 +106,16 @@ def _likely(value: Json, context: _Context, depth: int) -> Iterator[tuple[str, J
 
 
 def _decoded(value: Json, context: _Context) -> Json:
-    """What a JSON text holds, where calls are expected."""
+    """Return what a JSON text holds, where calls are expected."""
     is_text = isinstance(value, str) and context is _Context.CALLS and value.startswith(("[{", "{"))
     return decode(value) if is_text else value
 
 
 def _is_read(value: Json) -> bool:
-    """Whether it is a message as the chat API writes it, of which every call is read. Most messages are."""
+    """Return whether it is a message as the chat API writes it, of which every call is read.
+
+    Most messages are.
+    """
     if (
         not isinstance(value, dict)
         or not isinstance(value.get("role"), str)
@@ -131,7 +134,10 @@ def _is_read_call(call: Json) -> bool:
 
 
 def _as_request(value: JsonObject, is_listed: bool) -> tuple[str, JsonObject] | None:
-    """The request that an object looks like; `is_listed` says that nothing but a call is expected there."""
+    """Return the tool call that an object looks like.
+
+    `is_listed` says that nothing but a call is expected there.
+    """
     if not value.keys().isdisjoint(_OF_DEFINITIONS | _OF_SPANS):
         return None
     call = read_answered_call(value)[0]
@@ -152,7 +158,7 @@ def _as_request(value: JsonObject, is_listed: bool) -> tuple[str, JsonObject] | 
 
 
 def _missing(value: JsonObject) -> JsonObject:
-    """What stands for the arguments of a call that has none, not even empty ones, in a shape that has them.
+    """Return the value that replaces the arguments of a call without any, in a shape that has them.
 
     Gemini leaves empty arguments out, and the start of a call in a stream of Bedrock has none yet.
     """
@@ -166,7 +172,7 @@ def _has_arguments(value: JsonObject) -> bool:
 
 
 def _under_unknown_key(value: JsonObject) -> tuple[str, JsonObject] | None:
-    """A call whose name or arguments are under a key that is not known.
+    """Return a call whose name or arguments are under a key that is not known.
 
     It has an id, as no piece of a stream and no definition of a tool has, or is under a key for calls alone.
     """
@@ -189,7 +195,7 @@ def _under_unknown_key(value: JsonObject) -> tuple[str, JsonObject] | None:
 
 
 def _under_foreign_keys(value: JsonObject) -> JsonObject:
-    """The only object in a call that has no arguments, or an empty one."""
+    """Return the only object in a call that has no arguments, or an empty one."""
     for holder in _holders(value):
         if holder.keys().isdisjoint(_ARGUMENTS):
             others = [decode(inner) for key, inner in holder.items() if key not in (*_WRAPPERS, *_BESIDE)]
@@ -200,5 +206,5 @@ def _under_foreign_keys(value: JsonObject) -> JsonObject:
 
 
 def _holders(value: JsonObject) -> list[JsonObject]:
-    """The call, and the objects in which it may have its name and its arguments."""
+    """Return the call, and the objects in which it may have its name and its arguments."""
     return [value, *(inner for key in _WRAPPERS if isinstance(inner := value.get(key), dict))]

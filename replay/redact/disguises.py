@@ -42,7 +42,7 @@ class PlainText(NamedTuple):
     are at the same place."""
 
     def written(self, personal_texts: Iterable[PersonalText]) -> Iterator[PersonalText]:
-        """What was found, at the places where it is written."""
+        """Yield each piece with the positions at which it is written."""
         for piece in personal_texts:
             if self.places is None:
                 yield piece
@@ -87,7 +87,7 @@ def _revealed(text: str, places: list[int] | None) -> tuple[str, list[int]]:
 
 
 def _decoded(escapes: str) -> tuple[str, list[int]]:
-    """The characters that are escaped, and where each begins; what is no UTF-8 stays as it is."""
+    """Return the characters that are escaped, and where each begins; invalid UTF-8 stays unchanged."""
     if escapes.startswith("\\"):
         return chr(int(escapes[-4:], 16)), [0]
     if escapes.startswith("&#"):

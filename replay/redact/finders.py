@@ -51,17 +51,17 @@ _SECRET_KEY = re.compile(
 
 
 def names_an_id(text: str, start: int) -> bool:
-    """The words right before a number call it an order, a parcel, an id."""
+    """Return whether the words right before a number call it an order, a parcel, an id."""
     return _ID.search(_before(text, start)) is not None
 
 
 def names_a_card(text: str, start: int) -> bool:
-    """The words right before a number call it a card."""
+    """Return whether the words right before a number call it a card."""
     return _CARD_BEFORE.search(_before(text, start)) is not None
 
 
 def names_a_phone(text: str, start: int) -> bool:
-    """The words right before a number say that it can be called."""
+    """Return whether the words right before a number mark it as a phone number."""
     return _PHONE.search(_before(text, start)) is not None
 
 
@@ -105,7 +105,7 @@ class PersonalText(NamedTuple):
 
 
 def starting_with(first: str, within: str, following: str) -> re.Pattern[str]:
-    """A pattern that starts with `first`, of fixed width, not in the middle of a word of these characters.
+    """Return a pattern that starts with `first`, of fixed width, not within a word of these characters.
 
     The look behind comes after `first`: Python then leaps from one possible start to the next, and is three
     times as fast.
@@ -115,7 +115,7 @@ def starting_with(first: str, within: str, following: str) -> re.Pattern[str]:
 
 
 def starting(characters: str, pattern: str, flags: int = 0) -> re.Pattern[str]:
-    """A pattern that does not start in the middle of a word of these characters."""
+    """Return a pattern that does not start in the middle of a word of these characters."""
     return re.compile(START % characters + pattern, flags)
 
 
@@ -177,7 +177,7 @@ _LONGEST_PEM = 20_000
 
 
 def secrets(text: str) -> Iterator[PersonalText]:
-    """What opens a door."""
+    """Yield keys, tokens and passwords."""
     # Most texts of a trace end here: all but a private key must have a digit.
     if not text.isascii() or _DIGIT.search(text) is not None:
         yield from _keys(text)
@@ -252,7 +252,7 @@ def cards(text: str) -> Iterator[PersonalText]:
 
 
 def is_card(digits: str) -> bool:
-    """Whether a card could have this number."""
+    """Return whether this is the number of a payment card."""
     issued = any(
         len(digits) in lengths and first <= int(digits[: len(str(first))]) <= last
         for first, last, lengths in _ISSUERS
@@ -261,7 +261,7 @@ def is_card(digits: str) -> bool:
 
 
 def luhn(digits: str) -> bool:
-    """Whether the last digit checks the others."""
+    """Return whether the last digit is the Luhn check digit of the others."""
     doubled = (sum(divmod(2 * int(digit), 10)) for digit in digits[-2::-2])
     return (sum(map(int, digits[-1::-2])) + sum(doubled)) % 10 == 0
 
@@ -283,7 +283,7 @@ def ibans(text: str) -> Iterator[PersonalText]:
 
 
 def _end(text: str, start: int, length: int) -> int | None:
-    """Where a number of this many characters ends; None where what stands there has another length."""
+    """Return where a number of this many characters ends; None where the text there has another length."""
     taken, position = 0, start
     while taken < length:
         if position >= len(text):
@@ -299,7 +299,7 @@ def _end(text: str, start: int, length: int) -> int | None:
 
 
 def is_iban(number: str) -> bool:
-    """Whether the check digits are right (ISO 7064, mod 97-10)."""
+    """Return whether the check digits are right (ISO 7064, mod 97-10)."""
     digits = "".join(str(int(character, 36)) for character in number[4:] + number[:4])
     return int(digits) % 97 == 1
 
@@ -330,7 +330,7 @@ _FEWEST_ABROAD = 9
 
 
 def emails(text: str) -> Iterator[PersonalText]:
-    """E-mail addresses; one is the same in capitals."""
+    """Yield e-mail addresses; one is the same in capitals."""
     if "@" in text:
         for match in itertools.chain(_EMAIL.finditer(text), _SPACED.finditer(text)):
             # A dash or dots before an address belong to the sentence.
@@ -368,7 +368,10 @@ def phones(text: str, regions: Sequence[str]) -> Iterator[PersonalText]:
 
 
 def bare_phone(text: str, regions: Sequence[str]) -> str | None:
-    """The number in E.164 of a whole text, or of a number under a key that names one; None for any other."""
+    """Return the number in E.164 of a whole text, or of a number under a key that names one.
+
+    None for any other.
+    """
     for region in (None, *regions) if text.startswith("+") else regions:
         number = parsed(text, region)
         if number is not None:
@@ -377,7 +380,7 @@ def bare_phone(text: str, regions: Sequence[str]) -> str | None:
 
 
 def _as_written_in(regions: Sequence[str], written: str, offset: int) -> Iterator[PersonalText]:
-    """A number with the separators, the groups and the trunk prefix of its country: a date has none."""
+    """Yield a number with the separators, the groups and the trunk prefix of its country: a date has none."""
     if _RELEASE.fullmatch(written) or _AMOUNT.fullmatch(written):
         return
     for region in regions:
@@ -397,7 +400,7 @@ def _america() -> frozenset[str]:
 
 
 def parsed(text: str, region: str | None) -> PhoneNumber | None:
-    """The number of a text that is one and has a possible length for its country."""
+    """Return the number of a text that is one and has a possible length for its country."""
     try:
         number = phonenumbers.parse(text, region)
     except phonenumbers.NumberParseException:

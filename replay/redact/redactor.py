@@ -62,7 +62,7 @@ _WORD = re.compile(r"[A-Z][A-Z0-9_]*")
 
 
 def pattern_finder(patterns: Mapping[str, str]) -> Finder:
-    """A finder of the user's own patterns; where one has a group, the group is what is replaced.
+    """Return a finder of the user's own patterns; where one has a group, the group is what is replaced.
 
     Raises:
         SettingsError: a pattern is not a regular expression, or its name can be no token.
@@ -94,7 +94,7 @@ def pattern_finder(patterns: Mapping[str, str]) -> Finder:
 
 
 def hook_finder(hook: str, root: Path) -> Finder:
-    """A finder of the user's function: text in, (start, end, WORD) of each piece to be replaced out.
+    """Return a finder of the user's function: text in, (start, end, WORD) of each piece to be replaced out.
 
     Raises:
         SettingsError: there is no such function.
@@ -216,7 +216,9 @@ class Redactor:
         """Text → what was found in it, until `forget`."""
 
     def trace(self, trace: Trace) -> Trace:
-        """The trace with every text of it redacted. Ids of traces and spans, names of tools and times stay.
+        """Return the trace with every text of it redacted.
+
+        Ids of traces and spans, names of tools and times stay.
 
         Raises:
             RedactionError: the user's own pattern or hook failed on a text.
@@ -248,7 +250,7 @@ class Redactor:
         self._seen = {}
 
     def text(self, text: str) -> str:
-        """The text with a token for each piece that was found."""
+        """Return the text with a token for each piece that was found."""
         if self._built_in_only and (text in self._clean or _SUSPECT.search(text) is None):
             return text
         redacted = self._seen.get(text)
@@ -404,7 +406,7 @@ class Redactor:
 
 
 def _quote(text: str, piece: PersonalText) -> str:
-    """What goes around the token of a bare number in JSON text, so that it stays JSON."""
+    """Return the quotes around the token of a bare number in JSON text, so that it stays JSON."""
     if not text[piece.start : piece.end].isdigit():
         return ""
     before = _JSON_KEY.search(text[max(0, piece.start - _LONGEST_COLON) : piece.start])
@@ -412,7 +414,7 @@ def _quote(text: str, piece: PersonalText) -> str:
 
 
 def _without_overlap(earlier: list[PersonalText], more: Iterable[PersonalText]) -> list[PersonalText]:
-    """All of them by position; of two that overlap the one that was found first stays."""
+    """Return the pieces by position; of two that overlap the first one stays."""
     both = [*((piece, False) for piece in earlier), *((piece, True) for piece in more)]
     result: list[tuple[PersonalText, bool]] = []
     for piece, late in sorted(both, key=lambda candidate: (candidate[0].start, candidate[1])):
@@ -425,7 +427,7 @@ def _without_overlap(earlier: list[PersonalText], more: Iterable[PersonalText]) 
 
 
 def _repeats_a_key(text: str) -> bool:
-    """Whether an object in JSON text has a key more than once, or Python's own parser cannot tell."""
+    """Return whether an object in JSON text has a key more than once, or Python's own parser fails on it."""
     try:
         json.loads(text, object_pairs_hook=_unrepeated)
     except (ValueError, RecursionError):

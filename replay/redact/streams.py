@@ -22,7 +22,7 @@ Path = tuple[str | int, ...]
 
 
 class TextRedactor(Protocol):
-    """What redacts; fits `Redactor`."""
+    """A redactor of texts; fits `Redactor`."""
 
     def text(self, text: str, /) -> str:
         """Return a text redacted."""
@@ -59,7 +59,7 @@ def redacted_stream(text: str, redactor: TextRedactor) -> str:
 
 
 def _event(line: str) -> Any:
-    """The JSON of a line of data; None for any other line."""
+    """Return the JSON of a line of data; None for any other line."""
     if not line.startswith("data:"):
         return None
     try:
@@ -74,7 +74,7 @@ def _redacted_line(line: str, redactor: TextRedactor) -> str:
 
 
 def _deltas(value: Any, path: Path, *, within: bool) -> Iterator[tuple[Path, str]]:
-    """The texts below a member `delta`, with their places."""
+    """Yield the texts below a member `delta`, with their places."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from _deltas(inner, (*path, key), within=within or key == "delta")
@@ -86,7 +86,7 @@ def _deltas(value: Any, path: Path, *, within: bool) -> Iterator[tuple[Path, str
 
 
 def _text_of(event: dict[str, Any], path: Path) -> tuple[Any, ...]:
-    """What pieces of the same text have in common."""
+    """Return the key that pieces of the same text share."""
     places: list[Any] = [event.get("type"), *(str(event.get(name)) for name in _PLACES)]
     holder: Any = event
     for step in path[:-1]:

@@ -147,7 +147,7 @@ PAGES: Mapping[str, Page] = {
 
 
 def build_app(site: Site, *, host: str, token: str) -> ASGIApp:
-    """The application, behind its guard."""
+    """Return the application, behind its guard."""
     deeds: dict[str, FormAction] = {
         "/runs/{run}/triage/cause": causes.decide,
         "/runs/{run}/triage/promote": triage.promote,
@@ -252,7 +252,7 @@ class AccessControl:
         self._session = secrets.token_urlsafe(32)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI."""
+        """Handle an ASGI request."""
         if scope["type"] != "http":
             return
 
@@ -284,7 +284,10 @@ class AccessControl:
         return None
 
     def _entry(self, scope: Scope, *, has_session: bool) -> Response | None:
-        """The answer to the address with the token: the cookie, and on to the page without the token."""
+        """Return the answer to the address with the token.
+
+        The cookie, and on to the page without the token.
+        """
         if scope["method"] != "GET" or not self._has_token(scope) or (self._used and not has_session):
             return None
         self._used = True

@@ -69,7 +69,7 @@ def row(site: Site, request: Request) -> Response:
 
 
 def sheet(site: Site, request: Request) -> Response:
-    """One person's sheet as a file, to send or keep."""
+    """Return one person's sheet as a file, to send or keep."""
     by = _by(site, request.query_params)
     path = _sheets(site, request).path_of(by)
     if not path.exists():
@@ -111,7 +111,10 @@ def label(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
 
 
 def _sheets(site: Site, request: Request) -> LabelSheets:
-    """The sheets of a run of the store: a file is named after its id, never after a text of the address."""
+    """Return the sheets of a run of the store.
+
+    A file is named after its id, never after a text of the address.
+    """
     run = request.path_params["run"]
     return site.cache.read("run", run, lambda: site.project.label_sheets(run)).value
 

@@ -100,7 +100,7 @@ def answer(site: Site, request: Request) -> Response:
 
 
 def file(site: Site, request: Request) -> Response:
-    """The report of a run as one file, to keep or send."""
+    """Return the report of a run as one file, to keep or send."""
     run, text = site.result("file", request.path_params["run"], _file).value
     name = "".join(c if c.isalnum() or c in "-_." else "-" for c in run)
     return Response(

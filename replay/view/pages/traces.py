@@ -40,7 +40,7 @@ class Part:
 
 
 def listed(site: Site, request: Request) -> Response:
-    """The traces that fit, newest first."""
+    """Return the traces that fit, newest first."""
     query = {name: request.query_params.get(name, "").strip() for name in ("text", "where", "month")}
     page = request.query_params.get("page", "1")
     number = int(page) if page.isascii() and page.isdigit() and 0 < len(page) < 7 else 1
@@ -82,7 +82,7 @@ def listed(site: Site, request: Request) -> Response:
 
 
 def transcript(site: Site, request: Request) -> Response:
-    """The transcript of a trace."""
+    """Return the transcript of a trace."""
     trace_id = request.query_params.get("id", "")
     if not trace_id:
         raise HTTPException(404)
@@ -162,7 +162,7 @@ def _facts(trace: Trace) -> Iterator[tuple[str, str]]:
 
 
 def trace_metadata(trace: Trace) -> list[tuple[str, str]]:
-    """What else is known of a trace, by the name a condition gives it."""
+    """Return further fields of a trace, by their names in conditions."""
     return [(f"metadata.{name}", _json(value)) for name, value in trace.metadata.items()]
 
 

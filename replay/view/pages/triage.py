@@ -93,7 +93,7 @@ def promote(site: Site, request: Request, fields: Mapping[str, str]) -> Response
 
 
 def _proposed_case(site: Site, queue: TriageQueue, chosen: Entry, expect: str, trait: str) -> Case:
-    """The case that an entry would become.
+    """Return the case that an entry would become.
 
     Raises:
         InputError: the lane whose calls are to be expected has no trial that ended well.
@@ -163,7 +163,7 @@ def _queue(site: Site, run: str, *, again: bool) -> Cached[TriageQueue]:
 
 
 def _open_entries(site: Site, queue: TriageQueue) -> list[Entry]:
-    """The entries that were not decided since the queue was read."""
+    """Return the entries that were not decided since the queue was read."""
     decided = site.reviewer.decided()
     return [queued for queued in queue.entries if queued.key not in decided]
 
@@ -171,7 +171,7 @@ def _open_entries(site: Site, queue: TriageQueue) -> list[Entry]:
 def _requested_entry(
     site: Site, request: Request, fields: Mapping[str, str]
 ) -> tuple[TriageQueue, Entry, str | None]:
-    """The queue, the entry a form is about, and the item of the entry after it."""
+    """Return the queue, the entry a form is about, and the item of the entry after it."""
     queue = _queue(site, request.path_params["run"], again=fields.get("again") == "1").value
     entries = _open_entries(site, queue)
     names = [queued.item.item.id for queued in entries]
@@ -224,7 +224,7 @@ def _script_data(queue: TriageQueue, chosen: Entry) -> str:
 
 
 def edit_form(site: Site, request: Request) -> Response:
-    """The case that an entry would become, as a text."""
+    """Return the case that an entry would become, as a text."""
     fields = dict(request.query_params)
     queue, chosen, _ = _requested_entry(site, request, fields)
     expect = fields.get("expect") or site.reviewer.better_expectation(chosen)
