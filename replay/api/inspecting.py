@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from replaydiff.diff.result import DiffResult
     from replaydiff.diff.trend import TrendPoint as TrendPoint
     from replaydiff.replay.model import Case, Grade, Item, Lane, ModelCall, Trace, Trial
-    from replaydiff.replay.store.export import Export, Selection
+    from replaydiff.replay.store.export import Export, ExportSelection
     from replaydiff.replay.store.traces import Listed
 
 TraceSummary: TypeAlias = "Listed"
@@ -423,7 +423,7 @@ def _opened(store: Path, settings: Settings, request: ExportRequest, file: Path 
         yield prepare(con, ExportKind(request.what), chosen, computed)
 
 
-def _computed_grades(con: DuckDBPyConnection, settings: Settings, chosen: Selection) -> Iterator[Grade]:
+def _computed_grades(con: DuckDBPyConnection, settings: Settings, chosen: ExportSelection) -> Iterator[Grade]:
     from replaydiff.diff.reading import computed_grades
     from replaydiff.replay.store.export import runs_of
 

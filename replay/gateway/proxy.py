@@ -98,7 +98,7 @@ class ModelProxy:
 
         Args:
             run_id: whose requests it records.
-            prices: the user's prices.
+            price_overrides: the user's prices.
             recording: the run whose answers are served; None: the models' APIs answer.
         """
         self._run_id, self._price_overrides, self._recording = run_id, price_overrides, recording

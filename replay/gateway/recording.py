@@ -270,7 +270,7 @@ class Line:
             item_id: the item.
             lane: the lane.
             trial: its index.
-            prices: the user's prices.
+            price_overrides: the user's prices.
             keep: its requests are stored.
             redact: what is done to requests before they are stored.
         """

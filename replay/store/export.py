@@ -64,7 +64,7 @@ class ExportKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class ExportSelection:
     """The rows to export; a field that is None does not narrow them."""
 
     where: str | None = None
@@ -88,7 +88,7 @@ class Export:
 
 def select(
     con: DuckDBPyConnection, *, where: str | None, month: str | None, sample: str | None, run: str | None
-) -> Selection:
+) -> ExportSelection:
     """Return the selection, with its names looked up.
 
     Raises:
@@ -96,17 +96,17 @@ def select(
     """
     if sample is not None:
         get_sample(con, sample)
-    return Selection(where=where, month=month, sample=sample, run=get_run(con, run) if run else None)
+    return ExportSelection(where=where, month=month, sample=sample, run=get_run(con, run) if run else None)
 
 
-def runs_of(con: DuckDBPyConnection, chosen: Selection) -> list[RunRecord]:
+def runs_of(con: DuckDBPyConnection, chosen: ExportSelection) -> list[RunRecord]:
     """Return the runs that the selection leaves, oldest first."""
     runs = [chosen.run] if chosen.run else list_runs(con, experiments=True)
     return [run for run in runs if chosen.sample in (None, run.sample)]
 
 
 def prepare(
-    con: DuckDBPyConnection, kind: ExportKind, chosen: Selection, computed: Iterable[Grade] = ()
+    con: DuckDBPyConnection, kind: ExportKind, chosen: ExportSelection, computed: Iterable[Grade] = ()
 ) -> Export:
     """Choose the rows. `computed` are grades that the store does not keep, for an export of grades.
 
@@ -201,7 +201,7 @@ def write_parquet(export: Export, path: Path, on_rows: OnRows) -> None:
         raise InputError(f"the Parquet file cannot be written: {str(error).splitlines()[0]}") from None
 
 
-def _choose_traces(con: DuckDBPyConnection, chosen: Selection, *, whole: bool) -> None:
+def _choose_traces(con: DuckDBPyConnection, chosen: ExportSelection, *, whole: bool) -> None:
     """Keep which traces fit in the table `exported`, and where they and their tool calls lie.
 
     `whole` says that sample and run narrow the traces themselves. Traces of a sample come in the order of
