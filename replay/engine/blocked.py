@@ -14,11 +14,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from replaydiff.replay.agents import Outcome
 from replaydiff.replay.errors import ReplayError
 from replaydiff.replay.model import Blocked, Lane, Version, VersionKind
 from replaydiff.replay.settings.toml import toml_text
+
+if TYPE_CHECKING:
+    from replaydiff.replay.agents import Outcome
 
 INCIDENTAL = (
     "*.sentry.io", "*.posthog.com", "*.langfuse.com", "api.smith.langchain.com", "telemetry.*",
