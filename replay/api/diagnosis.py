@@ -135,6 +135,8 @@ def _settings(load: Callable[[], Settings]) -> Iterator[Finding]:
         return
     yield Finding("settings", State.OK, str(settings.file))
     yield from _agent(settings)
+    if settings.agent.entrypoint or settings.agent.adapter or settings.agent.command:
+        yield _boundary(settings)
     calls = f"{settings.judge.model}, {settings.judge.votes} votes a trial" if settings.judge.model else "off"
     yield Finding("judge", State.OK, calls)
 
@@ -180,6 +182,19 @@ def _agent(settings: Settings) -> Iterator[Finding]:
         yield Finding("tools", State.NOTE, text)
     elif not agent.tools:
         yield Finding("tools", State.NOTE, "tools = []: the agent has no tools, or they run for real")
+
+
+def _boundary(settings: Settings) -> Finding:
+    """See which boundary this kernel builds around the agent."""
+    from replaydiff.replay.agents.boundary import resolve
+
+    try:
+        kind = resolve(settings.world.boundary)
+    except ReplayError as error:
+        return Finding("boundary", State.WRONG, str(error))
+    if kind is None:
+        return Finding("boundary", State.NOTE, "none: whatever recordings do not answer is real")
+    return Finding("boundary", State.OK, f"{kind}: agents reach their models and change nothing outside")
 
 
 def _redaction(section: RedactSection | None) -> Finding:

@@ -87,6 +87,7 @@ def test_the_boundary_is_the_default_and_can_be_left_out(replay: Replay, project
     project.write("v1", QUIET)
     done = replay("run", "--new", ".")
     assert (done.code, f"boundary: {AVAILABLE[0]}" in done.out + done.err) == (0, True)
+    assert f"boundary     {AVAILABLE[0]}: agents reach their models" in replay("doctor").out
     done = replay("run", "--new", ".", "--no-boundary")
     assert (done.code, "warning: no boundary keeps the agents" in done.out + done.err) == (0, True)
 
@@ -121,8 +122,11 @@ def test_a_kernel_that_refuses_is_named(
     monkeypatch.setattr(boundary, "refusal_of", refusals.__getitem__)
     done = replay("run", "--new", ".")
     assert (done.code, project.runs()) == (2, [])
+    found = replay("doctor")
+    assert found.code == 2
     for text in (*refusals.values(), "--no-boundary", "sysctl"):
         assert text in done.err
+        assert text in found.out
     assert replay("run", "--new", ".", "--no-boundary").code == 0
 
 
