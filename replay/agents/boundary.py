@@ -52,6 +52,8 @@ START = (
     str(SCRIPT.parent),
 )  # fmt: skip
 """The command that is followed by the arguments of the inner side."""
+BOOTSTRAP = str(SCRIPT.parent / "bootstrap")
+"""A folder for PYTHONPATH, whose `sitecustomize` adapts every Python to the boundary."""
 LONGEST_MESSAGE = 4096
 """Bytes of what the inner side sends."""
 MOST_LISTENERS = 250
@@ -65,7 +67,9 @@ WORKER_PORT = "REPLAY_WORKER_PORT"
 """Variable with a port that the process may both listen at and connect to."""
 DESCRIPTION = "REPLAY_BOUNDARY"
 """Variable with a description of the boundary, for what observes the agent inside."""
-SPARE_PORTS = 4
+SPARE_PORTS = "REPLAY_SPARE_PORTS"
+"""Variable with the ports at which `multiprocessing` listens; empty for any."""
+MOST_SPARE_PORTS = 4
 """Ports at which a process may listen and be connected to, where it has no loopback device of its own."""
 NO_PROXY_HOSTS = "localhost,127.0.0.1,::1"
 HOW_TO_ALLOW = (
@@ -217,7 +221,7 @@ class Confinement:
         self._proxy_socket = socket.socket()
         self._proxy_socket.bind((HOST, 0))
         self._worker_socket = _reserved(socket.SO_REUSEPORT)
-        spare = SPARE_PORTS if boundary.kind == "landlock" else 0
+        spare = MOST_SPARE_PORTS if boundary.kind == "landlock" else 0
         self._spare_sockets = [_reserved(socket.SO_REUSEADDR) for _ in range(spare)]
         self._forwarder = Forwarder(boundary.destinations, boundary.route, self._refuse)
         self._listeners = [] if boundary.kind == "landlock" else list(self._inside())
@@ -234,6 +238,9 @@ class Confinement:
         variables = dict.fromkeys(PROXY_VARIABLES, proxy)
         variables |= {"NO_PROXY": NO_PROXY_HOSTS, "no_proxy": NO_PROXY_HOSTS, "NODE_USE_ENV_PROXY": "1"}
         variables[DESCRIPTION] = json.dumps(self._description())
+        variables[SPARE_PORTS] = ",".join(map(str, self._spare_ports()))
+        paths = [BOOTSTRAP, self.boundary.environment.get("PYTHONPATH", "")]
+        variables["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
         variables[WORKER_PORT] = str(self._worker_socket.getsockname()[1])
         if self._temporary is not None:
             variables |= dict.fromkeys(("TMPDIR", "TEMP", "TMP"), self._temporary)
@@ -251,7 +258,6 @@ class Confinement:
             "kind": self.boundary.kind,
             "writable": [*writable, *private, *([self._temporary] if self._temporary else [])],
             "reachable": [*map(str, self.boundary.destinations), *ours],
-            "spare_ports": [*self._spare_ports()],
         }
 
     async def prepare(self) -> None:

@@ -20,7 +20,7 @@ import socket
 import sys
 import time
 
-from . import calls, substitutes, tool
+from . import calls, tool
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,7 +69,6 @@ class Observer:
         if described is None:
             return
         self._is_private_network = described["kind"] == "namespaces"
-        substitutes.install(described["spare_ports"])
         self._writable = [os.path.join(path, "") for path in described["writable"]]
         self._reachable = [_pattern(one) for one in described["reachable"]]
         self._proxy = _port(os.environ.get("HTTPS_PROXY", ""))

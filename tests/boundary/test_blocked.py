@@ -13,6 +13,7 @@ from replaydiff.replay.engine.blocked import advice, described, is_incidental, s
 from replaydiff.replay.model import Blocked, Status, Version, VersionKind
 from tests.agents.running import item, run, run_one
 from tests.boundary.running import AVAILABLE
+from tests.boundary.running import run as run_program
 from tests.commands.conftest import Replay
 from tests.engine.project import Project
 
@@ -207,7 +208,7 @@ def double(number):
 
 def run_agent(text):
     if text == "manager":
-        with multiprocessing.Manager() as manager:
+        with multiprocessing.get_context("spawn").Manager() as manager:
             shared = manager.dict(a=1)
             process = multiprocessing.Process(target=shared.update, args=({"b": 2},))
             process.start(); process.join()
@@ -232,6 +233,14 @@ def test_an_agent_uses_several_processes(kind: str, tmp_path: Path, method: str,
     (tmp_path / "many.py").write_text(MANY_PROCESSES)
     outcome = run_one("many:run_agent", item(method), folder=tmp_path, boundary=kind)
     assert (outcome.final_response, outcome.blocked) == (answer, ()), outcome.reason
+    # A program, whose processes are told in the same way.
+    program = [
+        sys.executable,
+        "-c",
+        f"import many\nif __name__ == '__main__': print(many.run_agent({method!r}))",
+    ]
+    ended = run_program(kind, program, tmp_path, environment={"PYTHONPATH": str(tmp_path)})
+    assert ended.out.strip() == answer, ended.err
 
 
 PAYING = """

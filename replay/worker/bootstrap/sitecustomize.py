@@ -1,7 +1,8 @@
-"""The first thing that a Python runs which a replayed agent started: its tools are patched as well.
+"""The first thing that a Python runs behind a boundary, or that a replayed agent started.
 
-Found on PYTHONPATH, before the user's `sitecustomize`, which is imported afterwards. Read by any Python, so
-its syntax is that of the oldest; one that is too old, and one where this fails, runs without patched tools.
+Behind a boundary `multiprocessing` does without Unix sockets; the tools of what an agent started are patched
+as well. Found on PYTHONPATH, before the user's `sitecustomize`, which is imported afterwards. Read by any
+Python, so its syntax is that of the oldest; one that is too old, and one where this fails, runs without.
 """
 # mypy: ignore-errors
 
@@ -12,8 +13,8 @@ import sys
 def _begin():
     folder = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
     sys.path[:] = [path for path in sys.path if os.path.abspath(path) != folder]  # noqa: PTH100
-    settings = os.environ.get("REPLAYDIFF_WORKER")
-    if settings is None or sys.version_info < (3, 9):
+    settings, ports = os.environ.get("REPLAYDIFF_WORKER"), os.environ.get("REPLAY_SPARE_PORTS")
+    if (settings is None and ports is None) or sys.version_info < (3, 9):
         return
     from importlib.machinery import SourceFileLoader
     from importlib.util import module_from_spec, spec_from_file_location
@@ -28,9 +29,14 @@ def _begin():
     )
     package = sys.modules[spec.name] = module_from_spec(spec)
     spec.loader.exec_module(package)
-    from _replaydiff_worker import children, imports
+    if ports is not None:
+        from _replaydiff_worker import substitutes
 
-    imports.after_execution(children.ChildProcess(settings).after_execution)
+        substitutes.install(int(port) for port in ports.split(",") if port)
+    if settings is not None:
+        from _replaydiff_worker import children, imports
+
+        imports.after_execution(children.ChildProcess(settings).after_execution)
 
 
 def _next():
