@@ -35,9 +35,12 @@ INCIDENTAL_PORTS = {514, 4317, 4318, 6831, 6832, 8125, 8126, 9411, 14268, 24224}
 """Ports of collectors on this machine: syslog, OpenTelemetry, Jaeger, StatsD, Datadog, Zipkin, Fluentd."""
 _LOOPBACK = re.compile(r"(127\.[0-9.]+|\[::1\]|localhost):(\d+)")
 _HOSTS = re.compile("|".join(re.escape(host).replace(r"\*", ".*") for host in INCIDENTAL))
-UNIX_SOCKET = "a Unix socket"
+UNIX_SOCKET, SERVER = "a Unix socket", "a server of its own"
+"""What is blocked, where it is no host and no path. A server is at a port that differs each time."""
 
 
+HOW_TO_CONNECT = "run where users may make namespaces, with a loopback device of the agent's own"
+"""What lets an agent reach a server of its own."""
 SHOWN = 5
 """Events that a stop names."""
 
@@ -72,6 +75,8 @@ def advice(events: Sequence[Blocked]) -> str:
     does, answers = ("function that does it", "it") if len(events) == 1 else ("functions that do it", "them")
     listed = f"list the {does} in `tools` of [agent], so that recordings answer {answers}"
     entries = proposed_entries(events)
+    if not entries and any(event.what == SERVER for event in events):
+        return f"{listed}, or {HOW_TO_CONNECT}"
     if not entries:
         return f"{listed}, or connect to a TCP port that `network` of [world] names"
     texts = [f"{key} = [{', '.join(map(toml_text, values))}]" for key, values in entries.items()]
@@ -82,7 +87,7 @@ def proposed_entries(events: Iterable[Blocked]) -> dict[str, list[str]]:
     """Return the entries of `[world]` that would allow blocked events: key → values, each once."""
     entries: dict[str, list[str]] = {}
     for event in events:
-        if event.what == UNIX_SOCKET:
+        if event.what in (UNIX_SOCKET, SERVER):
             continue
         if event.what.startswith("/"):
             key, value = "writable", _existing(event.what)

@@ -97,7 +97,7 @@ class Blocked:
     """Something that a trial tried and its boundary kept from happening."""
 
     what: str
-    """`api.stripe.com:443`, the path of a file, or `a Unix socket`."""
+    """`api.stripe.com:443`, the path of a file, `a Unix socket`, or `a server of its own`."""
     at: str | None = None
     """The line of the agent's code that led to it: `app/pay.py:31`; None where that is not known."""
     in_tool: bool = False

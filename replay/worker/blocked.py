@@ -46,8 +46,8 @@ QUIET_MODULES = ("logging.handlers",)
 """Modules that try Unix sockets by themselves and do without."""
 MOST_EVENTS = 50
 """Events of one trial that are kept."""
-LISTENING = "0A"
-"""The state of a socket in /proc/net/tcp."""
+LISTENING, INODE = "0A", 9
+"""The state of a socket in /proc/net/tcp, and the column of its number."""
 
 
 class Observer:
@@ -145,8 +145,11 @@ class Observer:
             proxied = self._proxied_before if trial is None else self._proxied[trial]
             if (trial is not None or not self._has_begun) and len(proxied) < MOST_EVENTS:
                 proxied.append((time.monotonic(), self._line(sys._getframe(2))))
-        elif not (is_loopback and self._is_private_network and _listens(port)):
-            self._keep(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+            return
+        servers = _servers(port) if is_loopback else set()
+        if not (servers and self._is_private_network):
+            where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+            self._keep("a server of its own" if servers and _is_inside(servers) else where)
 
     def _is_reachable(self, host: str, port: int | None) -> bool:
         return any(
@@ -270,16 +273,25 @@ def _is_address(host: str) -> bool:
     return False
 
 
-def _listens(port: int) -> bool:
-    """Return whether anybody listens at a TCP port of this network."""
+def _servers(port: int) -> set[str]:
+    """Return the inodes of the sockets that listen at a TCP port of this network."""
+    servers = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        try:
-            with open(table, encoding="ascii") as file:
-                rows = [line.split() for line in file]
-        except OSError:
-            continue
-        if any(row[3] == LISTENING and int(row[1].rpartition(":")[2], 16) == port for row in rows[1:]):
-            return True
+        with contextlib.suppress(OSError), open(table, encoding="ascii") as file:
+            rows = [line.split() for line in file][1:]
+            at_port = (row for row in rows if int(row[1].rpartition(":")[2], 16) == port)
+            servers |= {row[INODE] for row in at_port if row[3] == LISTENING}
+    return servers
+
+
+def _is_inside(sockets: set[str]) -> bool:
+    """Return whether a process within the boundary has one of these sockets: no other's can be looked at."""
+    links = {f"socket:[{inode}]" for inode in sockets}
+    for process in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            folder = f"/proc/{process}/fd"
+            if any(os.readlink(f"{folder}/{descriptor}") in links for descriptor in os.listdir(folder)):
+                return True
     return False
 
 

@@ -135,9 +135,11 @@ def test_what_is_harmless_is_no_event(kind: str, folder: Path, text: str) -> Non
     assert blocked(kind, folder, text) == []
 
 
-def test_an_agents_own_server_is_reached_where_its_network_is_its_own(folder: Path) -> None:
-    if "namespaces" in AVAILABLE:
-        assert blocked("namespaces", folder, "serves") == []
+def test_an_agents_own_server_is_reached_where_its_network_is_its_own(kind: str, folder: Path) -> None:
+    outcome = run_one("trying:run_agent", item("serves"), folder=folder, boundary=kind)
+    assert (outcome.status is Status.OK) == (kind == "namespaces")
+    assert [event.what for event in outcome.blocked] == ["a server of its own"] * (kind == "landlock")
+    assert all("may make namespaces" in advice([event]) for event in outcome.blocked)
 
 
 @pytest.mark.parametrize("text", ["opens 192.0.2.1:80", "connects 192.0.2.1:80"])
