@@ -6,7 +6,7 @@ their calls, which return something else at every call, and which values identif
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from replaydiff.replay.effects import Effect, learn_effects
 from replaydiff.replay.model import JsonObject
 from replaydiff.replay.objects import Objects, common_values
+from replaydiff.replay.proofs import Proof, prove_tools
 from replaydiff.replay.renames import Renames
 from replaydiff.replay.settings import ToolSection
 from replaydiff.replay.store import sql
@@ -56,6 +57,8 @@ class RecordedFacts:
     """Tools whose equal calls differ with no write between them."""
     common: Collection[str] = ()
     """Values that are used in too many traces to identify anything."""
+    proofs: Mapping[str, Proof] = field(default_factory=dict)
+    """Tool that reads → how often other sessions would have answered it falsely."""
 
     def to_json(self) -> JsonObject:
         """Return what a run stores of it."""
@@ -64,6 +67,7 @@ class RecordedFacts:
             "dependent": [[writer, reader] for writer, reader in sorted(self.dependent)],
             "unsteady": [*sorted(self.unsteady)],
             "common": [*sorted(self.common)],
+            "proofs": {name: [proof.checked, proof.false] for name, proof in self.proofs.items()},
         }
 
     @classmethod
@@ -74,15 +78,24 @@ class RecordedFacts:
             dependent=frozenset((writer, reader) for writer, reader in stored.get("dependent", ())),
             unsteady=frozenset(stored.get("unsteady", ())),
             common=frozenset(stored.get("common", ())),
+            proofs={name: Proof(*counts) for name, counts in stored.get("proofs", {}).items()},
         )
 
 
-def read_facts(con: DuckDBPyConnection, tools: Mapping[str, ToolSection]) -> RecordedFacts:
+def read_facts(
+    con: DuckDBPyConnection,
+    tools: Mapping[str, ToolSection],
+    *,
+    ignored: Callable[[str], Collection[str]] = lambda _: (),
+    least: int = 3,
+) -> RecordedFacts:
     """Return what the recordings of a store show about its tools.
 
     Args:
         con: the store.
         tools: `[tools]` of the settings.
+        ignored: returns the arguments of a tool that never count.
+        least: how many sessions must agree on an answer (`[world] proven`).
     """
     learnt = learn_effects(con, tools)
     effects: dict[str, Effect] = {
@@ -97,6 +110,7 @@ def read_facts(con: DuckDBPyConnection, tools: Mapping[str, ToolSection]) -> Rec
     dependent: set[tuple[str, str]] = set()
     for trace in iter_traces(con, changed, without=_UNREAD):
         dependent |= dependent_tools([renames.call(call) for call in trace.tool_calls], rules)
+    reads = [name for name, tool in learnt.items() if tool.effect == "read"]
     return RecordedFacts(
         effects={
             name: tool.effect for name, tool in learnt.items() if tool.basis == "recordings" and tool.effect
@@ -104,4 +118,5 @@ def read_facts(con: DuckDBPyConnection, tools: Mapping[str, ToolSection]) -> Rec
         dependent=frozenset(dependent),
         unsteady=frozenset(name for name, tool in learnt.items() if not tool.steady),
         common=common,
+        proofs=prove_tools(con, reads, least, {name: ignored(name) for name in reads}, renames),
     )

@@ -281,6 +281,11 @@ class Tape:
             call = ToolCall(name=name, args=args, answered=False)
             self._add_write((*self._rules.key(name, args), NOT_RECORDED), self._rules.recorded(call))
 
+    @property
+    def writes(self) -> tuple[ToolCall, ...]:
+        """The writes of the trial so far."""
+        return tuple(write.call for _, write in self._writes)
+
     def state(self, name: str, args: JsonObject) -> State:
         """Return the writes of the trial so far that may concern a call."""
         call = self._rules.recorded(ToolCall(name=name, args=args, answered=False))

@@ -211,7 +211,7 @@ class Attempt:
             return self._serve(name, args, answer.recorded, answer.rule, self._item.trace_id)
         effect = rules.effect(name)
         if effect == "read" and rules.corpus is not None:
-            recording = rules.corpus.find(self._item, name, args, rules.ignored(name))
+            recording = rules.corpus.find(self._item, name, args, self._tape.writes)
             if isinstance(recording, Awaitable):
                 return self._answer_later(recording, name, args, answer)
             if recording is not None:
@@ -233,7 +233,7 @@ class Attempt:
     ) -> JsonObject:
         """Answer a call from another trace."""
         answer = self._serve(name, args, recording.recorded, Rule.CORPUS, recording.trace_id)
-        self._served[-1] = replace(self._served[-1], miss=missed.reason)
+        self._served[-1] = replace(self._served[-1], miss=missed.reason, note=recording.note or None)
         return answer
 
     def _answer_unrecorded(

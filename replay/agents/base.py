@@ -2,8 +2,8 @@
 
 A tool call is answered by the first of these that applies:
 
-    tape        the item's own recording of the same call
-    corpus      another trace's recording of the same call, nearest in time; tools with `effect = "read"` only
+    tape        the item's own recording of the same call in the same state
+    corpus      another trace's recording of the same call, with proof; tools with `effect = "read"` only
     live        the tool itself; only tools named in `live`, and never one with `effect = "write"`
     simulated   a model plays the tool; only with `on_miss = "simulate"`, and never with `effect = "write"`
     miss        nothing does: the trial stops, or the agent gets an error
@@ -61,17 +61,25 @@ class CorpusRecording:
 
     recorded: ToolCall
     trace_id: str
+    note: str = ""
+    """Why it answers: how many recordings agree, or that it is of the same session or user."""
 
 
 class Corpus(Protocol):
     """All recordings there are."""
 
     def find(
-        self, item: Item, name: str, args: JsonObject, ignore: Collection[str]
+        self, item: Item, name: str, args: JsonObject, writes: Sequence[ToolCall]
     ) -> CorpusRecording | Awaitable[CorpusRecording | None] | None:
-        """The answered recording of this call nearest in time to the item, in a trace other than its own.
+        """Return a recording of another trace that provably answers a call; None without one.
 
         A corpus that is in another process returns an awaitable of it.
+
+        Args:
+            item: what is replayed.
+            name: of the tool.
+            args: of the call.
+            writes: the writes of the trial so far.
         """
 
 
@@ -143,7 +151,11 @@ class Rules:
     ignore: Collection[str] = ()
     """Paths of values in tables of tools that are no tools."""
     from_corpus: bool = True
-    """Recordings of other traces may answer tools that read."""
+    """Recordings of other traces may answer tools that read, with proof."""
+    proven: int = 3
+    """How many recordings of other traces, in as many sessions, must agree to answer a call."""
+    max_false: float = 0.01
+    """The upper bound of a tool's share of false answers up to which other traces answer its calls."""
     boundary: str = "none"
     """What keeps agents from the real world: `auto`, `namespaces`, `landlock` or `none`."""
     network: Collection[str] = ()
@@ -236,6 +248,8 @@ class Rules:
             "live": [*self.live],
             "ignore": [*self.ignore],
             "corpus": self.from_corpus,
+            "proven": self.proven,
+            "max_false": self.max_false,
             "memory_mb": self.memory_mb,
             "boundary": self.boundary,
             "network": [*self.network],
@@ -259,6 +273,8 @@ class Rules:
             live=tuple(stored.get("live") or ()),
             ignore=tuple(stored.get("ignore") or ()),
             from_corpus=bool(stored.get("corpus")),
+            proven=stored["proven"],
+            max_false=stored["max_false"],
             memory_mb=stored.get("memory_mb"),
             boundary=stored["boundary"],
             network=tuple(stored["network"]),

@@ -75,6 +75,8 @@ def rules_of(settings: Settings) -> Rules:
         live=settings.agent.live,
         ignore=settings.agent.ignore,
         from_corpus=section.corpus,
+        proven=settings.world.proven,
+        max_false=settings.world.max_false,
         memory_mb=section.memory_mb,
         boundary=settings.world.boundary,
         network=settings.world.network,
@@ -112,7 +114,7 @@ def with_recordings_of(rules: Rules, con: DuckDBPyConnection) -> Rules:
     return replace(
         rules,
         results={tool.name: tool.form for tool in result_forms(con) if tool.form},
-        facts=read_facts(con, rules.tools),
+        facts=read_facts(con, rules.tools, ignored=rules.ignored, least=rules.proven),
     )
 
 
@@ -172,7 +174,7 @@ def build_agents(
         rules: of the run.
         make: makes the agent of a version; see `executors.agent_builder`.
     """
-    corpus = StoreCorpus(rules.renames)
+    corpus = StoreCorpus(rules)
     gateway = None
     simulator, user = _simulating_models(settings, rules)
     keeps = rules.record or rules.replay_model is not None

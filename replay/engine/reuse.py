@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 REUSABLE = (Status.OK, Status.DIVERGED, Status.AGENT_ERROR)
 """How a trial ended that would end so again; what the provider or the machine did is replayed."""
 _SAME_RULES = (
-    "timeout", "on_miss", "ignore_args", "tools", "live", "ignore", "corpus", "memory_mb", "boundary",
-    "network", "writable", "simulate", "user",
+    "timeout", "on_miss", "ignore_args", "tools", "live", "ignore", "corpus", "proven", "max_false",
+    "memory_mb", "boundary", "network", "writable", "simulate", "user",
 )  # fmt: skip
 _COPY = f"""
 INSERT INTO trials

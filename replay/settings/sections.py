@@ -239,7 +239,7 @@ class RunSection:
     """At a tool call that no recording answers: stop the trial, return an error to the agent, or have the
     model of `[simulate]` simulate the tool."""
     corpus: bool = True
-    """Tools with `effect = "read"` may be answered from other traces, nearest in time."""
+    """Tools with `effect = "read"` may be answered from other traces, with proof: see `[world]`."""
     reuse_old: bool = False
     """Take trials of the old version from an earlier run of the store, where code, packages, settings and
     items are the same; they are not paid again."""
@@ -279,8 +279,15 @@ class WorldSection:
     """Further places that agents may connect to, each `host:port`, besides their models."""
     writable: tuple[str, ...] = ()
     """Further files and folders, relative to replay.toml, that agents may change for real."""
+    proven: int = 3
+    """How many recordings of other traces, in as many sessions, must agree before they answer a call."""
+    max_false: float = 0.01
+    """Other traces answer a read tool only if the share of false answers among its recorded calls, each left
+    out in turn, is at most this (95 % upper bound)."""
 
     def __post_init__(self) -> None:
+        _at_least(self, 1, "proven")
+        _share(self, "max_false")
         for entry in self.network:
             try:
                 parse_destination(entry)

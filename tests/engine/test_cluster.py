@@ -7,7 +7,7 @@ import importlib.util
 import os
 import pickle
 import shutil
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,9 @@ from replaydiff.replay.engine.cluster.node import AgentFacts, HostFacts, NodeHos
 from replaydiff.replay.engine.cluster.shipping import CODE_PACKAGE, pack, unpack
 from replaydiff.replay.engine.executors import load_executor
 from replaydiff.replay.errors import ReplayError, SettingsError, UnavailableError, VersionError
-from replaydiff.replay.model import Item, Json, JsonObject, ServedCall, Status, Version, VersionKind
+from replaydiff.replay.model import Item, Json, JsonObject, ServedCall, Status, ToolCall, Version, VersionKind
 from replaydiff.replay.settings import RaySection, RunSection, Settings, ToolSection
+from replaydiff.replay.tape import State
 from tests.agents.running import AGENTS, calls, item, recorded
 from tests.engine.project import git
 
@@ -283,7 +284,7 @@ class OtherTraces:
     """Fits `Corpus`: knows one call."""
 
     def find(
-        self, item: Item, name: str, args: JsonObject, ignore: Collection[str]
+        self, item: Item, name: str, args: JsonObject, writes: Sequence[ToolCall]
     ) -> CorpusRecording | None:
         if args != {"order_id": "2"}:
             return None
@@ -294,9 +295,9 @@ class Simulating:
     """Fits `Simulator`."""
 
     async def play(
-        self, item: Item, name: str, args: JsonObject, nth: int, before: Sequence[ServedCall]
+        self, item: Item, name: str, args: JsonObject, state: State, before: Sequence[ServedCall]
     ) -> Json:
-        return f"{name} {nth} after {len(before)}"
+        return f"{name} {len(state)} after {len(before)}"
 
 
 @pytest.mark.slow

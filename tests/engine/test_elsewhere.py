@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from replaydiff.replay.demo.stand_in import Fault, StandIn
-from replaydiff.replay.model import Rule, Status, ToolCall, Trace, Trial
+from replaydiff.replay.model import MissReason, Rule, Status, ToolCall, Trace, Trial
 from tests.commands.conftest import Replay
 from tests.engine.project import WHEN, Project, order
 
@@ -28,6 +28,8 @@ tools = ["app.agent:get_order_status", "app.agent:cancel_order"]
 """
 READ = '[tools.get_order_status]\neffect = "read"\n'
 WRITE = '[tools.cancel_order]\neffect = "write"\n'
+ANY_SHARE = "[world]\nmax_false = 1.0\n"
+"""Three recordings that agree are enough, however few calls the tool has."""
 
 
 @pytest.fixture
@@ -40,9 +42,9 @@ def project(replay: Replay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     # Other traces made the same calls; the sample is of the first two alone.
     project.traces(
         [
-            elsewhere("early", timedelta(days=-9), "lost"),
+            elsewhere("early", timedelta(days=-9), "packed"),
             elsewhere("near", timedelta(hours=2), "packed"),
-            elsewhere("late", timedelta(days=9), "delivered"),
+            elsewhere("late", timedelta(days=9), "packed"),
             elsewhere("nearer", timedelta(hours=1), None),
         ]
     )
@@ -65,17 +67,29 @@ def test_another_trace_answers_for_a_tool_that_reads_the_nearest_in_time(
     replay: Replay,
     project: Project,
 ) -> None:
-    project.settings(SETTINGS + READ + WRITE)
+    project.settings(SETTINGS + READ + WRITE + ANY_SHARE)
     assert replay("run", "--new", ".", "--sample", "october").code == 0
     looked, cancelled = by_item(project)
     [served] = looked.served
     assert (looked.status, looked.final_response) == (Status.OK, "look 77: packed")
     assert (served.rule, served.from_trace_id) == (Rule.CORPUS, "near")
+    assert served.miss is MissReason.NEVER_RECORDED
+    assert served.note is not None
+    assert served.note.startswith("3 recordings in 3 sessions agree")
     assert looked.fidelity == 0
     assert cancelled.status is Status.DIVERGED
 
 
-@pytest.mark.parametrize("settings", ["", READ + "[run]\ncorpus = false\n", READ.replace("read", "write")])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ANY_SHARE,
+        READ,
+        READ + "[world]\nmax_false = 1.0\nproven = 4\n",
+        READ + ANY_SHARE + "[run]\ncorpus = false\n",
+        READ.replace("read", "write") + ANY_SHARE,
+    ],
+)
 @pytest.mark.slow
 def test_no_other_trace_answers_where_it_may_not(replay: Replay, project: Project, settings: str) -> None:
     project.settings(SETTINGS + settings)

@@ -136,8 +136,8 @@ class RemoteAgent:
         if question.kind == "corpus":
             if rules.corpus is None:
                 return None
-            found = rules.corpus.find(item, question.name, question.args, question.ignore)
-            return await found if isinstance(found, Awaitable) else found
+            recording = rules.corpus.find(item, question.name, question.args, question.writes)
+            return await recording if isinstance(recording, Awaitable) else recording
         if rules.simulator is None:
             return FailedAnswer("nothing simulates tools", passing=False)
         try:

@@ -15,7 +15,7 @@ import platform
 import shutil
 import sys
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -28,7 +28,7 @@ from replaydiff.replay.engine.environments import environment
 from replaydiff.replay.errors import ReplayError, VersionError
 from replaydiff.replay.files import acquire, is_locked, private_folder
 from replaydiff.replay.llm.base import ModelFailure
-from replaydiff.replay.model import Item, Json, JsonObject, ServedCall, Version
+from replaydiff.replay.model import Item, Json, JsonObject, ServedCall, ToolCall, Version
 from replaydiff.replay.tape import State
 
 
@@ -85,7 +85,7 @@ class ToolQuestion:
     kind: Literal["corpus", "simulator"]
     name: str
     args: JsonObject
-    ignore: Collection[str] = ()
+    writes: tuple[ToolCall, ...] = ()
     state: State = ()
     before: tuple[ServedCall, ...] = ()
 
@@ -256,10 +256,10 @@ class _DriverCorpus:
         self._host = host
 
     async def find(
-        self, item: Item, name: str, args: JsonObject, ignore: Collection[str]
+        self, item: Item, name: str, args: JsonObject, writes: Sequence[ToolCall]
     ) -> CorpusRecording | None:
-        found = await self._host.ask(item, kind="corpus", name=name, args=args, ignore=tuple(ignore))
-        return found if isinstance(found, CorpusRecording) else None
+        recording = await self._host.ask(item, kind="corpus", name=name, args=args, writes=tuple(writes))
+        return recording if isinstance(recording, CorpusRecording) else None
 
 
 class _DriverSimulator:
