@@ -57,6 +57,8 @@ class RecordedFacts:
     """Tools whose equal calls differ with no write between them."""
     common: Collection[str] = ()
     """Values that are used in too many traces to identify anything."""
+    contradictions: Mapping[str, str] = field(default_factory=dict)
+    """Tool that is set to read → what recordings show against it."""
     proofs: Mapping[str, Proof] = field(default_factory=dict)
     """Tool that reads → how often other sessions would have answered it falsely."""
 
@@ -67,6 +69,7 @@ class RecordedFacts:
             "dependent": [[writer, reader] for writer, reader in sorted(self.dependent)],
             "unsteady": [*sorted(self.unsteady)],
             "common": [*sorted(self.common)],
+            "contradictions": dict(self.contradictions),
             "proofs": {name: [proof.checked, proof.false] for name, proof in self.proofs.items()},
         }
 
@@ -78,6 +81,7 @@ class RecordedFacts:
             dependent=frozenset((writer, reader) for writer, reader in stored.get("dependent", ())),
             unsteady=frozenset(stored.get("unsteady", ())),
             common=frozenset(stored.get("common", ())),
+            contradictions=dict(stored.get("contradictions", {})),
             proofs={name: Proof(*counts) for name, counts in stored.get("proofs", {}).items()},
         )
 
@@ -118,5 +122,6 @@ def read_facts(
         dependent=frozenset(dependent),
         unsteady=frozenset(name for name, tool in learnt.items() if not tool.steady),
         common=common,
+        contradictions={name: tool.contradiction for name, tool in learnt.items() if tool.contradiction},
         proofs=prove_tools(con, reads, least, {name: ignored(name) for name in reads}, renames),
     )

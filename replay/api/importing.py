@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from replaydiff.importers.base import Importer, InputFile
     from replaydiff.importers.ingest import Progress, Report
     from replaydiff.importers.redacting import Redaction
+    from replaydiff.replay.api.tool_notes import ToolNote
     from replaydiff.replay.effects import ToolEffect
     from replaydiff.replay.result_form import ResultForms
     from replaydiff.replay.store.import_records import StoredReject
@@ -73,7 +74,7 @@ class ImportReport:
         redacted: bool,
         first: bool,
         unclear: Sequence[ResultForms] = (),
-        effects: Sequence[ToolEffect] = (),
+        tools: Sequence[ToolNote] = (),
     ) -> None:
         self.reports = tuple(reports)
         """One for each source."""
@@ -84,7 +85,9 @@ class ImportReport:
         self.unclear_results = tuple(unclear)
         """Tools of which it shows for the first time that results are JSON text, and nothing shows if they
         return text or the value."""
-        self.effects = tuple(effects)
+        self.tools = tuple(tools)
+        """What the recordings show about each tool: its effect, and whether its results are proven."""
+        self.effects = tuple(tool.effect for tool in tools)
         """What each recorded tool does: read or write."""
 
     @property
@@ -135,6 +138,7 @@ class ImportReport:
             "incomplete": states[TraceState.INCOMPLETE],
             "unclear_results": [tool.name for tool in self.unclear_results],
             "effects": {tool.name: tool.effect for tool in self.effects},
+            "tools": [tool.to_dict() for tool in self.tools],
             "redacted": self.redacted,
             "skipped_because": dict(skipped),
             "notes": dict(notes),
@@ -293,8 +297,19 @@ def report_of(
         redacted=settings.import_.redaction is not None,
         first=first,
         unclear=[tool for tool in unclear_tools(store, settings) if tool.name not in before],
-        effects=recorded_effects(store, settings),
+        tools=recorded_tools(store, settings),
     )
+
+
+def recorded_tools(store: Path, settings: Settings) -> list[ToolNote]:
+    """Return what the recordings of a store show about each tool; nothing without a store."""
+    from replaydiff.replay.api.tool_notes import tool_notes
+    from replaydiff.replay.store.connection import open_store
+
+    if not store.exists():
+        return []
+    with open_store(store, read_only=True) as con:
+        return tool_notes(con, settings)
 
 
 def retry(store: Path, settings: Settings, source: str | None) -> list[Report]:

@@ -218,6 +218,12 @@ def _show(done: ImportReport, as_json: bool) -> ExitCode:
     is_open = any(tool.effect is None for tool in done.effects)
     if (done.first or is_open) and done.new and (sentence := effects_sentence(done.effects)):
         _echo(sentence)
+    for tool in done.tools:
+        if tool.proposal is not None:
+            _echo(f"note: {tool.proposal}")
+    statements = [tool.statement for tool in done.tools if tool.proof is not None and tool.proof.checked]
+    if statements:
+        _echo(f"note: answers from other traces: {'; '.join(filter(None, statements))}")
     if done.first and not done.redacted and any(report.traces for report in done.reports):
         _echo(_ADVICE)
     return done.exit_code

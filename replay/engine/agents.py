@@ -289,6 +289,10 @@ async def start_agents(lane_agents: LaneAgents) -> None:
         *_inventory(lane_agents.agents),
         *_boundary_notes(lane_agents),
         *_open_writes(lane_agents),
+        *(
+            f'warning: [tools.{toml_key(name)}] has effect = "read", but {evidence}: set effect = "write"'
+            for name, evidence in lane_agents.rules.facts.contradictions.items()
+        ),
         *notes,
     ]
 
