@@ -340,7 +340,7 @@ def _compared(inputs: _Inputs, comparison: Comparison) -> DiffResult:
         )
     )
     summaries = {
-        lane: totals.summary(run.lanes[lane], read.witnesses[lane])
+        lane: totals.summary(run, run.lanes[lane], read.witnesses[lane])
         for lane, totals in read.totals_by_lane.items()
     }
     unknown = frozenset(name for name, metric in found.items() if metric.null is None)

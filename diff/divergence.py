@@ -19,7 +19,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from replaydiff.diff.result import Divergence, Miss, MissKind
-from replaydiff.replay.model import Item, Lane, Mode, Rule, Status, ToolCall, Trial, VersionKind, tool_path
+from replaydiff.replay.model import (
+    Item,
+    Lane,
+    MissReason,
+    Mode,
+    Rule,
+    ServedCall,
+    Status,
+    Trial,
+    VersionKind,
+    tool_path,
+)
 from replaydiff.replay.model.run import RunRecord
 from replaydiff.replay.settings.toml import toml_text, tool_table
 from replaydiff.replay.tape import arguments_apart
@@ -65,7 +76,7 @@ class ReplayFidelity:
             self.from_tape += times * sum(served.is_exact for served in trial.served)
             for served in trial.served:
                 if served.rule is Rule.MISS:
-                    self._add_miss(served.call, item, times)
+                    self._add_miss(served, item, times)
         if trial.status.is_error:
             return
         self.trials += times
@@ -76,9 +87,14 @@ class ReplayFidelity:
             self.comparable += times
             self.agreeing += times * (trial.status is Status.OK and made == recorded)
 
-    def _add_miss(self, call: ToolCall, item: Item, times: int) -> None:
-        recorded = [known.args for known in item.tape if known.name == call.name]
-        if not recorded:
+    def _add_miss(self, served: ServedCall, item: Item, times: int) -> None:
+        call = served.call
+        recorded = [on_tape.args for on_tape in item.tape if on_tape.name == call.name]
+        if served.miss is MissReason.STALE:
+            kind = MissKind.STALE
+        elif served.miss is MissReason.UNANSWERED:
+            kind = MissKind.UNANSWERED
+        elif not recorded:
             kind = MissKind.TOOL
         elif call.args in recorded:
             kind = MissKind.AGAIN
@@ -215,7 +231,7 @@ def _stopped_sentence(stopped: Mapping[Lane, ReplayFidelity], *, has_hint: bool)
         example = f", most often {tool} ({kind.words}),"
     old = [witness for lane, witness in stopped.items() if lane in (Lane.OLD, Lane.OLD2)]
     return (
-        f"{lanes} trials made a tool call that was never recorded{example} and were stopped there: their "
+        f"{lanes} trials made a tool call that no recording answers{example} and were stopped there: their "
         f"responses are not graded{'' if has_hint else _one_argument_apart(*old)}"
     )
 

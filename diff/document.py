@@ -165,6 +165,8 @@ def _lane(lane: LaneSummary) -> dict[str, Any]:
         "blocked": [
             {"what": event.what, "at": event.at, "trials": count} for event, count in lane.blocked.items()
         ],
+        "served": lane.served,
+        "reached_end": lane.reached_end,
     }
 
 

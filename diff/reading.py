@@ -20,6 +20,7 @@ from replaydiff.diff.divergence import ReplayFidelity
 from replaydiff.diff.graders.base import JUDGE, PAIRWISE
 from replaydiff.diff.graders.registry import free_grades
 from replaydiff.diff.result import Block, GradedTrial, LaneSummary
+from replaydiff.diff.served import ServedCounts
 from replaydiff.replay.model import (
     Blocked,
     Grade,
@@ -95,12 +96,14 @@ class LaneTotals:
     latencies: list[float] = field(default_factory=list)
     input_tokens: int | None = None
     output_tokens: int | None = None
+    served: ServedCounts = field(default_factory=ServedCounts)
 
     def add(self, trial: Trial) -> None:
         """Count one trial."""
         self.trials += 1
         self.statuses[trial.status.value] += 1
         self.blocked.update(set(trial.blocked))
+        self.served.add(trial.served)
         if trial.status.is_error and trial.status is not Status.CANCELLED:
             self.errors += 1
         if trial.cost_usd is not None:
@@ -111,10 +114,10 @@ class LaneTotals:
             self.input_tokens = (self.input_tokens or 0) + trial.usage.input_tokens
             self.output_tokens = (self.output_tokens or 0) + trial.usage.output_tokens
 
-    def summary(self, version: Version, witness: ReplayFidelity) -> LaneSummary:
-        """The lane as reports show it; latencies are of trials that ended `ok`.
+    def summary(self, run: RunRecord, version: Version, witness: ReplayFidelity) -> LaneSummary:
+        """Return the lane as reports show it; latencies are of trials that ended `ok`.
 
-        A recording is not a replay: an observed lane has no fidelity and agrees with nothing.
+        A recording is not a replay: nothing answered the calls of an observed lane, and it has no fidelity.
         """
         replayed = version.kind is not VersionKind.OBSERVED
         p50, p95 = (None, None)
@@ -134,6 +137,7 @@ class LaneTotals:
             diverged=witness.diverged_share if replayed else None,
             misses=witness.missed,
             blocked=dict(sorted(self.blocked.items(), key=lambda entry: (-entry[1], str(entry[0])))),
+            served=self.served.summary(run) if replayed else None,
         )
 
 

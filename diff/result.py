@@ -12,7 +12,17 @@ from enum import IntEnum, StrEnum
 
 from replaydiff.diff.statistics.alike import AlikeNoise
 from replaydiff.diff.statistics.split import VarianceSplit
-from replaydiff.replay.model import Blocked, Grade, GradeState, Item, JsonObject, Lane, RunRecord, Trial
+from replaydiff.replay.model import (
+    Blocked,
+    Grade,
+    GradeState,
+    Item,
+    JsonObject,
+    Lane,
+    RunRecord,
+    Status,
+    Trial,
+)
 from replaydiff.replay.model.light import light_dataclass
 from replaydiff.replay.terminal.text import single_line
 
@@ -454,13 +464,17 @@ class Miss:
 
 
 class MissKind(StrEnum):
-    """How a call that was never recorded differs from the recording of its item."""
+    """How a call that nothing answered differs from the recording of its item."""
 
     TOOL = "another tool"
     """The recording has no call of this tool."""
     ARGS = "other arguments"
     AGAIN = "once more"
     """The same call was recorded, less often."""
+    STALE = "another state"
+    """The same call was recorded, before or after writes that concern it."""
+    UNANSWERED = "without an answer"
+    """The same call was recorded without a result or an error."""
 
     @property
     def words(self) -> str:
@@ -469,6 +483,8 @@ class MissKind(StrEnum):
             MissKind.TOOL: "the recording has no call of this tool",
             MissKind.ARGS: "other arguments than recorded",
             MissKind.AGAIN: "more often than recorded",
+            MissKind.STALE: "recorded in another state",
+            MissKind.UNANSWERED: "recorded without an answer",
         }[self]
 
 
@@ -483,6 +499,26 @@ class UsageDelta:
     ci: tuple[float, float] | None
     items: int
     """Items on which it is known of both lanes; no other counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """The tool calls of a lane by what answered them."""
+
+    tape: int = 0
+    """The item's own recording."""
+    corpus: int = 0
+    """Recordings of other traces."""
+    live: int = 0
+    simulated: int = 0
+    miss: int = 0
+    """Nothing; the next two are among them."""
+    stale: int = 0
+    """Recorded in another state."""
+    never_recorded: int = 0
+    corpus_max_false: float | None = None
+    """Of the tools that other traces answered: the largest upper bound of their share of false answers, as
+    counted in the store when the run began; None where none was counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -505,9 +541,16 @@ class LaneSummary:
     diverged: float | None = None
     """Share of its trials, those that errored aside, that were stopped at a call that was never recorded."""
     misses: tuple[Miss, ...] = ()
-    """What was never recorded, the most frequent kind first."""
+    """What nothing answered, the most frequent kind first."""
     blocked: Mapping[Blocked, int] = field(default_factory=dict)
     """What the boundary kept from happening, with the number of its trials, the most frequent first."""
+    served: Served | None = None
+    """What answered its tool calls; None for a recorded lane, whose calls were not replayed."""
+
+    @property
+    def reached_end(self) -> float | None:
+        """Return the share of its trials in which the agent came to its own end; None without trials."""
+        return self.statuses.get(Status.OK.value, 0) / self.trials if self.trials else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -264,8 +264,11 @@ def _slices(result: DiffResult) -> Iterator[str]:
 def _lanes(result: DiffResult) -> Iterator[str]:
     yield "<details><summary>Versions, cost and latency</summary>"
     yield ""
-    yield "| lane | version | trials | fidelity | cost | p50 | p95 | tokens in / out |"
-    yield "|:--|:--|:--|--:|--:|--:|--:|--:|"
+    yield (
+        "| lane | version | trials | reached the end | fidelity | calls answered by | cost | p50 | p95 "
+        "| tokens in / out |"
+    )
+    yield "|:--|:--|:--|--:|--:|:--|--:|--:|--:|--:|"
     for lane in phrases.lanes(result):
         summary = result.lanes[lane]
         lost = [
@@ -275,8 +278,10 @@ def _lanes(result: DiffResult) -> Iterator[str]:
         ]
         trials = fmt.count(summary.trials) + (f" ({', '.join(lost)})" if lost else "")
         figures = [
-            fmt.share(summary.fidelity).replace("<", "&lt;"),
-            fmt.dollars(summary.cost_usd).replace("<", "&lt;"),
+            _angles(fmt.share(summary.reached_end)),
+            _angles(fmt.share(summary.fidelity)),
+            phrases.served(summary),
+            _angles(fmt.dollars(summary.cost_usd)),
             fmt.duration(summary.latency_p50_ms),
             fmt.duration(summary.latency_p95_ms),
             f"{fmt.tokens(summary.input_tokens)} / {fmt.tokens(summary.output_tokens)}",
@@ -287,10 +292,14 @@ def _lanes(result: DiffResult) -> Iterator[str]:
         yield from _usage(result)
     for lane, calls in phrases.unrecorded_calls(result, phrases.lanes(result)):
         yield ""
-        yield f"Never recorded, {lane}: {escape(calls, 600)}"
+        yield f"Not answered, {lane}: {escape(calls, 600)}"
     yield ""
     yield "</details>"
     yield ""
+
+
+def _angles(text: str) -> str:
+    return text.replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _plain(text: str) -> str:

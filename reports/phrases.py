@@ -20,6 +20,7 @@ from replaydiff.diff.result import (
     ItemVerdict,
     Kind,
     LabelEvidence,
+    LaneSummary,
     MetricDelta,
     Noise,
     RankedMetric,
@@ -345,11 +346,32 @@ def slices_caption(result: DiffResult) -> str:
     return f"{changed}; {corrected}; slices under {FEWEST} items are left out"
 
 
-def unrecorded_calls(result: DiffResult, lanes: list[Lane]) -> list[tuple[Lane, str]]:
-    """Return, by lane, which calls were never recorded.
+def served(summary: LaneSummary) -> str:
+    """Return what answered a lane's tool calls: `140 tape · 3 other traces (at most 0.7 % false)`.
 
-    `3 × get_order_status (other arguments than recorded)`.
+    Lines break only between its parts, since spaces within them are no-break spaces.
     """
+    counts = summary.served
+    if counts is None or not (counts.tape or counts.corpus or counts.live or counts.simulated or counts.miss):
+        return fmt.NONE
+    bound = counts.corpus_max_false
+    at_most = f" (at most {100 * bound:.1f} % false)" if bound is not None else ""
+    unexplained = counts.miss - counts.stale - counts.never_recorded
+    parts = (
+        (counts.tape, "tape"),
+        (counts.corpus, f"other traces{at_most}"),
+        (counts.live, "live"),
+        (counts.simulated, "simulated"),
+        (counts.stale, "stale"),
+        (counts.never_recorded, "never recorded"),
+        (unexplained, "unanswered"),
+    )
+    shown = [f"{fmt.count(number)} {name}".replace(" ", "\u00a0") for number, name in parts if number]
+    return " · ".join(shown)
+
+
+def unrecorded_calls(result: DiffResult, lanes: list[Lane]) -> list[tuple[Lane, str]]:
+    """Return, by lane, which calls nothing answered: `3 × get_order (other arguments than recorded)`."""
     calls_by_lane = []
     for lane in lanes:
         misses = result.lanes[lane].misses

@@ -227,6 +227,8 @@ def _lane_facts(lane: LaneSummary) -> dict[str, Text]:
         "trials": Text(fmt.count(lane.trials)),
         "ended": _statuses(lane.statuses),
         "fidelity": Text(fmt.share(lane.fidelity)),
+        "calls answered by": keep_spaces(Text(phrases.served(lane))),
+        "reached the end": Text(fmt.share(lane.reached_end)),
         "as recorded": Text(fmt.share(lane.agreement)),
         "cost": Text(fmt.dollars(lane.cost_usd)),
         "latency p50 / p95": Text(latency),
@@ -408,7 +410,7 @@ def _usage(result: DiffResult) -> RenderableType:
 def _unrecorded_calls(result: DiffResult, lanes: list[Lane]) -> Iterable[RenderableType]:
     """Yield the calls without an answer, a line a lane."""
     for lane, calls in phrases.unrecorded_calls(result, lanes):
-        yield hanging(f"never recorded, {lane}:", Text(calls), "dim")
+        yield hanging(f"not answered, {lane}:", Text(calls), "dim")
 
 
 _CAUSES_SHOWN = {

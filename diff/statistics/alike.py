@@ -48,7 +48,7 @@ class AlikeNoise:
 
     def largest(self, tail: float) -> float:
         """Return the upper end of the share's one-sided interval."""
-        return 1 - smallest_share(self.pairs - self.differing, self.pairs, tail)
+        return largest_share(self.differing, self.pairs, tail)
 
     def beyond(self, share: float, ends: Ends, tail: float) -> tuple[float, Ends]:
         """Return how much a share of changed items exceeds what the old version differs from itself.
@@ -86,6 +86,11 @@ def smallest_share(times: int, of: int, tail: float) -> float:
         else:
             high = middle
     return low
+
+
+def largest_share(times: int, of: int, tail: float) -> float:
+    """Return the largest share with which something is seen so seldom with the chance `tail`."""
+    return 1 - smallest_share(of - times, of, tail)
 
 
 def _at_least(times: int, of: int, share: float) -> float:

@@ -113,20 +113,16 @@ class _ItemValues:
 
     def _call(self, served: ServedCall) -> ServedCall:
         call = served.call
-        earlier_calls = self._calls.setdefault(call.name, [])
-        same = next((earlier for earlier in earlier_calls if _same_json(earlier, call)), None)
+        calls = self._calls.setdefault(call.name, [])
+        same = next((earlier for earlier in calls if _same_json(earlier, call)), None)
         if same is None:
-            earlier_calls.append(call)
+            calls.append(call)
             return served
         if same != call:
             same = replace(call, args=same.args, result=same.result)
-        item_trace_id = self._item.trace_id
-        return ServedCall(
-            call=same,
-            rule=served.rule,
-            from_trace_id=item_trace_id if served.from_trace_id == item_trace_id else served.from_trace_id,
-            note=served.note,
-        )
+        item_trace = self._item.trace_id
+        trace_id = item_trace if served.from_trace_id == item_trace else served.from_trace_id
+        return replace(served, call=same, from_trace_id=trace_id)
 
 
 _WORDS = ("stratum", "model", "environment", "release", "category", "difficulty")

@@ -184,6 +184,7 @@ def _lanes(result: DiffResult) -> list[dict[str, Any]]:
             ],
             "figures": summary,
             "missed": missed.get(lane, ""),
+            "served": phrases.served(summary),
         }
         for lane, summary in ((lane, result.lanes[lane]) for lane in phrases.lanes(result))
     ]

@@ -351,7 +351,7 @@ def test_an_old_lane_that_left_its_tape_cannot_carry_a_conclusion(tmp_path: Path
     assert result.answer is Answer.CANNOT_TELL
     assert result.reason == result.warnings[0]
     assert result.reason.startswith("the replay cannot be trusted: only 0% of the old version's tool calls")
-    assert result.warnings[1].startswith("10 of 10 old trials made a tool call that was never recorded")
+    assert result.warnings[1].startswith("10 of 10 old trials made a tool call that no recording answers")
     assert result.lanes[Lane.OLD].fidelity == 0.0
     assert "ignore_args" not in result.reason
 
@@ -393,9 +393,9 @@ def test_lanes_that_are_stopped_share_a_warning_with_the_setting_that_ends_it(tm
             )
         done.append(trial(one, "new", calls=[other], **stopped))
     result = diffed(tmp_path, items, done)
-    (found,) = [warning for warning in result.warnings if "never recorded" in warning]
+    (found,) = [warning for warning in result.warnings if "no recording answers" in warning]
     assert found == (
-        "2 of 10 old, 10 of 10 new and 2 of 10 old2 trials made a tool call that was never recorded, most often "
+        "2 of 10 old, 10 of 10 new and 2 of 10 old2 trials made a tool call that no recording answers, most often "
         "refund (other arguments than recorded), and were stopped there: their responses are not graded; 4 of 4 "
         "unanswered calls differ from the recording only in note of refund: if its value does not matter, write "
         '[tools.refund] ignore_args = ["note"]'

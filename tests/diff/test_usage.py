@@ -100,7 +100,7 @@ def test_calls_that_were_never_recorded_are_counted_by_tool_and_kind(tmp_path: P
     assert (lane.diverged, lane.agreement) == (1.0, 0.0)
     assert (result.lanes[Lane.OLD].diverged, result.lanes[Lane.OLD].agreement) == (0.0, 1.0)
     assert any(
-        "never recorded, most often refund (the recording has no call of this tool)" in said
+        "no recording answers, most often refund (the recording has no call of this tool)" in said
         for said in result.warnings
     )
 

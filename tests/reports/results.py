@@ -373,7 +373,7 @@ def hold() -> DiffResult:
             requested=True,
             held=False,
         ),
-        warnings=("9 of 150 new trials made a tool call that was never recorded and were stopped there",),
+        warnings=("9 of 150 new trials made a tool call that no recording answers and were stopped there",),
     )
 
 

@@ -53,7 +53,7 @@ def test_the_terminal_shows_the_ranking_before_all_figures(result: DiffResult, w
     assert "The figures below are for new, shown as new." in " ".join(ranking.split())
     assert "new against new2: tool_calls −0.40" in " ".join(ranking.split())
     flat = " ".join(rest.split())
-    assert "never recorded, new: 8 × cancel_order (more often than recorded)" in flat
+    assert "not answered, new: 8 × cancel_order (more often than recorded)" in flat
     assert "cost of a trial $0.010 → $0.020 +$0.010" in flat
     assert "tokens in 1,000 → 1,000 0" in flat
 
@@ -63,7 +63,7 @@ def test_markdown_and_the_page_show_it_too_and_no_name_becomes_markup(result: Di
     assert markdown.index("| new2 |") < markdown.index("\n| metric |")
     assert page.index("Candidates, the best first") < page.index("Items by verdict")
     assert "<img" not in page
-    assert "Never recorded, new: 8 × cancel" in markdown
+    assert "Not answered, new: 8 × cancel" in markdown
     for line in markdown.splitlines():
         if line.startswith("| ") and "model=" in line:
             assert "``model=<img src=x onerror=alert(1)>\\|" in line
