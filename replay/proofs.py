@@ -44,11 +44,11 @@ class Proof:
     def describe(self, max_false: float) -> str:
         """Return the count and what follows, for a person: `proven: 0 of 412 …`."""
         if not self.checked:
-            return "not proven: no other sessions agree on a call of it"
-        word = "proven" if self.bound <= max_false else "not proven"
-        limit = "" if self.bound <= max_false else f"; at most {max_false:.1%} are allowed"
+            return "not proven: no call with arguments has one result in several other sessions"
         counts = f"{self.false} of {self.checked} answers from other sessions false"
-        return f"{word}: {counts}, at most {self.bound:.1%}{limit}"
+        if self.bound <= max_false:
+            return f"proven: {counts}, at most {self.bound:.1%}"
+        return f"not proven: {counts}, possibly up to {self.bound:.1%}, where {max_false:.1%} is allowed"
 
 
 def upper_bound(false: int, checked: int, confidence: float = CONFIDENCE) -> float:

@@ -225,8 +225,9 @@ class Rules:
         return self.tape.ignored(name)
 
     def effect(self, name: str) -> str | None:
-        """Return `read` or `write` for a tool whose effect was named."""
-        return self.tools[name].effect if name in self.tools else None
+        """Return `read` or `write` as set, or `write` where recordings show it; None where neither is so."""
+        set_effect = self.tools[name].effect if name in self.tools else None
+        return set_effect or self.facts.effects.get(name)
 
     def to_json(self) -> JsonObject:
         """Return what a run stores of it."""

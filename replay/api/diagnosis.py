@@ -216,6 +216,7 @@ def _keys() -> Iterator[Finding]:
 
 def _store(path: Path, load: Callable[[], Settings]) -> Iterator[Finding]:
     from replaydiff.replay.api.importing import recorded_tools, unclear_tools
+    from replaydiff.replay.api.tool_notes import describe_proofs
     from replaydiff.replay.result_form import unclear_results
     from replaydiff.replay.store.connection import open_store, verify
     from replaydiff.replay.store.traces import count_traces
@@ -238,13 +239,14 @@ def _store(path: Path, load: Callable[[], Settings]) -> Iterator[Finding]:
         return  # The settings cannot be read, which is among the findings.
     if unclear:
         yield Finding("results", State.NOTE, unclear_results(unclear))
-    for tool in recorded_tools(path, load()):
+    tools = recorded_tools(path, load())
+    for tool in tools:
         if tool.proposal is not None:
             yield Finding("effect", State.NOTE, tool.proposal)
         elif tool.effect.effect is None:
             yield Finding("effect", State.NOTE, f"{tool.effect.name}: {tool.effect.evidence}")
-        if tool.statement is not None:
-            yield Finding("corpus", State.NOTE, tool.statement)
+    for sentence in describe_proofs(tools):
+        yield Finding("corpus", State.NOTE, f"answers from other traces: {sentence}")
 
 
 TRACES = 3

@@ -75,6 +75,7 @@ class ImportReport:
         first: bool,
         unclear: Sequence[ResultForms] = (),
         tools: Sequence[ToolNote] = (),
+        tools_before: Sequence[ToolNote] = (),
     ) -> None:
         self.reports = tuple(reports)
         """One for each source."""
@@ -89,6 +90,9 @@ class ImportReport:
         """What the recordings show about each tool: its effect, and whether its results are proven."""
         self.effects = tuple(tool.effect for tool in tools)
         """What each recorded tool does: read or write."""
+        states = {tool.state for tool in tools_before}
+        self.changed_tools = tuple(tool for tool in tools if tool.state not in states)
+        """Those of which they showed something else, or nothing, before this import."""
 
     @property
     def new(self) -> int:
@@ -289,8 +293,9 @@ def report_of(
     *,
     first: bool,
     unclear_before: Sequence[ResultForms] = (),
+    tools_before: Sequence[ToolNote] = (),
 ) -> ImportReport:
-    """Return what an import did, with the tools whose results it leaves unclear and was the first to."""
+    """Return what an import did, with what it is the first to show about tools."""
     before = {tool.name for tool in unclear_before}
     return ImportReport(
         reports,
@@ -298,6 +303,7 @@ def report_of(
         first=first,
         unclear=[tool for tool in unclear_tools(store, settings) if tool.name not in before],
         tools=recorded_tools(store, settings),
+        tools_before=tools_before,
     )
 
 

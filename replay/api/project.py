@@ -105,6 +105,7 @@ class Project:
 
         shown = display or importing.Display()
         unclear = importing.unclear_tools(self.store, self.settings)
+        tools = importing.recorded_tools(self.store, self.settings)
         if paths:
             reports, first = importing.import_files(
                 self.store,
@@ -120,7 +121,9 @@ class Project:
             reports, first = importing.import_live(
                 self.store, self.settings, source, options, self.channel, shown, strict=strict
             )
-        return importing.report_of(self.store, self.settings, reports, first=first, unclear_before=unclear)
+        return importing.report_of(
+            self.store, self.settings, reports, first=first, unclear_before=unclear, tools_before=tools
+        )
 
     aimport_ = in_thread(import_)
 
@@ -129,8 +132,11 @@ class Project:
         from replaydiff.replay.api import importing
 
         unclear = importing.unclear_tools(self.store, self.settings)
+        tools = importing.recorded_tools(self.store, self.settings)
         reports = importing.retry(self.store, self.settings, source)
-        return importing.report_of(self.store, self.settings, reports, first=False, unclear_before=unclear)
+        return importing.report_of(
+            self.store, self.settings, reports, first=False, unclear_before=unclear, tools_before=tools
+        )
 
     aretry_rejects = in_thread(retry_rejects)
 

@@ -10,17 +10,20 @@ import ast
 import json
 import os
 from collections.abc import Collection
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from replaydiff.replay.api.agent_code import CodeFindings, CodeReader, CodeReference, Service, source_files
 from replaydiff.replay.api.reach import needs_of, outside_tools
+from replaydiff.replay.api.tool_notes import ToolNote, notes_of_files, tool_notes
 from replaydiff.replay.destination import are_covered, parse_destination
 from replaydiff.replay.effects import Effect, effect_by_name
 from replaydiff.replay.engine.blocked import is_incidental, proposed_entries
+from replaydiff.replay.errors import ReplayError
 from replaydiff.replay.gateway.providers import model_destinations
 from replaydiff.replay.model import Blocked
+from replaydiff.replay.settings import Settings
 
 _MOST_TRACE_LINES = 200
 _MOST_NEEDS = 10
@@ -39,7 +42,9 @@ class SetupProposal:
     """Patch points or a framework; None where nothing was recognised."""
     tools_location: str | None = None
     effects: dict[str, Effect | None] = field(default_factory=dict)
-    """Tool → the effect that its name suggests; None where it suggests none."""
+    """Tool → what recordings show, else its name says, that it does; None where neither does."""
+    recorded: tuple[ToolNote, ...] = ()
+    """What the store, or else the trace files, show about each tool."""
     environment: tuple[str, ...] = ()
     """Variables that the agent needs."""
     services: tuple[Service, ...] = ()
@@ -59,7 +64,8 @@ class SetupProposal:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the proposal as the JSON document of `replay init --json` has it."""
-        return {**asdict(self), "entrypoint": self.entrypoint}
+        recorded = [note.to_dict() for note in self.recorded]
+        return {**asdict(replace(self, recorded=())), "recorded": recorded, "entrypoint": self.entrypoint}
 
 
 def propose(folder: Path) -> SetupProposal:
@@ -85,13 +91,32 @@ def propose(folder: Path) -> SetupProposal:
         if module and all(part.isidentifier() for part in parts):
             CodeReader(module, shown, findings).read(tree)
             findings.needs.extend(needs_of(tree, shown, os.environ))
-    traces, recorded = _traces(folder)
+    traces, called = _traces(folder)
+    notes, unsure = _recorded(folder, traces)
+    recorded = list(dict.fromkeys([*called, *(note.effect.name for note in notes)]))
     for name in recorded:
         findings.names.setdefault(name)
-    return _proposal(findings, "." if root == folder else "src", traces, recorded)
+    proposal = _proposal(findings, "." if root == folder else "src", traces, recorded, notes)
+    return replace(proposal, unsure=(*proposal.unsure, *unsure))
 
 
-def _proposal(findings: CodeFindings, path: str, traces: list[str], recorded: list[str]) -> SetupProposal:
+def _recorded(folder: Path, traces: list[str]) -> tuple[list[ToolNote], list[str]]:
+    """Return what the store, or else the trace files, show about each tool, and sentences on what failed."""
+    from replaydiff.replay.store.connection import open_store
+
+    settings = Settings(root=folder)
+    try:
+        if settings.store_path.exists():
+            with open_store(settings.store_path, read_only=True) as con:
+                return tool_notes(con, settings), []
+        return (notes_of_files([folder / file for file in traces], settings) if traces else []), []
+    except ReplayError as error:
+        return [], [f"effects are proposed from names alone, since recordings cannot be read: {error}"]
+
+
+def _proposal(
+    findings: CodeFindings, path: str, traces: list[str], recorded: list[str], notes: list[ToolNote]
+) -> SetupProposal:
     tools, location, unsure = _tools(findings)
     taken = set(tools or ())
     entrypoints = sorted(
@@ -102,7 +127,8 @@ def _proposal(findings: CodeFindings, path: str, traces: list[str], recorded: li
     elif len(entrypoints) > 1 and entrypoints[1].score >= entrypoints[0].score - 1:
         unsure.append(f"the entrypoint could also be {entrypoints[1].value} ({entrypoints[1].location})")
     names = [name for name in findings.names if name.isidentifier() or name in recorded]
-    effects = {name: effect_by_name(name) for name in names}
+    shown = {note.effect.name: note.effect.effect for note in notes}
+    effects = {name: shown.get(name) or effect_by_name(name) for name in names}
     doubtful = [name for name, effect in effects.items() if effect is None]
     if doubtful:
         unsure.append(f"whether {', '.join(doubtful)} read or write: set `effect` of each")
@@ -115,6 +141,7 @@ def _proposal(findings: CodeFindings, path: str, traces: list[str], recorded: li
         tools=tools,
         tools_location=location,
         effects=effects,
+        recorded=tuple(notes),
         environment=tuple(findings.environment),
         services=tuple(findings.services),
         network=tuple(need for need in reach if not need.value.startswith("/")),

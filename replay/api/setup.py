@@ -122,10 +122,13 @@ def _agent(proposal: SetupProposal) -> str:
         "# Arguments that are ignored when calls are compared.",
         '# ignore_args = ["request_id"]',
         "",
-        "# read: another trace that recorded the same call may answer. write: only the item's own recording.",
+        "# read: another trace that recorded the same call may answer, with proof (docs/tape.md).",
+        "# write: only the item's own recording, and reads after it are answered from the state after it.",
     ]
+    comments = {note.effect.name: note.comments for note in proposal.recorded}
     for name, effect in proposal.effects.items():
         lines.append(tool_table(name))
+        lines += [f"# {one_line(comment)}" for comment in comments.get(name, ())]
         lines.append(f'effect = "{effect}"' if effect else '# effect = "write"               # please decide')
     if not proposal.effects:
         lines += ["# [tools.cancel_order]", '# effect = "write"']

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from replaydiff.replay.effects import ToolEffect
@@ -25,6 +29,13 @@ class ToolNote:
     """The share of false answers that `[world] max_false` allows."""
 
     @property
+    def state(self) -> tuple[object, ...]:
+        """What an import reports about the tool, without counts, which change with each import."""
+        proof = self.proof
+        is_proven = None if proof is None or not proof.checked else proof.bound <= self.max_false
+        return self.effect.name, self.effect.effect, self.effect.contradiction is None, is_proven
+
+    @property
     def proposal(self) -> str | None:
         """What to set, with the evidence; None where the settings agree with the recordings."""
         effect = self.effect
@@ -36,9 +47,13 @@ class ToolNote:
         return None
 
     @property
-    def statement(self) -> str | None:
-        """Whether other traces may answer a tool that reads; None for the others."""
-        return None if self.proof is None else f"{self.effect.name}: {self.proof.describe(self.max_false)}"
+    def comments(self) -> tuple[str, ...]:
+        """What replay.toml says beside the effect of the tool, a line each."""
+        effect = self.effect
+        recorded = effect.evidence if effect.basis == "recordings" else None
+        unsteady = None if effect.steady else "equal calls return something else with no write between them"
+        proof = None if self.proof is None else self.proof.describe(self.max_false)
+        return tuple(filter(None, (recorded, unsteady, proof)))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the note as JSON documents have it."""
@@ -78,3 +93,70 @@ def tool_notes(con: DuckDBPyConnection, settings: Settings) -> list[ToolNote]:
         ToolNote(effect=effect, proof=proofs.get(name), max_false=world.max_false)
         for name, effect in effects.items()
     ]
+
+
+def describe_notes(notes: Sequence[ToolNote]) -> list[str]:
+    """Return what recordings show, a sentence for each effect and each state of proof.
+
+    Args:
+        notes: what is known about each tool; tools of which the same is true share a sentence.
+    """
+    effects = [note.effect.evidence for note in notes if note.effect.basis == "recordings"]
+    comments = [(note, comment) for note in notes for comment in note.comments if comment not in effects]
+    return [*effects, *_grouped(comments)]
+
+
+def describe_proofs(notes: Sequence[ToolNote]) -> list[str]:
+    """Return which tools other traces may answer and which not, a sentence for each state of proof."""
+    return _grouped((note, note.proof.describe(note.max_false)) for note in notes if note.proof is not None)
+
+
+def _grouped(sentences: Iterable[tuple[ToolNote, str]]) -> list[str]:
+    tools_by_sentence: dict[str, list[str]] = {}
+    for note, sentence in sentences:
+        tools_by_sentence.setdefault(sentence, []).append(note.effect.name)
+    return [f"{', '.join(tools)}: {sentence}" for sentence, tools in tools_by_sentence.items()]
+
+
+FILE_BYTES = 32 * 1024 * 1024
+"""How much of trace files `notes_of_files` reads."""
+
+
+def notes_of_files(files: Sequence[Path], settings: Settings) -> list[ToolNote]:
+    """Return what trace files show about each tool; they are read into a store that is deleted again.
+
+    Args:
+        files: of JSON lines in any format that `import auto` knows; the first `FILE_BYTES` are read.
+        settings: effects that are set, renames, and what counts as proof.
+
+    Raises:
+        ReplayError: a file cannot be imported.
+    """
+    from replaydiff.importers.collect import collected, detect
+    from replaydiff.importers.ingest import ingest
+    from replaydiff.replay.store.connection import open_store
+
+    with _beginnings(files) as paths, collected([str(path) for path in paths]) as inputs:
+        store = paths[0].parent / "store.duckdb"
+        with open_store(store) as con:
+            for file in inputs:
+                ingest(con, detect(file), [file])
+            return tool_notes(con, settings)
+
+
+@contextmanager
+def _beginnings(files: Sequence[Path]) -> Iterator[list[Path]]:
+    """Copy the first whole lines of files into a folder that is deleted again."""
+    left = FILE_BYTES
+    with tempfile.TemporaryDirectory(prefix="replay-init-") as folder:
+        copies = []
+        for number, file in enumerate(files):
+            with file.open("rb") as source:
+                text = source.read(left + 1)
+            if len(text) > left:
+                text = text[: text.rfind(b"\n", 0, left) + 1]
+            left -= len(text)
+            if text:
+                copies.append(Path(folder) / f"{number}-{file.name}")
+                copies[-1].write_bytes(text)
+        yield copies

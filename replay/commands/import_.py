@@ -205,6 +205,7 @@ def import_(
 
 def _show(done: ImportReport, as_json: bool) -> ExitCode:
     from replaydiff.replay.api.importing import summary, unclear_sentence
+    from replaydiff.replay.api.tool_notes import describe_proofs
     from replaydiff.replay.effects import effects_sentence
 
     if as_json:
@@ -215,15 +216,13 @@ def _show(done: ImportReport, as_json: bool) -> ExitCode:
             _echo(line)
     if done.unclear_results:
         _echo(unclear_sentence(done.unclear_results))
-    is_open = any(tool.effect is None for tool in done.effects)
-    if (done.first or is_open) and done.new and (sentence := effects_sentence(done.effects)):
+    if done.changed_tools and done.new and (sentence := effects_sentence(done.effects)):
         _echo(sentence)
-    for tool in done.tools:
+    for tool in done.changed_tools:
         if tool.proposal is not None:
             _echo(f"note: {tool.proposal}")
-    statements = [tool.statement for tool in done.tools if tool.proof is not None and tool.proof.checked]
-    if statements:
-        _echo(f"note: answers from other traces: {'; '.join(filter(None, statements))}")
+    for sentence in describe_proofs(done.changed_tools):
+        _echo(f"note: answers from other traces: {sentence}")
     if done.first and not done.redacted and any(report.traces for report in done.reports):
         _echo(_ADVICE)
     return done.exit_code

@@ -14,6 +14,7 @@ from replaydiff.replay.api.agent_code import CodeReference
 from replaydiff.replay.api.diagnosis import Diagnosis, diagnose
 from replaydiff.replay.api.proposal import SetupProposal, propose
 from replaydiff.replay.api.setup import check_setup, write_agent_files, write_setup
+from replaydiff.replay.api.tool_notes import describe_notes
 from replaydiff.replay.commands.options import App, command, json_option, print_json
 from replaydiff.replay.errors import ExitCode
 from replaydiff.replay.masking import masked
@@ -89,6 +90,8 @@ def _show_proposal(proposal: SetupProposal) -> None:
         names = [name for name, proposed_effect in proposal.effects.items() if proposed_effect == effect]
         if names:
             click.echo(f"{effect or 'undecided':<12} {', '.join(names)}")
+    for sentence in describe_notes(proposal.recorded):
+        _echo_wrapped("recorded", sentence)
     if proposal.environment:
         click.echo(f"variables    {', '.join(proposal.environment)}")
     for key, references in (("network", proposal.network), ("writable", proposal.writable)):
@@ -97,8 +100,12 @@ def _show_proposal(proposal: SetupProposal) -> None:
                 f"{key:<12} {single_line(named.value)} ({named.location}): blocked until [world] allows it"
             )
     for sentence in proposal.unsure:
-        lines = wrapped(single_line(sentence), terminal_width() - _INDENT)
-        click.echo(f"{'unsure':<{_INDENT}}" + f"\n{'':<{_INDENT}}".join(lines))
+        _echo_wrapped("unsure", sentence)
+
+
+def _echo_wrapped(label: str, sentence: str) -> None:
+    lines = wrapped(single_line(sentence), terminal_width() - _INDENT)
+    click.echo(f"{label:<{_INDENT}}" + f"\n{'':<{_INDENT}}".join(lines))
 
 
 NO_TOOLS = "none"

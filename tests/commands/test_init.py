@@ -195,6 +195,46 @@ def test_what_is_unsure_is_said(tmp_path: Path) -> None:
     assert "a.py, b.py cannot be read as Python and was left out" in broken
 
 
+def trace_line(number: int, *calls: tuple[str, Any, dict[str, str]]) -> str:
+    made = [{"name": name, "args": args, "result": result} for name, result, args in calls]
+    started_at = f"2026-10-01T10:{number:02}:00Z"
+    return json.dumps({"trace_id": f"t{number}", "started_at": started_at, "input": "x", "tool_calls": made})
+
+
+def test_effects_are_proposed_from_trace_files_with_the_evidence(tmp_path: Path) -> None:
+    lines = [
+        trace_line(
+            number,
+            ("list_tasks", [], {"project_id": f"P-100{number}"}),
+            ("triage", "ok", {"project_id": f"P-100{number}"}),
+            ("list_tasks", ["x"], {"project_id": f"P-100{number}"}),
+        )
+        for number in range(8)
+    ] + [trace_line(number, ("get_product", "tea", {"sku": "S-2002"})) for number in range(8, 14)]
+    write(tmp_path, {**NOTHING, "traces.jsonl": "\n".join(lines)})
+    evidence = "after triage, list_tasks with equal arguments changed in 8 of 8 traces"
+    proof = (
+        "not proven: 0 of 6 answers from other sessions false, possibly up to 39.3%, where 1.0% is allowed"
+    )
+    result = init(str(tmp_path))
+    shown = " ".join(result.output.split())
+    assert f"recorded {evidence}" in shown
+    assert f"get_product: {proof}" in shown
+    text = (tmp_path / "replay.toml").read_text()
+    assert f'[tools.triage]\n# {evidence}\neffect = "write"\n' in text
+    assert f'[tools.get_product]\n# {proof}\neffect = "read"\n' in text
+    document = json.loads(init("--json", str(tmp_path)).stdout)
+    recorded = {tool["name"]: tool for tool in document["proposal"]["recorded"]}
+    assert (recorded["triage"]["evidence"], recorded["get_product"]["proven"]) == (evidence, False)
+    assert [path.name for path in tmp_path.rglob("*.duckdb")] == []
+
+
+def test_recordings_that_cannot_be_read_leave_the_names(tmp_path: Path) -> None:
+    write(tmp_path, {**NOTHING, "t.jsonl": '{"trace_id": 1, "tool_calls": [{"name": "get_it"}]}\n'})
+    found = propose(tmp_path)
+    assert found.effects == {"get_it": "read"}
+
+
 def test_a_table_made_by_a_loop_and_an_agents_method_are_proposed(tmp_path: Path) -> None:
     source = """
 def get_ticket(ticket_id): ...

@@ -53,14 +53,15 @@ def test_a_signal_ends_a_command_in_the_midst_of_a_query(project: Path, number: 
 QUERIES = {
     "a query": f'con.execute("SELECT * FROM {ENDLESS}").fetchone()',
     "a call that other traces may answer": """
-            corpus = StoreCorpus()
+            corpus = StoreCorpus(Rules(timeout_s=1))
             corpus.open(con)
-            corpus.find(Item(id="i", input="hello"), "look_up", {}, ())
+            corpus.find(Item(id="i", input="hello"), "look_up", {"id": "1"}, ())
     """,
 }
 LOOP = """
 import sys
 from pathlib import Path
+from replaydiff.replay.agents.base import Rules
 from replaydiff.replay.engine.corpus import StoreCorpus
 from replaydiff.replay.event_loop import run_sync
 from replaydiff.replay.model import Item
