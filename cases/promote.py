@@ -17,8 +17,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from replaydiff.cases.tapes import case_tape
 from replaydiff.diff.judge import prompt
 from replaydiff.diff.result import ItemVerdict, Verdict
+from replaydiff.replay.agents.base import Rules
 from replaydiff.replay.errors import InputError, UnknownNameError
 from replaydiff.replay.event_loop import run_sync
 from replaydiff.replay.golden import case_to_json
@@ -43,6 +45,7 @@ from replaydiff.replay.model import (
     Trial,
 )
 from replaydiff.replay.settings import Settings
+from replaydiff.replay.tape import TapeRules
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -106,7 +109,7 @@ def propose(
 
     The expectation is the recording unless the person names a lane: what the new version did is never taken
     silently. Where somebody wrote down what the response should have been, that is the expected answer. The
-    tape is the recording and, for a lane, the answers that lane got.
+    tape is the recording and, for a lane, the answers that lane got (`cases.tapes`).
 
     Raises:
         InputError: the lane has no trial that ended `ok`.
@@ -122,8 +125,7 @@ def propose(
             )
         served = good[0].served
         calls = tuple(answered.call for answered in served)
-        # What was answered from elsewhere than the recording, the case must be able to answer, too.
-        tape += tuple(answered.call for answered in served if answered.rule not in (Rule.TAPE, Rule.MISS))
+        tape = case_tape(item.tape, served, rules_of_run(run))
     corrected = item.metadata.get(CORRECTION)
     answer = corrected if isinstance(corrected, str) and corrected else None
     expectation = Expectation(
@@ -154,6 +156,13 @@ def propose(
         provenance=provenance,
     )
     return Proposal(case=case, expected_from=expect)
+
+
+def rules_of_run(run: RunRecord | None) -> TapeRules:
+    """Return what the tapes of a run knew about tools."""
+    if run is None or "timeout" not in run.settings:
+        return TapeRules()
+    return Rules.from_json(run.settings).tape
 
 
 def person(folder: Path) -> str:

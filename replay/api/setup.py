@@ -128,7 +128,7 @@ def _agent(proposal: SetupProposal) -> str:
     comments = {note.effect.name: note.comments for note in proposal.recorded}
     for name, effect in proposal.effects.items():
         lines.append(tool_table(name))
-        lines += [f"# {one_line(comment)}" for comment in comments.get(name, ())]
+        lines += [f"# {single_line(comment)}" for comment in comments.get(name, ())]
         lines.append(f'effect = "{effect}"' if effect else '# effect = "write"               # please decide')
     if not proposal.effects:
         lines += ["# [tools.cancel_order]", '# effect = "write"']
