@@ -74,6 +74,13 @@ class ServedCall:
     another state, and those with `miss = never_recorded` never."""
 
     @property
+    def explanation(self) -> str | None:
+        """Return why nothing answered, or which other trace did and why; None where the note says nothing."""
+        if self.rule is Rule.CORPUS and self.from_trace_id is not None:
+            return f"trace {self.from_trace_id}: {self.note or 'the same call'}"
+        return self.note
+
+    @property
     def is_exact(self) -> bool:
         """Return whether the item's own tape answered, with a result that is known to be this call's."""
         return self.rule is Rule.TAPE and self.call.witness != Witness.NAME

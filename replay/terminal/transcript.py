@@ -13,6 +13,7 @@ from replaydiff.replay.model import (
     Item,
     Message,
     ModelCall,
+    Rule,
     ServedCall,
     ToolCall,
     Trace,
@@ -187,10 +188,10 @@ class Transcript:
     def _served(self, served: Iterable[ServedCall]) -> Iterator[str]:
         for served_call in served:
             yield f"{self._call_line(served_call.call)}  [{served_call.rule.value}]"
-            if served_call.note:
-                yield from self._text("  why", served_call.note)
-            else:
+            if served_call.rule is not Rule.MISS:
                 yield from self._result(served_call.call)
+            if served_call.explanation:
+                yield from self._text("  why", served_call.explanation)
 
     def _call(self, call: ToolCall) -> Iterator[str]:
         yield self._call_line(call)

@@ -252,8 +252,8 @@ def _call(
     }
     if missing:
         document["x"] = [visible(key) for key in missing]
-    if served.note:
-        document["o"] = _cut(served.note, limit)
+    if served.explanation:
+        document["o"] = _cut(served.explanation, limit)
     if served.rule is not Rule.MISS or call.result is not None or call.error:
         recorded = _recorded(item, served, position)
         if recorded is not None and call.error == recorded.error and same(call.result, recorded.result):

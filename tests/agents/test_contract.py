@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from replaydiff.replay.agents import Agent, Outcome, Rules, attempt, build
-from replaydiff.replay.model import Item, Rule, Status, Version, VersionKind
+from replaydiff.replay.model import Item, MissReason, Rule, Status, Version, VersionKind
 from replaydiff.replay.settings import ToolSection
 from tests.agents.running import AGENTS, calls, recorded
 
@@ -113,6 +113,22 @@ def test_a_miss_stops_the_trial_and_explains_itself(make: Make) -> None:
     )
     assert outcome.served[-1].rule is Rule.MISS
     assert after.status is Status.OK
+
+
+def test_a_call_is_answered_in_its_state_alone(make: Make) -> None:
+    active, cancel, cancelled = (
+        recorded(name, result, order_id="7001")
+        for name, result in (("get_order", "active"), ("cancel", "ok"), ("get_order", "cancelled"))
+    )
+    asked = "steps cancel 7001;get_order 7001;get_order 7001"
+    whole, stale = run(
+        make,
+        Item(id="whole", input=asked, tape=(active, cancel, cancelled)),
+        Item(id="stale", input=asked, tape=(active, cancel)),
+    )
+    assert (whole.status, whole.final_response) == (Status.OK, "ok | cancelled | cancelled")
+    assert (stale.status, stale.served[-1].miss) == (Status.DIVERGED, MissReason.STALE)
+    assert 'the trial has made cancel(order_id="7001")' in (stale.reason or "")
 
 
 def test_a_miss_can_be_an_error_and_so_is_a_recorded_one(make: Make) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,17 @@ from replaydiff.replay.agents import Agent, Outcome, Rules, build
 from replaydiff.replay.demo.stand_in import Fault, StandIn
 from replaydiff.replay.errors import CredentialsError, SettingsError, VersionError
 from replaydiff.replay.llm import anthropic
-from replaydiff.replay.model import Item, Message, Status, ToolCall, Version, VersionKind
+from replaydiff.replay.model import (
+    Item,
+    Message,
+    MissReason,
+    Rule,
+    ServedCall,
+    Status,
+    ToolCall,
+    Version,
+    VersionKind,
+)
 from replaydiff.replay.settings import Price
 from tests.agents.running import calls, recorded
 
@@ -174,6 +185,18 @@ def test_a_miss_stops_the_trial_and_what_it_took_is_counted(stand_in: StandIn) -
     )
     assert outcome.usage is not None
     assert len(stand_in.received) == 1
+
+
+def test_what_the_conversation_wrote_before_makes_a_read_stale(stand_in: StandIn) -> None:
+    wrote = ServedCall(call=recorded("cancel_order", "ok", order_id="12345"), rule=Rule.TAPE)
+    after = recorded("get_order_status", "cancelled", order_id="12345")
+    stale, whole = run(
+        stand_in.url,
+        replace(asked(SHIPPED, wrote.call), before=(wrote,)),
+        replace(asked(SHIPPED, wrote.call, after), before=(wrote,)),
+    )
+    assert (stale.status, stale.served[-1].miss) == (Status.DIVERGED, MissReason.STALE)
+    assert [served.call.result for served in whole.served] == ["cancelled"]
 
 
 def test_in_step_mode_the_next_action_is_all_that_is_asked_for(stand_in: StandIn) -> None:

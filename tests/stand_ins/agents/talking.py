@@ -38,6 +38,9 @@ def behave(text, tool):
     word, _, rest = text.partition(" ")
     if word == "look":
         return {"final_response": tool("get_order_status", {"order_id": rest}), "cost_usd": 0.5}
+    if word == "steps":
+        steps = (step.split() for step in rest.split(";"))
+        return " | ".join(str(tool(name, {"order_id": order})) for name, order in steps)
     if word == "careful":
         try:
             return str(tool("get_order_status", {"order_id": rest}))
