@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +49,6 @@ def project(replay: Replay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return project
 
 
-def tool(name: str, result: Any, **args: Any) -> ToolCall:
-    return ToolCall(name=name, args=args, result=result)
-
-
 def replayed(replay: Replay, project: Project, entrypoint: str, *recordings: list[ToolCall]) -> list[Trial]:
     """Return the trials of an entrypoint on traces with these recordings, one for each."""
     project.settings(SETTINGS.format(entrypoint))
@@ -71,6 +69,107 @@ def replayed(replay: Replay, project: Project, entrypoint: str, *recordings: lis
     assert replay("sample", "--month", "2026-10", "--name", "october").code == 0
     replay("run", "--new", ".", "--sample", "october", "--trials", "1")
     return sorted(project.trials(), key=lambda trial: trial.item_id)
+
+
+def tool(name: str, result: Any, **args: Any) -> ToolCall:
+    return ToolCall(name=name, args=args, result=result)
+
+
+SCRIPTED = """
+import json
+
+def call(name, args): raise SystemError("the real tool ran")
+
+def run_agent(text):
+    results = []
+    for name, args in json.loads(text):
+        try:
+            results.append(call(name, args))
+        except RuntimeError as error:
+            results.append(f"failed: {error}")
+    return json.dumps(results)
+"""
+SCRIPTED_SETTINGS = """
+[agent]
+entrypoint = "app.agent:run_agent"
+tools = ["app.agent:call"]
+[world]
+max_false = 0.6
+[tools.get_product]
+effect = "read"
+[tools.get_time]
+effect = "read"
+[tools.get_next_page]
+effect = "read"
+"""
+BEFORE, AFTER = tool("get_order", "open", order_id="O-7001"), tool("get_order", "shipped", order_id="O-7001")
+SHIP = tool("ship", "ok", order_id="O-7001")
+NINE, TEN = tool("get_time", "09:00"), tool("get_time", "10:00")
+PAGES = [tool("get_next_page", ["a"]), tool("get_next_page", ["b"])]
+REFUSED = ToolCall(name="ship", args={"order_id": "O-9009"}, error="no such order")
+LOST = tool("get_order", "lost", order_id="O-9009")
+NOTES = [tool("list_notes", []), tool("add_note", "ok", text="x"), tool("list_notes", ["x"])]
+BY_TEXT = tool("process", "done", text="please ship O-7001 today")
+SEARCHED = tool("search", ["O-7001"], query="open orders")
+TEA = tool("get_product", "tea", sku="SKU-100")
+
+Row = tuple[list[ToolCall], list[ToolCall], list[Any], MissReason | None]
+ADVERSARY: dict[str, Row] = {
+    "the catalogue is shared": ([BEFORE], [TEA], ["tea"], None),
+    "an order is not": ([TEA], [BEFORE], [], MissReason.NEVER_RECORDED),
+    "a state after a write": ([BEFORE, SHIP, AFTER], [SHIP, AFTER], ["ok", "shipped"], None),
+    "a state before a write": ([BEFORE, SHIP, AFTER], [BEFORE, BEFORE], ["open", "open"], None),
+    "no state": ([SHIP, AFTER], [AFTER], [], MissReason.STALE),
+    "a write twice": ([SHIP], [SHIP, SHIP], ["ok"], MissReason.USED_UP),
+    "a write that failed": ([REFUSED, LOST], [REFUSED, LOST], ["failed: no such order", "lost"], None),
+    "without the write that failed": ([REFUSED, LOST], [LOST], [], MissReason.STALE),
+    "a clock": ([NINE, TEA, TEN], [NINE, TEN], ["09:00", "10:00"], None),
+    "a clock once more": ([NINE, TEA, TEN], [NINE, TEN, TEN], ["09:00", "10:00"], MissReason.USED_UP),
+    "pages": (PAGES, PAGES, [["a"], ["b"]], None),
+    "a page too many": (PAGES, [*PAGES, PAGES[0]], [["a"], ["b"]], MissReason.USED_UP),
+    "a write seen by another tool": (NOTES, NOTES[1:], ["ok", ["x"]], None),
+    "before a write seen by another tool": (NOTES[:2], [NOTES[1], NOTES[0]], ["ok"], MissReason.STALE),
+    "an id in a text": ([BEFORE, BY_TEXT], [BY_TEXT, BEFORE], ["done"], MissReason.STALE),
+    "a read that names no object": ([SEARCHED, SHIP], [SHIP, SEARCHED], ["ok"], MissReason.STALE),
+}
+"""What is recorded, what a trial asks, what it is answered, and why its last call is not."""
+
+
+def test_each_call_is_answered_rightly_or_a_miss_with_its_reason(replay: Replay, project: Project) -> None:
+    project.write("v1", SCRIPTED)
+    project.settings(SCRIPTED_SETTINGS)
+    shelf = {f"shelf {number}": ([TEA], [TEA], ["tea"], None) for number in range(4)}
+    rows: dict[str, Row] = {**ADVERSARY, **shelf}  # type: ignore[dict-item]
+    project.traces(
+        [
+            trace(
+                name.replace(" ", "-"),
+                session_id=f"session of {name}",
+                user_id=f"user of {name}",
+                input=json.dumps([[call.name, call.args] for call in asked]),
+                tool_calls=tuple(replace(call, index=index) for index, call in enumerate(recording)),
+            )
+            for name, (recording, asked, _, _) in rows.items()
+        ]
+    )
+    assert replay("sample", "--month", "2026-10", "--name", "october").code == 0
+    replay("run", "--new", ".", "--sample", "october", "--trials", "1")
+    trials = {trial.item_id: trial for trial in project.trials()}
+    assert len(trials) == len(rows)
+    for name, (_, _, answers, reason) in rows.items():
+        trial = trials[name.replace(" ", "-")]
+        answered = [served.call for served in trial.served if served.rule is not Rule.MISS]
+        results = [f"failed: {call.error}" if call.error else call.result for call in answered]
+        assert results == answers, name
+        assert trial.status is (Status.OK if reason is None else Status.DIVERGED), name
+        if reason is not None:
+            assert trial.served[-1].miss is reason, name
+            assert trial.reason, name
+    [shared] = trials["the-catalogue-is-shared"].served
+    assert (shared.rule, shared.note) == (
+        Rule.CORPUS,
+        "7 recordings in 7 sessions agree; of the tool's calls, 0 of 7 would have been answered falsely",
+    )
 
 
 def test_no_user_gets_the_cart_of_another(replay: Replay, project: Project) -> None:
