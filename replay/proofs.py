@@ -103,17 +103,24 @@ WITH named AS (
     WHERE list_contains($reads, tool) AND answered AND (first IS NULL OR index < first)
 ), results AS (
     SELECT tool, args, session, outcome, count(*) AS calls FROM calls WHERE len(args) > 0 GROUP BY ALL
-), left_out AS (
-    SELECT tool, outcome, calls, min(outcome) OVER apart AS lowest, max(outcome) OVER apart AS highest,
-        sum(calls) OVER apart AS agreeing, count(DISTINCT session) OVER apart AS sessions
-    FROM results
-    WINDOW apart AS (
-        PARTITION BY tool, args ORDER BY session
-        RANGE BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING EXCLUDE GROUP
-    )
+), spread AS (
+    SELECT *, count(*) OVER (PARTITION BY tool, args, outcome) AS sessions FROM results
+), by_session AS (
+    SELECT *, sum(calls) OVER same_session AS session_calls,
+        count(*) FILTER (sessions = 1) OVER same_session AS session_only
+    FROM spread WINDOW same_session AS (PARTITION BY tool, args, session)
+), by_arguments AS (
+    SELECT tool, args, count(DISTINCT session) AS all_sessions, sum(calls) AS all_calls,
+        count(*) FILTER (sessions = 1) AS lone, count(DISTINCT outcome) FILTER (sessions > 1) AS shared,
+        max(outcome) FILTER (sessions > 1) AS shared_outcome
+    FROM spread GROUP BY tool, args
 )
-SELECT tool, sum(calls)::BIGINT, coalesce(sum(calls) FILTER (outcome <> lowest), 0)::BIGINT FROM left_out
-WHERE lowest = highest AND agreeing >= $least AND sessions >= $least
+SELECT tool, sum(calls)::BIGINT,
+    coalesce(sum(calls) FILTER (shared = 0 OR outcome <> shared_outcome), 0)::BIGINT
+FROM by_session JOIN by_arguments USING (tool, args)
+-- Without this session, the others have one outcome: the shared one, or that of the only other session.
+WHERE shared + lone - session_only = 1
+    AND all_calls - session_calls >= $least AND all_sessions - 1 >= $least
 GROUP BY tool
 """
 

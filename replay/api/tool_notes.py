@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from replaydiff.replay.effects import ToolEffect
+from replaydiff.replay.effects import ToolEffect, effect_by_name
 from replaydiff.replay.proofs import Proof
 from replaydiff.replay.settings import Settings
 from replaydiff.replay.settings.toml import tool_table
@@ -37,12 +37,12 @@ class ToolNote:
 
     @property
     def proposal(self) -> str | None:
-        """What to set, with the evidence; None where the settings agree with the recordings."""
+        """What to set, with the evidence; None where settings or name agree with the recordings."""
         effect = self.effect
         table = tool_table(effect.name)
         if effect.contradiction is not None:
             return f'{table} has effect = "read", but {effect.contradiction}: set effect = "write"'
-        if effect.basis == "recordings":
+        if effect.basis == "recordings" and effect_by_name(effect.name) != "write":
             return f'{effect.evidence}: set effect = "write" in {table}'
         return None
 
