@@ -516,9 +516,11 @@ class Served:
     stale: int = 0
     """Recorded in another state."""
     never_recorded: int = 0
+    corpus_related: int = 0
+    """Of the answers from other traces, those of tools without proof: of the same session or user."""
     corpus_max_false: float | None = None
-    """Of the tools that other traces answered: the largest upper bound of their share of false answers, as
-    counted in the store when the run began; None where none was counted."""
+    """The largest upper bound of the share of false answers among the proven tools that other traces
+    answered, as counted in the store when the run began; None without such an answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

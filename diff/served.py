@@ -40,6 +40,7 @@ class ServedCounts:
         Args:
             run: whose settings have what was counted of each tool when it began.
         """
+        proven = _proven(run)
         return Served(
             tape=self.rules[Rule.TAPE],
             corpus=self.rules[Rule.CORPUS],
@@ -48,12 +49,15 @@ class ServedCounts:
             miss=self.rules[Rule.MISS],
             stale=self.misses[MissReason.STALE],
             never_recorded=self.misses[MissReason.NEVER_RECORDED],
-            corpus_max_false=_largest_bound(run, self.from_others),
+            corpus_related=sum(calls for tool, calls in self.from_others.items() if tool not in proven),
+            corpus_max_false=max((proven[tool] for tool in self.from_others if tool in proven), default=None),
         )
 
 
-def _largest_bound(run: RunRecord, tools: Iterable[str]) -> float | None:
+def _proven(run: RunRecord) -> dict[str, float]:
+    """Return the upper bound of false answers of each tool that other sessions could answer in a run."""
     facts: Any = run.settings.get("facts")
-    proofs = facts.get("proofs") if isinstance(facts, dict) else None
-    counted = [proofs[tool] for tool in tools if isinstance(proofs, dict) and tool in proofs]
-    return max((largest_share(false, checked, _TAIL) for checked, false in counted), default=None)
+    allowed: Any = run.settings.get("max_false")
+    proofs = facts.get("proofs", {}) if isinstance(facts, dict) and allowed is not None else {}
+    bounds = {tool: largest_share(false, checked, _TAIL) for tool, (checked, false) in proofs.items()}
+    return {tool: bound for tool, bound in bounds.items() if bound <= allowed}

@@ -359,7 +359,8 @@ def served(summary: LaneSummary) -> str:
     unexplained = counts.miss - counts.stale - counts.never_recorded
     parts = (
         (counts.tape, "tape"),
-        (counts.corpus, f"other traces{at_most}"),
+        (counts.corpus - counts.corpus_related, f"other traces{at_most}"),
+        (counts.corpus_related, "same session or user"),
         (counts.live, "live"),
         (counts.simulated, "simulated"),
         (counts.stale, "stale"),

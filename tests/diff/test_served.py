@@ -43,7 +43,9 @@ def test_every_format_shows_what_answered_the_calls(tmp_path: Path) -> None:
     names = ["t1", "t2"]
     done = [made for name in names for made in trials_of(name)]
     facts = {"proofs": {"look": [412, 0], "other": [3, 3]}}
-    with filled(tmp_path, [item(name) for name in names], done, settings={"facts": facts}) as con:
+    with filled(
+        tmp_path, [item(name) for name in names], done, settings={"facts": facts, "max_false": 0.01}
+    ) as con:
         result = compute(con, RUN_ID, settings(tmp_path))
     document = json.loads(json.dumps(to_json(result)))
     validator("diff").validate(document)
@@ -51,6 +53,7 @@ def test_every_format_shows_what_answered_the_calls(tmp_path: Path) -> None:
     assert served.pop("corpus_max_false") == pytest.approx(1 - 0.05 ** (1 / 412))
     assert served == {
         "tape": 6, "corpus": 4, "live": 2, "simulated": 2, "miss": 6, "stale": 2, "never_recorded": 2,
+        "corpus_related": 0,
     }  # fmt: skip
     assert document["lanes"]["old"]["served"]["tape"] == 4
     assert (document["lanes"]["old"]["reached_end"], document["lanes"]["new"]["reached_end"]) == (1.0, 0.0)
@@ -68,13 +71,13 @@ def test_every_format_shows_what_answered_the_calls(tmp_path: Path) -> None:
         assert [part for part in [*parts, "reached the end"] if part not in text] == []
 
 
-def test_what_no_store_counted_has_no_bound(tmp_path: Path) -> None:
+def test_answers_without_proof_have_no_bound(tmp_path: Path) -> None:
     done = [made for name in ("t1", "t2") for made in trials_of(name)]
     with filled(tmp_path, [item(name) for name in ("t1", "t2")], done) as con:
         result = compute(con, RUN_ID, settings(tmp_path))
     served = result.lanes[Lane.NEW].served
     assert served is not None
-    assert served.corpus_max_false is None
+    assert (served.corpus, served.corpus_related, served.corpus_max_false) == (4, 4, None)
 
 
 def test_a_recorded_lane_was_answered_by_nothing(tmp_path: Path) -> None:
