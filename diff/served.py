@@ -59,5 +59,5 @@ def _proven(run: RunRecord) -> dict[str, float]:
     facts: Any = run.settings.get("facts")
     allowed: Any = run.settings.get("max_false")
     proofs = facts.get("proofs", {}) if isinstance(facts, dict) and allowed is not None else {}
-    bounds = {tool: largest_share(false, checked, _TAIL) for tool, (checked, false) in proofs.items()}
+    bounds = {tool: largest_share(false, checked, _TAIL) for tool, (checked, false, *_) in proofs.items()}
     return {tool: bound for tool, bound in bounds.items() if bound <= allowed}

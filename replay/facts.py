@@ -7,7 +7,7 @@ their calls, which return something else at every call, and which values identif
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -70,7 +70,7 @@ class RecordedFacts:
             "unsteady": [*sorted(self.unsteady)],
             "common": [*sorted(self.common)],
             "contradictions": dict(self.contradictions),
-            "proofs": {name: [proof.checked, proof.false] for name, proof in self.proofs.items()},
+            "proofs": {name: [*astuple(proof)] for name, proof in self.proofs.items()},
         }
 
     @classmethod

@@ -9,6 +9,9 @@ decides whether its calls may be answered from other traces at all:
 
 Only calls with arguments count, and only those before the first write of their trace: what was written
 would be another state.
+
+Traces of the same user, or session, may answer each other without proof, unless the recordings speak against
+it: in the same way each trace of a user who wrote nothing is left out, and the user's other traces answer.
 """
 
 from __future__ import annotations
@@ -35,11 +38,19 @@ class Proof:
     """Calls that other sessions would have answered."""
     false: int = 0
     """Those of them with another answer than was recorded."""
+    related: int = 0
+    """Calls that other traces of the same user or session would have answered."""
+    related_false: int = 0
+    """Those of them with another answer than was recorded."""
 
     @property
     def bound(self) -> float:
         """The upper end of the one-sided 95 % interval of the share of false answers (Clopper-Pearson)."""
         return upper_bound(self.false, self.checked)
+
+    def allows_related(self, max_false: float) -> bool:
+        """Return whether no recording speaks against answers from traces of the same user or session."""
+        return self.related_false <= max_false * self.related
 
     def describe(self, max_false: float) -> str:
         """Return the count and what follows, for a person: `proven: 0 of 412 …`."""
@@ -90,7 +101,7 @@ WITH named AS (
 ), first_writes AS (
     SELECT trace_id, min(index) AS first FROM named WHERE NOT list_contains($reads, tool) GROUP BY trace_id
 ), calls AS (
-    SELECT tool, coalesce(session_id, trace_id) AS session, outcome,
+    SELECT tool, UNIT AS session, outcome,
         list_transform(
             list_sort(list_filter(
                 json_keys(args), lambda key: NOT list_contains($ignored, tool || ' ' || key)
@@ -98,11 +109,12 @@ WITH named AS (
             lambda key: key || '=' || coalesce(
                 try(json_extract(args, '$."' || key || '"')::VARCHAR), args::VARCHAR
             )
-        ) AS args
+        ) AS args, OWNER AS owner
     FROM named JOIN traces USING (trace_id) LEFT JOIN first_writes USING (trace_id)
-    WHERE list_contains($reads, tool) AND answered AND (first IS NULL OR index < first)
+    WHERE list_contains($reads, tool) AND answered AND (first IS NULL OR index < first) AND CONDITION
 ), results AS (
-    SELECT tool, args, session, outcome, count(*) AS calls FROM calls WHERE len(args) > 0 GROUP BY ALL
+    SELECT tool, list_append(args, owner) AS args, session, outcome, count(*) AS calls
+    FROM calls WHERE len(args) > 0 GROUP BY ALL
 ), spread AS (
     SELECT *, count(*) OVER (PARTITION BY tool, args, outcome) AS sessions FROM results
 ), by_session AS (
@@ -123,6 +135,15 @@ WHERE shared + lone - session_only = 1
     AND all_calls - session_calls >= $least AND all_sessions - 1 >= $least
 GROUP BY tool
 """
+_BY_SESSION = _LEAVE_ONE_OUT.replace("UNIT", "coalesce(session_id, trace_id)").replace("OWNER", "''")
+_BY_SESSION = _BY_SESSION.replace("CONDITION", "true")
+_SAME_USER = "coalesce(user_id, session_id)"
+_BY_TRACE_OF_A_USER = _LEAVE_ONE_OUT.replace("UNIT", "trace_id").replace("OWNER", _SAME_USER)
+_BY_TRACE_OF_A_USER = _BY_TRACE_OF_A_USER.replace(
+    "CONDITION",
+    f"{_SAME_USER} NOT IN (SELECT {_SAME_USER} FROM first_writes JOIN traces USING (trace_id)"
+    f" WHERE {_SAME_USER} IS NOT NULL)",
+)
 
 
 def prove_tools(
@@ -149,5 +170,6 @@ def prove_tools(
         "ignored": [f"{tool} {key}" for tool, keys in (ignored or {}).items() for key in keys],
         "least": least,
     }
-    counted = {tool: Proof(checked, false) for tool, checked, false in all_rows(con, _LEAVE_ONE_OUT, values)}
-    return {tool: counted.get(tool, Proof()) for tool in reads}
+    by_session = {tool: counts for tool, *counts in all_rows(con, _BY_SESSION, values)}
+    by_user = {tool: counts for tool, *counts in all_rows(con, _BY_TRACE_OF_A_USER, {**values, "least": 1})}
+    return {tool: Proof(*by_session.get(tool, (0, 0)), *by_user.get(tool, (0, 0))) for tool in reads}

@@ -3,7 +3,8 @@
 A call is answered from here only with proof. Either the tool is *proven*: the leave-one-out count over its
 calls (`replay.proofs`) bounds the share of false answers by `[world] max_false`, and the same call had one
 and the same result in at least `[world] proven` sessions. Or the recording is of the same session or user,
-and no write in the traces between the two concerns the call. Never a call without arguments, and never in
+no write in the traces between the two concerns the call, and hardly any such answer of the tool would have
+been false. Never a call without arguments, and never in
 another state: the trial has written nothing that concerns the call, and neither had a proving trace.
 
 The first time a tool is asked for, all its calls are read once and kept as hashes of their arguments and
@@ -91,7 +92,7 @@ class StoreCorpus:
         ]
         if not same:
             return None
-        return self._proven(item, name, same, writes) or self._related(item, same, writes)
+        return self._proven(item, name, same, writes) or self._related(item, name, same, writes)
 
     def _proven(
         self, item: Item, name: str, same: Sequence[_Recorded], writes: Sequence[ToolCall]
@@ -116,9 +117,11 @@ class StoreCorpus:
         )
 
     def _related(
-        self, item: Item, same: Sequence[_Recorded], writes: Sequence[ToolCall]
+        self, item: Item, name: str, same: Sequence[_Recorded], writes: Sequence[ToolCall]
     ) -> CorpusRecording | None:
         """Return the nearest recording of the same session or user with no write between."""
+        if not self._rules.facts.proofs.get(name, Proof()).allows_related(self._rules.max_false):
+            return None
         user = self._user_of(item)
         related = [
             call

@@ -126,6 +126,17 @@ def test_the_same_session_or_user_answers_without_proof(con: DuckDBPyConnection,
     assert found(con, sku="SKU-100", item=stranger) is None
 
 
+def test_what_changes_by_itself_is_not_answered_from_an_older_trace_of_the_user(
+    con: DuckDBPyConnection,
+) -> None:
+    balances = [[product(1)], [product(2)], [product(1, "SKU-200")], [product(2, "SKU-300")]]
+    write(con, *balances, user_id="same")
+    assert prove_tools(con, ["get_product"], 3) == {"get_product": Proof(related=2, related_false=2)}
+    last = Item(id="i", input="?", trace_id="trace-3", started_at=DAY + timedelta(days=3))
+    assert found(con, sku="SKU-200", item=last, max_false=0.01) is None
+    assert found(con, sku="SKU-200", item=last) is not None, "any share of false answers is allowed"
+
+
 @pytest.mark.parametrize("between", [True, False])
 def test_a_write_between_two_traces_of_a_session_is_another_state(
     con: DuckDBPyConnection, between: bool

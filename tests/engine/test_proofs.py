@@ -20,14 +20,19 @@ Calls = list[tuple[int, int, int]]
 
 def left_out(calls: Calls, least: int) -> Proof:
     """Return the counts as the definition has them."""
-    checked = false = 0
-    for session, argument, result in calls:
-        others = [call for call in calls if call[0] != session and call[1] == argument]
+    checked = false = related = related_false = 0
+    for number, (session, argument, result) in enumerate(calls):
+        same = [call for index, call in enumerate(calls) if index != number and call[1] == argument]
+        others = [call for call in same if call[0] != session]
         results = {call[2] for call in others}
         if len(results) == 1 and len(others) >= least and len({call[0] for call in others}) >= least:
             checked += 1
             false += result not in results
-    return Proof(checked, false)
+        of_session = {call[2] for call in same if call[0] == session}
+        if len(of_session) == 1:
+            related += 1
+            related_false += result not in of_session
+    return Proof(checked, false, related, related_false)
 
 
 @given(
