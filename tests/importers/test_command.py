@@ -47,10 +47,10 @@ def test_a_person_reads_what_came_in_and_what_did_not(tmp_path: Path) -> None:
         "1 record replaced by a later one of the same id\n"
         "1 record: the field 'sesion_id' is not of the trace format and was left out\n"
         "2 records rejected, the first at f.jsonl:2: started_at is missing; see `replay import --rejects`\n"
-        "texts are stored as recorded, personal data too; [import.redact] in replay.toml replaces it "
-        "(`replay doctor` shows whether it is on)\n"
         "unknown, so taken to write: t (as set, recorded and named); no tool is known to write, so versions are "
-        'compared by every call. Where that is wrong or open, set effect = "read" or "write" in [tools.t]\n',
+        'compared by every call. Where that is wrong or open, set effect = "read" or "write" in [tools.t]\n'
+        "texts are stored as recorded, personal data too; [import.redact] in replay.toml replaces it "
+        "(`replay doctor` shows whether it is on)\n",
         "",
     )
     code, _, _ = replay(tmp_path, "import", "jsonl", write(tmp_path / "good.jsonl", good_record("jsonl", 3)))
