@@ -18,9 +18,6 @@ from replaydiff.replay.objects import Objects, common_values
 from replaydiff.replay.proofs import Proof, prove_tools
 from replaydiff.replay.renames import Renames
 from replaydiff.replay.settings import ToolSection
-from replaydiff.replay.store import sql
-from replaydiff.replay.store.memory import all_rows
-from replaydiff.replay.store.traces import iter_traces
 from replaydiff.replay.tape import TapeRules, dependent_tools
 
 if TYPE_CHECKING:
@@ -31,7 +28,6 @@ TRACES = 5_000
 CHANGED_TRACES = 1_000
 """The newest traces with equal calls that differ, which are read whole."""
 
-_read_args = sql.reader(JsonObject)
 _UNREAD = ("messages", "steps", "metadata", "scores", "usage")
 _ARGUMENTS = """
 WITH newest AS (SELECT trace_id FROM traces ORDER BY started_at DESC, trace_id LIMIT ?)
@@ -101,13 +97,18 @@ def read_facts(
         ignored: returns the arguments of a tool that never count.
         least: how many sessions must agree on an answer (`[world] proven`).
     """
+    from replaydiff.replay.store import sql
+    from replaydiff.replay.store.memory import all_rows
+    from replaydiff.replay.store.traces import iter_traces
+
+    read_args = sql.reader(JsonObject)
     learnt = learn_effects(con, tools)
     effects: dict[str, Effect] = {
         name: tool.effect for name, tool in learnt.items() if tool.effect and tool.basis != "name"
     }
     rows = all_rows(con, _ARGUMENTS, [TRACES])
     traces = groupby(rows, itemgetter(0))
-    common = common_values([_read_args(args) for _, args in calls] for _, calls in traces)
+    common = common_values([read_args(args) for _, args in calls] for _, calls in traces)
     rules = TapeRules(effects=effects, objects=Objects(common=common))
     renames = Renames.of(tools)
     changed = [trace_id for (trace_id,) in all_rows(con, _CHANGED, [CHANGED_TRACES])]

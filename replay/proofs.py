@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from replaydiff.replay.renames import Renames
-from replaydiff.replay.store.memory import all_rows
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -93,7 +92,7 @@ def _at_most(successes: int, number: int, share: float) -> float:
     return total
 
 
-_LEAVE_ONE_OUT = """
+_LEFT_OUT = """
 WITH named AS (
     SELECT trace_id, index, coalesce(map($earlier, $present)[name], name) AS tool, answered,
         args, hash(result::VARCHAR, error) AS outcome
@@ -135,10 +134,10 @@ WHERE shared + lone - session_only = 1
     AND all_calls - session_calls >= $least AND all_sessions - 1 >= $least
 GROUP BY tool
 """
-_BY_SESSION = _LEAVE_ONE_OUT.replace("UNIT", "coalesce(session_id, trace_id)").replace("OWNER", "''")
+_BY_SESSION = _LEFT_OUT.replace("UNIT", "coalesce(session_id, trace_id)").replace("OWNER", "''")
 _BY_SESSION = _BY_SESSION.replace("CONDITION", "true")
 _SAME_USER = "coalesce(user_id, session_id)"
-_BY_TRACE_OF_A_USER = _LEAVE_ONE_OUT.replace("UNIT", "trace_id").replace("OWNER", _SAME_USER)
+_BY_TRACE_OF_A_USER = _LEFT_OUT.replace("UNIT", "trace_id").replace("OWNER", _SAME_USER)
 _BY_TRACE_OF_A_USER = _BY_TRACE_OF_A_USER.replace(
     "CONDITION",
     f"{_SAME_USER} NOT IN (SELECT {_SAME_USER} FROM first_writes JOIN traces USING (trace_id)"
@@ -162,6 +161,8 @@ def prove_tools(
         ignored: tool → arguments that never count.
         renames: bring recorded names to the present ones.
     """
+    from replaydiff.replay.store.memory import all_rows
+
     names = renames.names if renames else {}
     values = {
         "earlier": [*names],
