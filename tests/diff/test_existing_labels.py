@@ -151,7 +151,10 @@ def test_labels_of_recordings_calibrate_the_judge_of_observed_lanes(
             "no response has both a label of score:human and",
         ),
         (["--labels", "score:human"], "there is no run in the store"),
-        (["--labels", "score:stars", "--judge", "score:helpful"], "the label '1.0' is not a grade; define the labels"),
+        (
+            ["--labels", "score:stars", "--judge", "score:helpful"],
+            "the label '1.0' is not a grade; define the labels",
+        ),
         (["--labels", "none.csv", "--judge", "score:helpful"], "none.csv cannot be read"),
         (
             ["--labels", "bare.csv", "--judge", "score:helpful"],
