@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 RUNTIME := $(VENV)/.runtime
 
-.PHONY: help setup demo test slow quick full hostile kills crashes fuzz lint types docs pictures lock bench frameworks platforms instrumentations examples interpreters ray clean
+.PHONY: help setup demo test slow quick full hostile kills crashes fuzz lint types docs pictures lock bench frameworks platforms instrumentations examples interpreters ordinary ray clean
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -156,6 +156,14 @@ interpreters: setup ## Test containment with agents of other Pythons (PYTHONS="3
 		echo "$$version: $$python"; \
 		REPLAY_TEST_PYTHON=$$python $(BIN)/pytest -n auto tests/containment/test_shapes.py tests/containment/test_descendants.py || exit 1; \
 	done
+
+ordinary_packages := aiohttp anthropic anyio apscheduler backoff beartype blinker boto3 cachetools celery cloudpickle ddtrace \
+  dependency-injector dill diskcache duckdb fastapi flask gevent greenlet grpcio httpx jinja2 joblib langfuse litellm logfire loguru \
+  numpy openai opentelemetry-sdk pandas playwright pluggy prometheus-client 'psycopg[binary]' pydantic pymongo redis requests \
+  sentry-sdk sqlalchemy structlog tenacity trio typer uvloop wrapt
+
+ordinary: setup .venv-frameworks/ordinary/.ready ## Replay agents on ordinary packages, and print which tools are answered
+	REPLAYDIFF_ORDINARY_PYTHON=$(CURDIR)/.venv-frameworks/ordinary/bin/python $(BIN)/pytest -q -n 0 -s tests/ordinary
 
 packages-of-%:
 	@echo "$($*_packages)" | tr -s ' ' '|' | sed 's/\[[a-z,]*\]//g'

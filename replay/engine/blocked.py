@@ -29,8 +29,11 @@ INCIDENTAL = (
     "*.honeycomb.io", "*.segment.io", "*.segment.com", "*.mixpanel.com", "*.amplitude.com", "*.wandb.ai",
     "*.applicationinsights.azure.com", "logfire-*.pydantic.dev", "*.opentelemetry.io", "pypi.org",
     "169.254.169.254", "169.254.170.2", "[fd00:ec2::254]", "metadata.google.internal",
+    "raw.githubusercontent.com",
 )  # fmt: skip
-"""Hosts that collect measurements or answer where a machine runs; `*` is any text."""
+"""Hosts that collect measurements, or answer where a machine runs or what models cost (LiteLLM); `*` is any
+text.
+"""
 INCIDENTAL_PORTS = {514, 4317, 4318, 6831, 6832, 8125, 8126, 9411, 14268, 24224}
 """Ports of collectors on this machine: syslog, OpenTelemetry, Jaeger, StatsD, Datadog, Zipkin, Fluentd."""
 _LOOPBACK = re.compile(r"(127\.[0-9.]+|\[::1\]|localhost):(\d+)")

@@ -38,8 +38,8 @@ class AgentSection:
     """Call the entrypoint once, without arguments, to get the agent."""
     tools: tuple[str, ...] | Literal["endpoint"] | None = None
     """Required. Patch points of a Python agent, or a framework such as "langchain"; "endpoint" for an agent
-    at a URL or behind a command. Any tool not listed runs for real; `[]` states that there are none, or that
-    they may run."""
+    at a URL or behind a command. Any tool not listed runs, behind the boundary; `[]` states that there are
+    none, or that they may run."""
     adapter: str | None = None
     """Your own adapter, used for every revision: a Python file, relative to replay.toml, with `run_agent`
     instead of `entrypoint`, or `patch(answer)` for `tools = ["adapter"]`, or both."""
@@ -47,7 +47,7 @@ class AgentSection:
     """Tools that may run if no recording answers. Never one with `effect = "write"`."""
     ignore: tuple[str, ...] = ()
     """Values in the tables of `tools` that are no tools, by their path: `"TOOLS['cancel'].validator"`; `*`
-    matches any text. They run for real."""
+    matches any text. They run, behind the boundary."""
     ignore_args: tuple[str, ...] = ()
     """Arguments that are ignored in matching, for all tools."""
     url: str | None = None

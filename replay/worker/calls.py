@@ -280,9 +280,9 @@ class Tools(Asking):
             return next(iter(self.running))
         return trial
 
-    def refuse(self, reason: str) -> Stopped:
-        """Keep why the running trial counts for nothing; what is returned ends it."""
-        trial = self.current_trial()
+    def refuse(self, reason: str, trial: int | None = None) -> Stopped:
+        """Keep why a trial counts for nothing, by default the running one; what is returned ends it."""
+        trial = self.current_trial() if trial is None else trial
         if trial is not None:
             REFUSED.setdefault(trial, reason)
         return Stopped(reason)

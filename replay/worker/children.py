@@ -10,9 +10,10 @@ What does not come this way runs its tools within the boundary: a Python that ig
 worker serves at a port of loopback. The first line of a connection is `{"secret": …}`; then one JSON line a
 message:
 
-in   {"config": true}                        out  {"config": what must be patched, or null}
+in   {"config": true}                        out  {"config": what must be patched}
 in   {"trial": 7 or null, "name", "args"}    out  the answer, as the tools channel gives it
 in   {"trial": 7, "ran": 3, …}               out  {} once the worker has what a tool gave that ran
+in   {"trial": 7, "refused": "why"}          out  {}: the trial counts for nothing
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class ToolServer:
 
         Args:
             tools: where tool calls are passed on to.
-            config: returns what another process must patch; None while it is not known.
+            config: returns what another process must patch.
         """
         self._tools, self._config = tools, config
         self._secret = os.urandom(16).hex()
@@ -114,6 +115,9 @@ class ToolServer:
     def _answer(self, message: Any) -> bytes:
         if "config" in message:
             return json.dumps({"config": self._config()}).encode() + b"\n"
+        if "refused" in message:
+            self._tools.refuse(message["refused"], message["trial"])
+            return b"{}\n"
         return self._tools.pass_on(message)
 
 
@@ -163,6 +167,24 @@ class ChildProcess:
         self._trial = int(trial) if trial else None
         self._modules = frozenset(modules)
         self._patches: patch.Patches | None = None
+        self._check_script()
+
+    def _check_script(self) -> None:
+        """End a program whose own file has tools: it calls them before they can be patched."""
+        from . import imports
+
+        script = sys.argv[0] if sys.argv else ""
+        if script == "-m":
+            script = sys.orig_argv[sys.orig_argv.index("-m") + 1] if hasattr(sys, "orig_argv") else ""
+        if self._modules.isdisjoint((script, imports.real_path(script))):
+            return
+        reason = (
+            f"the agent starts {script} as a program, whose tools cannot be answered there; name the "
+            "function that starts it in `tools`"
+        )
+        self._connection.ask(json.dumps({"trial": self._trial, "refused": reason}).encode() + b"\n")
+        sys.stderr.write(f"replay: {reason}\n")
+        os._exit(1)
 
     def after_execution(self, module: Any) -> None:
         """Patch the tools of a module."""

@@ -107,10 +107,8 @@ class Patches:
         patches._executed = None
         return patches
 
-    def config(self) -> dict[str, Any] | None:
-        """Return what another process must patch; None before the points are patched."""
-        if self._executed is not None:
-            return None
+    def config(self) -> dict[str, Any]:
+        """Return what another process must patch."""
         return {
             "points": [*self.points, *(framework.name for framework in self.frameworks)],
             "homes": sorted(self.homes(), key=str),
@@ -196,6 +194,14 @@ class Patches:
             for module in executed:
                 if sys.modules.get(module.__name__) is not module:
                     self._patch_module(module)
+
+    def apply_in_fork(self) -> None:
+        """Patch what a process has that was forked while the agent was imported, and what it imports."""
+        if self._executed is None:
+            return
+        self._executed, self._lock = None, threading.RLock()
+        for name in {point.partition(":")[0] for point in self.points} & sys.modules.keys():
+            self._patch_module(sys.modules[name])
 
     def renew(self) -> None:
         """Before a trial: patch what took a tool's place, and empty caches of other trials' answers."""

@@ -4,7 +4,8 @@ A function is
 
 - a dispatcher, if its first parameter is named like a tool's name (`DISPATCHER_NAMES`) and its second like
   its arguments (`DISPATCHER_ARGS`) or is `**kwargs`; or if its first is the call itself (`DISPATCHER_CALLS`:
-  a mapping or object with name and arguments);
+  a mapping or object with name and arguments); each after parameters such as `registry`
+  (`DISPATCHER_CONTEXT`);
 - else a tool: its name is the tool's name; its arguments are those that were passed, positional ones by their
   parameter's name, without `self` and without defaults: that is what the model requested, and what a
   recording contains.
@@ -17,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import inspect
+import itertools
 import types
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from typing import Any
@@ -34,6 +36,12 @@ DISPATCHER_ARGS = {
     "function_arguments", "kwargs", "params", "parameters", "payload",
 }  # fmt: skip
 DISPATCHER_CALLS = {"call", "tool_call", "function_call", "tool_use", "block", "tool_block"}
+DISPATCHER_CONTEXT = {
+    "tools", "registry", "tool_registry", "tool_map", "tools_map", "toolbox", "toolset", "handlers",
+    "functions", "available_tools", "available_functions", "session", "client", "agent", "ctx", "context",
+    "state", "deps",
+}  # fmt: skip
+"""Parameters of a dispatcher before those of the call: where it looks tools up."""
 FRAMEWORK_ARGS = {"callbacks", "config", "run_manager"}
 """Arguments that LangChain gives to a tool's own method, and no model does."""
 
@@ -78,7 +86,8 @@ class Tool(trampoline.Handler):
         self._is_in_fields = self._has_self and _takes_nothing(self._signature)
         """Where the tool is a class, the fields of its object are the arguments."""
         self._is_member = target.is_member
-        self._dispatched = _dispatch_style(self._signature, self._has_self)
+        self._parameters = _parameters(self._signature, self._has_self)
+        self._dispatched = _dispatch_style(self._parameters)
         self._function_name = target.bound_to or self.like.__name__
         self._convert = answers.converter(self.like)
         self.promised = answers.promised(self.like)
@@ -218,9 +227,9 @@ class Tool(trampoline.Handler):
             args = args[1:]
         style = self.style
         if style == "name":
-            called, arguments = _split_dispatch(self._signature, args, kwargs, self._has_self)
+            called, arguments = _split_dispatch(self._parameters, args, kwargs)
         elif style == "call":
-            called, arguments = _read_dispatched(args, kwargs)
+            called, arguments = _read_dispatched(self._parameters, args, kwargs)
         elif self._takes_input:
             called, arguments = name or self._function_name, replies.read_args([*args, *kwargs.values()][-1])
         else:
@@ -282,9 +291,21 @@ def _unpacked(arguments: dict[str, Any], args: tuple[Any, ...]) -> dict[str, Any
     return arguments
 
 
-def _dispatch_style(signature: inspect.Signature | None, skip_self: bool) -> str | None:
+def _parameters(signature: inspect.Signature | None, skip_self: bool) -> list[inspect.Parameter]:
+    """Return the parameters of a tool, without `self`."""
+    return list(signature.parameters.values())[1 if skip_self else 0 :] if signature else []
+
+
+def _context(parameters: list[inspect.Parameter]) -> list[str]:
+    """Return the names of the parameters before those of a dispatcher's call."""
+    return [
+        each.name for each in itertools.takewhile(lambda each: each.name in DISPATCHER_CONTEXT, parameters)
+    ]
+
+
+def _dispatch_style(parameters: list[inspect.Parameter]) -> str | None:
     """Return `name` for (name, args), `call` for (tool_call), None for a tool."""
-    parameters = list(signature.parameters.values())[1 if skip_self else 0 :] if signature else []
+    parameters = parameters[len(_context(parameters)) :]
     if not parameters:
         return None
     first = parameters[0].name.lower().strip("_")
@@ -320,20 +341,31 @@ def _passed(
     return named
 
 
+def _without_context(
+    parameters: list[inspect.Parameter], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return what a dispatcher was called with, but for what it looks tools up in."""
+    context = _context(parameters)
+    return args[len(context) :], {name: value for name, value in kwargs.items() if name not in context}
+
+
 def _split_dispatch(
-    signature: inspect.Signature | None, args: tuple[Any, ...], kwargs: dict[str, Any], skip_self: bool
+    parameters: list[inspect.Parameter], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[str, dict[str, Any]]:
     """Return tool name and arguments of a dispatcher's call (name, args) or (name, **kwargs)."""
-    parameters = list(signature.parameters.values())[1 if skip_self else 0 :] if signature else []
-    first, second = parameters[0], parameters[1]
-    named = dict(kwargs)
+    args, named = _without_context(parameters, args, kwargs)
+    first, second = parameters[len(_context(parameters)) :][:2]
     name = args[0] if args else named.pop(first.name, None)
     if second.kind is second.VAR_KEYWORD:
         return str(name), named
     return str(name), replies.read_args(args[1] if len(args) > 1 else named.get(second.name))
 
 
-def _read_dispatched(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+def _read_dispatched(
+    parameters: list[inspect.Parameter], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[str, dict[str, Any]]:
+    """Return tool name and arguments of a dispatcher's call (tool_call)."""
+    args, kwargs = _without_context(parameters, args, kwargs)
     call = replies.read_call(args[0] if args else next(iter(kwargs.values()), None))
     if call is None:
         raise TypeError("the dispatcher was called with something that names no tool")

@@ -154,6 +154,10 @@ class Worker:
             ignore=order["ignore"],
         )
         server = children.ToolServer(self.tools, self.patches.config) if order["tools"] else None
+        if server is not None:
+            # Pools may be started while the agent is imported.
+            server.open(self.patches.names_and_files())
+            os.register_at_fork(after_in_child=self.patches.apply_in_fork)
         imports.after_execution(self.patches.after_execution)
         module = self._import(order["entrypoint"], order["adapter"], order["tools"])
         self.patches.apply()

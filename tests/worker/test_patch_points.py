@@ -25,6 +25,8 @@ class RealToolRan(BaseException):
 def dispatch(tool_name, arguments): raise RealToolRan
 def dispatch_keywords(name, **kwargs): raise RealToolRan
 def dispatch_call(tool_call): raise RealToolRan
+def dispatch_among(registry, name, args): raise RealToolRan
+def dispatch_call_of(session, tool_call): raise RealToolRan
 async def dispatch_async(name: str, input: dict): raise RealToolRan
 
 def lookup(order_id, verbose=False, *, lang="en"): raise RealToolRan
@@ -142,6 +144,9 @@ ASKED = [
     ("dispatch_keywords", "tools.dispatch_keywords('a', x=1)", "a", {"x": 1}),
     ("dispatch_keywords", "tools.dispatch_keywords(name='a', x=1)", "a", {"x": 1}),
     ("dispatch_call", "tools.dispatch_call({'name': 'a', 'input': {'x': 1}})", "a", {"x": 1}),
+    ("dispatch_among", "tools.dispatch_among({}, 'a', {'x': 1})", "a", {"x": 1}),
+    ("dispatch_among", "tools.dispatch_among(name='a', args={'x': 1}, registry={})", "a", {"x": 1}),
+    ("dispatch_call_of", "tools.dispatch_call_of(0, {'name': 'a', 'input': {'x': 1}})", "a", {"x": 1}),
     (
         "dispatch_call",
         "tools.dispatch_call(tool_call={'function': {'name': 'a', 'arguments': '{\"x\": 1}'}})",
