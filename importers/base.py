@@ -20,7 +20,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from replaydiff.importers.block import JsonBlock
 from replaydiff.replay.errors import UnknownNameError
 from replaydiff.replay.model import Json, Trace
 from replaydiff.replay.store.import_records import EXCERPT_CHARACTERS as EXCERPT_CHARACTERS
@@ -96,36 +95,37 @@ class AllReceived:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Records that are still to be converted, each by itself: in another process; or not at all, where the
-    store has what became of them."""
+    """Records that are still to be converted, each by itself, maybe in another process."""
 
     convert: Callable[[Place, bytes], Iterable[Imported | Kept]]
     """What is in one of them: a partial of a function of a module, since other processes are given it."""
     records: Sequence[tuple[Place, bytes]]
-    options: bytes = b""
-    """What the conversion depends on besides the record and the code; 16 bytes at most."""
-    typed_trace: Callable[[bytes], Trace | None] | None = None
-    """A faster way to the trace of a record, good for encoding alone: the only thing that `convert` gives of
-    it; None where `convert` must be called."""
     receive: Callable[[Any], None] | None = None
     """Takes the values that were `Kept`, in the process of the importer and in the order of the records."""
 
     @property
     def size(self) -> int:
         """Bytes of its records."""
-        if isinstance(self.records, JsonBlock):
-            return self.records.size
         return sum(len(text) for _, text in self.records)
+
+    def items(self) -> Iterator[Imported | Kept]:
+        """Convert its records."""
+        for place, text in self.records:
+            yield from self.convert(place, text)
 
 
 @dataclass(frozen=True, slots=True)
 class FileJob:
-    """Files, or a part of one, that are still to be read, in another process; nothing of them is known."""
+    """Files, or a part of one, that are still to be read, maybe in another process."""
 
     read: Callable[[], Iterable[Imported]]
     """A partial of a function of a module, since other processes are given it."""
     size: int
     """Bytes that it reads: what comes of them is held in memory."""
+
+    def items(self) -> Iterator[Imported]:
+        """Read the files."""
+        yield from self.read()
 
 
 @dataclass(slots=True, kw_only=True)

@@ -34,10 +34,10 @@ from replaydiff.importers.base import (
     RecordError,
     Reject,
 )
-from replaydiff.importers.reading import Broken, JsonBlock, Record, parsed, pieces, records
+from replaydiff.importers.reading import Broken, Record, parsed, pieces, records
 from replaydiff.importers.reading.record import GZIP_MAGIC
 from replaydiff.replay.messages import parse
-from replaydiff.replay.model import Json, Trace
+from replaydiff.replay.model import Json
 from replaydiff.replay.model.light import light_dataclass
 
 Convert = Callable[[Json, InputFile], Iterable[Imported]]
@@ -57,14 +57,11 @@ def converted(source: str, files: Sequence[InputFile], convert: Convert) -> Iter
 
 def done(found: Iterable[Imported | Job | FileJob | AllReceived]) -> Iterator[Imported]:
     """The items, and those of the jobs, each in its turn."""
-    for one in found:
-        if isinstance(one, FileJob):
-            yield from one.read()
-        elif isinstance(one, Job):
-            for place, text in one.records:
-                yield from received(one, one.convert(place, text))
-        elif not isinstance(one, AllReceived):
-            yield one
+    for item in found:
+        if isinstance(item, Job | FileJob):
+            yield from received(item, item.items())
+        elif not isinstance(item, AllReceived):
+            yield item
 
 
 ReadFile = Callable[[InputFile], Iterable[Imported]]
@@ -132,19 +129,12 @@ def received(job: Job | FileJob, made: Iterable[Any]) -> Iterator[Any]:
             yield item
 
 
-def jobs(
-    source: str,
-    files: Sequence[InputFile],
-    convert: Convert,
-    typed_trace: Callable[[bytes], Trace | None] | None = None,
-) -> Iterator[Imported | Job]:
-    """The same as jobs; `convert` and `typed_trace` (see `Job`) must be functions of a module."""
+def jobs(source: str, files: Sequence[InputFile], convert: Convert) -> Iterator[Imported | Job]:
+    """The same as jobs; `convert` must be a function of a module."""
     for file in files:
         for piece in pieces(file):
-            if isinstance(piece, JsonBlock):
-                options = b"all" if file.all_environments else b""
-                line = partial(_line, source, file, convert)
-                yield Job(line, piece, options, typed_trace)
+            if isinstance(piece, list):
+                yield Job(partial(_line, source, file, convert), piece)
             else:
                 yield from values_converted(source, file, convert, (piece,))
 
@@ -400,8 +390,7 @@ def group_jobs(
     groups = ((place, text) for _, place, text in spool.packed())
     while found := list(islice(groups, GROUPS_A_JOB)):
         own = {place[0]: files[place[0]] for place, _ in found}
-        options = b"all" if any(file.all_environments for file in own.values()) else b""
-        yield Job(partial(_group, convert, own), found, options)
+        yield Job(partial(_group, convert, own), found)
 
 
 def _group(

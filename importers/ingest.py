@@ -12,35 +12,30 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from itertools import count
+from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from replaydiff.importers import parallel
 from replaydiff.importers.base import (
     Imported,
     Importer,
     InputFile,
-    Note,
     Reject,
     Skipped,
     divided,
 )
-from replaydiff.importers.known import KnownRecords, KnownTrace, Made, ready
+from replaydiff.importers.jobs import Writable, cores, encoded, run_jobs
 from replaydiff.replay import clock
 from replaydiff.replay.cycles import newer_cycles_only
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.model import TraceState
-from replaydiff.replay.store import import_records
 from replaydiff.replay.store.connection import transaction
 from replaydiff.replay.store.import_records import StoredReject, forget_rejects, take_rejects, write_rejects
-from replaydiff.replay.store.seen import SeenIds
-from replaydiff.replay.store.trace_codec import TraceColumns, TraceRow
-from replaydiff.replay.store.traces import StoredIds, call_counts, is_older, write_rows
+from replaydiff.replay.store.trace_codec import TraceRow
+from replaydiff.replay.store.traces import call_counts, is_older, write_rows
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -122,26 +117,23 @@ def ingest(
     """Read the files and write what is in them; then forget the rejects of earlier imports of them."""
     began = clock.utc_now()
     report = Report(importer.NAME, len(files))
-    with newer_cycles_only(), closing(_read(con, importer, files, redaction)) as made:
-        write(con, report, made, progress, redaction)
+    with newer_cycles_only(), ExitStack() as stack:
+        items = _read(importer, files, redaction)
+        if isinstance(items, Generator):
+            stack.enter_context(closing(items))
+        write(con, report, items, progress, redaction)
     names = [file.name if redaction is None else redaction.file_name(file.name) for file in files]
     forget_rejects(con, names, began)
     return report
 
 
-def _read(
-    con: DuckDBPyConnection, importer: Importer, files: Sequence[InputFile], redaction: Redaction | None
-) -> Generator[Made]:
-    """What is in the files; where that is much, in several processes."""
+def _read(importer: Importer, files: Sequence[InputFile], redaction: Redaction | None) -> Iterator[Writable]:
+    """Yield what is in the files; read them in several processes if that is worth it."""
     source = divided(importer)
-    if source is None:
-        yield from ready(importer.read_files(files), redaction)
-        return
     is_small = sum(file.size for file in files) < ONE_PROCESS_BYTES
-    alone = is_small or not (redaction is None or redaction.is_repeatable)
-    known = KnownRecords(con, importer.NAME, redaction)
-    found = source.read_jobs(files)
-    yield from parallel.carried_out(found, known, redaction, 1 if alone else parallel.cores())
+    if source is None or is_small or redaction is not None or cores() == 1:
+        return encoded(importer.read_files(files), redaction)
+    return run_jobs(source.read_jobs(files), cores())
 
 
 def ingest_rejects(
@@ -157,28 +149,28 @@ def ingest_rejects(
         for reject in take_rejects(con, source):
             by_file[reject.source][reject.file].append(reject)
         reports = []
-        for name, files in by_file.items():
-            kept = [
-                _as_file(Path(folder) / f"{name}-{number}", found)
-                for number, found in enumerate(files.values())
+        for name, rejects_by_file in by_file.items():
+            files = [
+                _as_file(Path(folder) / f"{name}-{number}", rejects)
+                for number, rejects in enumerate(rejects_by_file.values())
             ]
-            report = Report(name, len(kept))
-            found = ready(find(name).read_files(kept), redaction)
-            reports.append(write(con, report, found, None, redaction))
+            report = Report(name, len(files))
+            items = encoded(find(name).read_files(files), redaction)
+            reports.append(write(con, report, items, None, redaction))
         return reports
 
 
-def _as_file(target: Path, found: Sequence[StoredReject]) -> InputFile:
-    """Records in a file of their own, each at the line where it was."""
+def _as_file(target: Path, rejects: Sequence[StoredReject]) -> InputFile:
+    """Write records to a file of their own, each at the line where it was."""
     with target.open("w", encoding="utf-8") as file:
         line = 1
-        for reject in found:
+        for reject in rejects:
             file.write("\n" * (reject.line - line))
             file.write(" ".join((reject.record or "").splitlines()) + "\n")
             line = reject.line + 1
-    modified = found[0].rejected_at.replace(tzinfo=UTC).timestamp()
+    modified = rejects[0].rejected_at.replace(tzinfo=UTC).timestamp()
     size = target.stat().st_size
-    return InputFile(path=str(target), name=found[0].file, size=size, modified=modified, lines=True)
+    return InputFile(path=str(target), name=rejects[0].file, size=size, modified=modified, lines=True)
 
 
 def check(items: Iterable[Imported], redaction: Redaction | None) -> None:
@@ -188,35 +180,32 @@ def check(items: Iterable[Imported], redaction: Redaction | None) -> None:
         InputError: a record cannot be taken; says which, and why.
     """
     for item in items:
-        found = item if redaction is None else redaction.item(item)
-        if isinstance(found, Reject):
-            raise InputError(f"{place(found)}: {found.reason}; nothing was imported (--strict)")
+        redacted = item if redaction is None else redaction.item(item)
+        if isinstance(redacted, Reject):
+            raise InputError(f"{location(redacted)}: {redacted.reason}; nothing was imported (--strict)")
 
 
 def write(
     con: DuckDBPyConnection,
     report: Report,
-    items: Iterable[Made],
+    items: Iterable[Writable],
     progress: Progress | None,
     redaction: Redaction | None,
 ) -> Report:
-    """Write what became of an importer's items, a batch at a time, and the tokens that are in them.
+    """Write what an importer yields, a batch at a time, and the tokens that are in it.
 
-    Memory is that of one batch, and eight bytes for each trace to know ids that come twice. What was
+    Memory is that of one batch, and some 70 bytes for each trace to recognise ids that come twice. What was
     committed stays where a later batch is interrupted; the same import again completes it.
     """
     settings = "SELECT current_setting('memory_limit'), current_setting('threads')"
     [(limit, threads)] = con.execute(settings).fetchall()
     # A batch is too small for several: they would only take a core from the processes that convert.
     con.execute("SET threads = 1")
-    taken = shown = 0
     with _ImportBatch(con, report, redaction) as batch:
-        for item in items:
+        for number, item in enumerate(items, start=1):
             batch.take(item)
-            taken += len(item) if isinstance(item, TraceColumns) else 1
-            if progress and taken - shown >= _PROGRESS_EVERY:
+            if progress and number % _PROGRESS_EVERY == 0:
                 progress(report.traces + batch.waiting, report.rejected)
-                shown = taken
     con.execute(f"SET memory_limit = '{limit}'")
     con.execute(f"SET threads = {threads}")
     return report
@@ -228,16 +217,12 @@ class _ImportBatch:
     def __init__(self, con: DuckDBPyConnection, report: Report, redaction: Redaction | None) -> None:
         self._con, self._report = con, report
         self._tokens = None if redaction is None else redaction.tokens
-        self._rows = TraceColumns.of()
-        self._loose: list[TraceRow] = []
-        """Rows that came after those and are still to be packed."""
-        self._traces: dict[str, int | KnownTrace] = {}
-        """Id → the position of its row, or the trace of the store that it is."""
+        self._rows: dict[str, TraceRow] = {}
+        """Id in the source → its row."""
         self._rejects: list[Reject] = []
         self._characters = 0
-        self._seen = SeenIds()
-        """Those of earlier batches."""
-        self._stored_ids: StoredIds | None = None
+        self._seen: set[int] = set()
+        """Hashes of the ids of earlier batches."""
         self._transaction = ExitStack()
         """Holds what is written and not committed."""
         self._written = self._uncommitted = self._uncommitted_characters = 0
@@ -255,119 +240,50 @@ class _ImportBatch:
 
     @property
     def waiting(self) -> int:
-        return len(self._traces)
+        return len(self._rows)
 
-    def take(self, item: Made) -> None:
-        """Store or count a result of an importer."""
-        if isinstance(item, TraceColumns):
-            self._keep_all(item)
-        elif isinstance(item, TraceRow):
-            self._keep(item)
-        elif isinstance(item, KnownTrace):
-            self._keep_known(item)
+    def take(self, item: Writable) -> None:
+        """Store or count an item of an importer."""
+        if isinstance(item, TraceRow):
+            self._add(item)
         elif isinstance(item, Reject):
-            self._refuse(item)
+            self._report.rejected += 1
+            self._report.first_reject = self._report.first_reject or item
+            self._rejects.append(item)
+            self._characters += len(item.record or "")
         elif isinstance(item, Skipped):
             self._report.skipped[item.reason] += 1
-        elif isinstance(item, Note):
+        else:
             self._report.notes[item.text] += 1
-
-    def _keep_all(self, rows: TraceColumns) -> None:
-        self._pack()
-        first = len(self._rows)
-        places = dict(zip(rows.source_id, count(first)))
-        characters = sum(rows.characters)
-        is_new = len(places) == len(rows) and self._traces.keys().isdisjoint(places)
-        self._rows.extend(rows)
-        if is_new and not self._is_full(len(rows), characters):
-            self._traces.update(places)
-            self._characters += characters
-            return
-        for number, source_id in enumerate(rows.source_id):
-            if self._is_late(source_id, rows.updated_at[number]):
-                continue
-            self._traces[source_id] = first + number
-            self._characters += rows.characters[number]
-            if self._is_full():
-                self.write()
-                # The rest of them is in the next batch.
-                self._rows.extend(rows)
-                first = 0
-
-    def _keep(self, row: TraceRow) -> None:
-        if self._is_late(row.source_id, row.updated_at):
-            return
-        self._traces[row.source_id] = len(self._rows) + len(self._loose)
-        self._loose.append(row)
-        self._characters += row.characters
-        self._write_if_full()
-
-    def _is_late(self, source_id: str, updated_at: datetime | None) -> bool:
-        """Return whether a trace came before in a later state; count it if it came at all."""
-        before = self._traces.get(source_id)
-        if before is None:
-            return False
-        self._report.duplicates += 1
-        if isinstance(before, KnownTrace):
-            return is_older(updated_at, before.updated_at)
-        in_loose = before - len(self._rows)
-        at = self._rows.updated_at[before] if in_loose < 0 else self._loose[in_loose].updated_at
-        return is_older(updated_at, at)
-
-    def _pack(self) -> None:
-        """Put single rows behind those in columns."""
-        if self._loose:
-            self._rows.extend(TraceColumns.of(self._loose))
-            self._loose = []
-
-    def _keep_known(self, known: KnownTrace) -> None:
-        before = self._traces.get(known.source_id)
-        if isinstance(before, int):
-            for item in known.made():
-                self.take(item)
-            return
-        self._report.duplicates += before is not None
-        self._traces[known.source_id] = known
-        self._write_if_full()
-
-    def _write_if_full(self) -> None:
-        if self._is_full():
+        largest = max(len(self._rows), len(self._rejects))
+        if largest >= BATCH_TRACES or self._characters >= BATCH_CHARACTERS:
             self.write()
 
-    def _is_full(self, more_traces: int = 0, more_characters: int = 0) -> bool:
-        traces, characters = len(self._traces) + more_traces, self._characters + more_characters
-        return traces >= BATCH_TRACES or characters >= BATCH_CHARACTERS
-
-    def _refuse(self, reject: Reject) -> None:
-        self._report.rejected += 1
-        self._report.first_reject = self._report.first_reject or reject
-        self._rejects.append(reject)
-        self._characters += len(reject.record or "")
-        if len(self._rejects) >= BATCH_TRACES or self._characters >= BATCH_CHARACTERS:
-            self.write()
+    def _add(self, row: TraceRow) -> None:
+        earlier = self._rows.get(row.source_id)
+        self._report.duplicates += earlier is not None
+        if earlier is None or not is_older(row.updated_at, earlier.updated_at):
+            self._rows[row.source_id] = row
+            self._characters += row.characters
 
     def write(self) -> None:
         """Write what waits, and commit where that is enough."""
         report = self._report
-        seen = self._seen.among(self._traces)
-        first = [held for key, held in self._traces.items() if key not in seen]
-        known = [held for held in first if isinstance(held, KnownTrace)]
-        self._pack()
+        by_hash = {hash(source_id): row for source_id, row in self._rows.items()}
+        repeated = [by_hash[key] for key in by_hash.keys() & self._seen]
+        rows = [row for key, row in by_hash.items() if key not in self._seen]
         self._give_room()
-        rows, places = self._rows, [held for held in first if isinstance(held, int)]
         if self._uncommitted == 0:
             self._transaction.enter_context(transaction(self._con))
-        if self._written and self._stored_ids is None:
-            self._stored_ids = StoredIds(self._con)
-        written = write_rows(self._con, rows, places, self._stored_ids)
-        if seen:
-            self._write_again([self._traces[key] for key in seen])
+        written = write_rows(self._con, rows)
+        if repeated:
+            self._write_again(repeated)
         write_rejects(self._con, self._rejects)
         if self._tokens is not None:
             self._tokens.save(self._con)
-        self._uncommitted += len(self._traces) + len(self._rejects)
+        self._uncommitted += len(self._rows) + len(self._rejects)
         self._uncommitted_characters += self._characters
-        self._written += len(self._traces)
+        self._written += len(self._rows)
         if (
             self._written <= COMMIT_TRACES
             or self._uncommitted >= COMMIT_TRACES
@@ -377,40 +293,34 @@ class _ImportBatch:
             self._uncommitted = self._uncommitted_characters = 0
         report.new += written.new
         report.updated += written.updated
-        report.unchanged += written.unchanged + len(known)
+        report.unchanged += written.unchanged
         report.older += len(written.left)
-        report.states.update([rows.state[place] for place in places])
-        report.states.update([held.state for held in known])
-        counts = [*(rows.counts[place] for place in places), *(held.counts for held in known)]
-        report.count([sum(each) for each in zip((0, 0, 0, 0), *counts, strict=True)])
-        self._seen.add(self._traces)
-        self._rows, self._traces, self._rejects, self._characters = TraceColumns.of(), {}, [], 0
+        for row in rows:
+            report.states[row.state] += 1
+            report.count(row.counts)
+        self._seen.update(by_hash)
+        self._rows, self._rejects, self._characters = {}, [], 0
 
     def _give_room(self) -> None:
         """Let the database hold as much in memory as writing what waits needs."""
-        sizes = (*self._rows.characters, *(len(reject.record or "") for reject in self._rejects))
+        rejects = (len(reject.record or "") for reject in self._rejects)
+        sizes = (*(row.characters for row in self._rows.values()), *rejects)
         room = DATABASE_BYTES + max(sizes, default=0) * DATABASE_BYTES_A_CHARACTER
         self._con.execute(f"SET memory_limit = '{room // 1_000_000}MB'")
 
-    def _write_again(self, held: Sequence[int | KnownTrace]) -> None:
+    def _write_again(self, rows: Sequence[TraceRow]) -> None:
         """Replace traces that an earlier batch of this import had; they are counted once."""
-        made = [made for one in held if isinstance(one, KnownTrace) for made in one.made()]
-        converted = TraceColumns.of(row for row in made if isinstance(row, TraceRow))
-        for rows, places in (
-            (self._rows, [one for one in held if isinstance(one, int)]),
-            (converted, range(len(converted))),
-        ):
-            before = call_counts(self._con, [rows.source_id[place] for place in places])
-            written = write_rows(self._con, rows, places, self._stored_ids)
-            self._report.duplicates += len(places)
-            self._report.older += len(written.left)
-            for place in places:
-                stored = before.get((rows.source[place], rows.source_id[place]))
-                if stored is not None and rows.source_id[place] not in written.left:
-                    self._report.count(rows.counts[place], stored)
+        before = call_counts(self._con, [row.source_id for row in rows])
+        written = write_rows(self._con, rows)
+        self._report.duplicates += len(rows)
+        self._report.older += len(written.left)
+        for row in rows:
+            stored = before.get((row.source, row.source_id))
+            if stored is not None and row.source_id not in written.left:
+                self._report.count(row.counts, stored)
 
 
-def place(reject: import_records.Reject) -> str:
-    """Return the place of a rejected record: file and line, or its id."""
+def location(reject: Reject) -> str:
+    """Return where a rejected record is: file and line, or its id."""
     where = f"{reject.file}:{reject.line}" if reject.file else reject.source
     return f"{where} ({reject.id})" if reject.id else where

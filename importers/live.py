@@ -21,7 +21,7 @@ import msgspec
 from replaydiff.importers.base import Imported, LiveImporter, Query, RecordError, ShowStatus
 from replaydiff.importers.fields import parse_time
 from replaydiff.importers.ingest import Report, check, write
-from replaydiff.importers.known import ready
+from replaydiff.importers.jobs import encoded
 from replaydiff.replay import clock
 from replaydiff.replay.errors import AlreadyRunningError, InputError
 from replaydiff.replay.files import locked, private_folder
@@ -152,9 +152,9 @@ def ingest_live(
                 if strict:
                     check(_after(first, items), redaction)
                     again = importer.read_live(query, folder, show_status)
-                    write(con, report, ready(again, redaction), None, redaction)
+                    write(con, report, encoded(again, redaction), None, redaction)
                 else:
-                    write(con, report, ready(_after(first, items), redaction), None, redaction)
+                    write(con, report, encoded(_after(first, items), redaction), None, redaction)
                 # What starts after the import began was not there to be read, whatever --to says.
                 until = min(query.end, _begun_at(folder))
                 mark_read(con, importer.NAME, importer.origin(query), query_filters(query), until)

@@ -59,7 +59,7 @@ from replaydiff.importers.call_notes import (
 from replaydiff.importers.chat.model_calls import CallRecord, LoggedCall, call_record, run_of, waiting
 from replaydiff.importers.chat.streams import events_of_text, is_stream, put_together
 from replaydiff.importers.convert import Convert, guarded, reject
-from replaydiff.importers.reading import Broken, JsonBlock, Record, parsed, pieces
+from replaydiff.importers.reading import Broken, Record, parsed, pieces
 from replaydiff.replay.messages import Conversation, conversation, count_requests, decode, definitions, parse
 from replaydiff.replay.model import Json, JsonObject, Message, Trace
 
@@ -197,7 +197,7 @@ def log_jobs(
         for number, file in enumerate(files):
             line = partial(_line, source, file, convert)
             for piece in pieces(file):
-                if isinstance(piece, JsonBlock):
+                if isinstance(piece, list):
                     yield Job(line, piece, receive=partial(receive, number))
                     continue
                 for item in _each(source, file, convert, piece):

@@ -20,40 +20,39 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from replaydiff.importers.base import InputFile
-from replaydiff.importers.block import JsonBlock
 from replaydiff.importers.chat import frameworks
 from replaydiff.importers.reading.archives import ZIP_MAGIC, samples
-from replaydiff.importers.reading.json_values import blocks, first_line, parsed, texts
+from replaydiff.importers.reading.json_values import Line, blocks, first_line, parsed, texts
 from replaydiff.importers.reading.record import CHUNK, DAMAGED, RECORD_BYTES, Broken, Record, damage, opened
 from replaydiff.importers.reading.tables import PARQUET_MAGIC, is_csv, parquet, rows
 from replaydiff.replay.messages import is_message, parse
 from replaydiff.replay.model import Json
 
-__all__ = ["RECORD_BYTES", "Broken", "JsonBlock", "Record", "parsed", "pieces", "records"]
+__all__ = ["RECORD_BYTES", "Broken", "Record", "parsed", "pieces", "records"]
 
 
 def records(file: InputFile) -> Iterator[Record | Broken]:
     """The values of a file in order, with what could not be read in its place."""
     for piece in pieces(file):
-        if isinstance(piece, JsonBlock):
+        if isinstance(piece, list):
             for number, text in piece:
                 yield parsed(number, text)
         else:
             yield piece
 
 
-def pieces(file: InputFile) -> Iterator[JsonBlock | Record | Broken]:
-    """The same, with JSON lines in blocks that are still to be parsed."""
-    last = 0
+def pieces(file: InputFile) -> Iterator[list[Line] | Record | Broken]:
+    """Yield the values of a file, with JSON lines in blocks that are still to be parsed."""
+    last_line = 0
     try:
-        for found in _pieces(file):
-            last = found.last_line if isinstance(found, JsonBlock) else found.line
-            yield found
+        for piece in _pieces(file):
+            last_line = piece[-1][0] if isinstance(piece, list) else piece.line
+            yield piece
     except DAMAGED as error:
-        yield Broken(last + 1, damage(error), "")
+        yield Broken(last_line + 1, damage(error), "")
 
 
-def _pieces(file: InputFile) -> Iterator[JsonBlock] | Iterator[Record | Broken]:
+def _pieces(file: InputFile) -> Iterator[list[Line]] | Iterator[Record | Broken]:
     if file.lines:
         return blocks(file)
     with opened(file) as stream:

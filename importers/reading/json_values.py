@@ -13,11 +13,9 @@ import codecs
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import IO
 
 from replaydiff.importers.base import InputFile
-from replaydiff.importers.block import JsonBlock
 from replaydiff.importers.reading.record import (
     CHUNK,
     DAMAGED,
@@ -27,7 +25,6 @@ from replaydiff.importers.reading.record import (
     Record,
     TooLargeError,
     broken,
-    is_packed,
     opened,
     why,
 )
@@ -37,32 +34,42 @@ from replaydiff.replay.store.sql import clean
 
 BLOCK_BYTES = 4 * 1024 * 1024
 """A block has about this much, or one line that is longer."""
+Line = tuple[int, bytes]
+"""The 1-based number of a line of a file, and its text; of a line that is too large the beginning."""
 
 
-def blocks(file: InputFile) -> Iterator[JsonBlock]:
-    """The lines of a file without blocks that are blank.
+def blocks(file: InputFile) -> Iterator[list[Line]]:
+    """Yield the lines of a file that are not blank, many at a time.
 
     Raises:
         EOFError, OSError, zlib.error: the file is damaged; the whole lines before were given.
     """
     with opened(file) as stream:
-        # The folder of another process may be another.
-        line, start, path = 1, 0, str(Path(file.path).absolute())
-        on_disk = not is_packed(stream)
+        first_number = 1
         while True:
-            data, skipped, damage = _some_lines(stream)
-            if data and not data.isspace():
-                yield JsonBlock(line, data, place=(path, start) if on_disk else None)
+            data, is_cut, damage = _some_lines(stream)
+            if lines := _numbered(data, first_number):
+                yield lines
             if damage is not None:
                 raise damage
             if not data:
                 return
-            line += data.count(b"\n") + (skipped > 0)
-            start += len(data) + skipped
+            first_number += data.count(b"\n") + is_cut
 
 
-def _some_lines(stream: IO[bytes]) -> tuple[bytes, int, Exception | None]:
-    """Return lines, the number of bytes after them that belong to the last one, and what ended the file."""
+def _numbered(data: bytes, first_number: int) -> list[Line]:
+    lines = []
+    for number, line in enumerate(data.split(b"\n"), first_number):
+        text = line.strip()
+        if number == 1:
+            text = text.removeprefix(codecs.BOM_UTF8)
+        if text:
+            lines.append((number, text))
+    return lines
+
+
+def _some_lines(stream: IO[bytes]) -> tuple[bytes, bool, Exception | None]:
+    """Return lines, whether the last one is only the beginning of a line, and what ended the file."""
     parts: list[bytes] = []
     size = 0
     try:
@@ -71,12 +78,13 @@ def _some_lines(stream: IO[bytes]) -> tuple[bytes, int, Exception | None]:
             size += len(part)
         data = b"".join(parts)
         if size < BLOCK_BYTES or _ends(data):
-            return data, 0, None
-        rest = stream.readline(RECORD_BYTES)
-        return data + rest, 0 if _ends(rest) else _skip_line(stream), None
+            return data, False, None
+        end_of_line = stream.readline(RECORD_BYTES)
+        is_cut = not _ends(end_of_line) and _skip_line(stream)
+        return data + end_of_line, is_cut, None
     except DAMAGED as error:
         lines, end, _ = b"".join(parts).rpartition(b"\n")
-        return lines + end, 0, error
+        return lines + end, False, error
 
 
 def parsed(number: int, text: bytes) -> Record | Broken:
@@ -111,14 +119,14 @@ def _skip_blank(stream: IO[bytes]) -> int:
     return skipped
 
 
-def _skip_line(stream: IO[bytes]) -> int:
-    """Move to the next line. How many bytes it was."""
-    skipped = 0
-    while rest := stream.readline(CHUNK):
-        skipped += len(rest)
-        if _ends(rest):
+def _skip_line(stream: IO[bytes]) -> bool:
+    """Move to the next line; return whether there was anything left of this one."""
+    is_skipped = False
+    while part := stream.readline(CHUNK):
+        is_skipped = True
+        if _ends(part):
             break
-    return skipped
+    return is_skipped
 
 
 _NEAR_END = 16

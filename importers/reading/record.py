@@ -112,11 +112,6 @@ def opened(file: InputFile) -> Iterator[IO[bytes]]:
             yield tracked
 
 
-def is_packed(stream: IO[bytes]) -> bool:
-    """Return whether what `opened` gave unpacks its file."""
-    return isinstance(getattr(stream, "raw", None), _Unpacked)
-
-
 class _Tracked(io.RawIOBase):
     def __init__(self, raw: IO[bytes], file: InputFile) -> None:
         self._raw, self._file = raw, file

@@ -12,8 +12,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from operator import attrgetter
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
@@ -27,9 +26,7 @@ from replaydiff.importers.call_notes import (
     has_orphan,
     has_unread_calls,
 )
-from replaydiff.importers.chat.typed import ChatMessage, typed_chat
 from replaydiff.importers.convert import converted, jobs
-from replaydiff.importers.reading import RECORD_BYTES
 from replaydiff.replay.messages import conversation, count_requests, read_args, read_messages, read_text
 from replaydiff.replay.model import Json, JsonObject, Message, Score, Step, StepKind, ToolCall, Trace, Usage
 from replaydiff.replay.store.trace_codec import field_types
@@ -77,7 +74,7 @@ def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
 
 def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | Job]:
     """The same in blocks."""
-    return jobs(NAME, files, read, typed_trace)
+    return jobs(NAME, files, read)
 
 
 def read(record: Json, _file: InputFile) -> Iterator[Imported]:
@@ -106,68 +103,6 @@ def _unknown_of_calls(record: Mapping[str, Any]) -> set[str]:
     calls = record.get("tool_calls")
     listed = [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
     return {key for call in listed for key in call.keys() - FIELDS_OF_CALL}
-
-
-def typed_trace(text: bytes) -> Trace | None:
-    """Return the trace of a record whose messages are as the chat API writes them; None for any other.
-
-    It is the one that `read` yields without a note, for encoding alone: its messages are a `typed_chat`.
-
-    Args:
-        text: the JSON of one record.
-    """
-    if _NUL in text or len(text) >= RECORD_BYTES:
-        return None
-    try:
-        record = _decode(text)
-        chat = typed_chat(record.messages)
-        if not chat or not chat.messages or calls_in_text(chat.messages):
-            return None
-        plain = {
-            "trace_id": record.trace_id,
-            "started_at": fields.parse_time(record.started_at),
-            "session_id": record.session_id or None,
-            "release": record.release or None,
-            "usage": fields.usage(record.usage),
-            "metadata": record.metadata or {},
-        }
-        values = _read_others(record)
-        if values == _NOTHING:
-            return _trace({}, plain, chat.messages, chat.tool_calls)
-        others = {name: held for name, held in zip(_OTHERS, values, strict=True) if held is not msgspec.UNSET}
-        if _unknown_of_calls(others):
-            return None
-        return _trace(others, plain | _plain(others), chat.messages, chat.tool_calls)
-    except Exception:  # noqa: BLE001 - `read` decides what is wrong with the record, and says it
-        return None
-
-
-_NUL = b"\\u0000"
-"""Texts with it are cleaned before they are read."""
-_USUAL: dict[str, Any] = {
-    "messages": list[ChatMessage],
-    "trace_id": Annotated[str, msgspec.Meta(min_length=1)],
-    "started_at": str,
-    "session_id": str | None,
-    "release": str | None,
-    "usage": dict[str, Any] | None,
-    "metadata": dict[str, Any] | None,
-}
-"""Fields that most records have, and their types there; the readers take more."""
-_OTHERS = tuple(sorted(FIELDS - _USUAL.keys()))
-_NOTHING = (msgspec.UNSET,) * len(_OTHERS)
-_read_others = attrgetter(*_OTHERS)
-_decode: Callable[[bytes], Any] = msgspec.json.Decoder(
-    msgspec.defstruct(
-        "_Record",
-        [
-            *((name, kind) for name, kind in list(_USUAL.items())[:3]),
-            *((name, kind, None) for name, kind in list(_USUAL.items())[3:]),
-            *((name, Any, msgspec.UNSET) for name in _OTHERS),
-        ],
-        forbid_unknown_fields=True,
-    )
-).decode
 
 
 def _plain(record: dict[str, Json]) -> dict[str, Any]:

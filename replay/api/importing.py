@@ -381,7 +381,7 @@ def unclear_sentence(tools: Sequence[ResultForms]) -> str:
 def summary(report: Report) -> Iterator[str]:
     """Yield what a person should know about an import, the most important first."""
     from replaydiff.importers.base import TURNED_ON_BY
-    from replaydiff.importers.ingest import place
+    from replaydiff.importers.ingest import location
     from replaydiff.replay.model import TraceState
     from replaydiff.replay.terminal.text import single_line
 
@@ -424,19 +424,19 @@ def summary(report: Report) -> Iterator[str]:
     first = report.first_reject
     if first is not None:
         yield (
-            f"{count(report.rejected, 'record')} rejected, the first at {single_line(place(first))}: "
+            f"{count(report.rejected, 'record')} rejected, the first at {single_line(location(first))}: "
             f"{single_line(first.reason)}; see `replay import --rejects`"
         )
 
 
 def rejects_summary(rejects: Sequence[StoredReject]) -> Iterator[tuple[str, str | None]]:
     """Yield the place, reason and beginning of each rejected record; then what to do."""
-    from replaydiff.importers.ingest import place
+    from replaydiff.importers.ingest import location
     from replaydiff.replay.terminal.text import single_line
 
     for reject in rejects[:LISTED_REJECTS]:
         excerpt = single_line(reject.excerpt) if reject.excerpt else None
-        yield f"{single_line(place(reject))} ({reject.source}): {single_line(reject.reason)}", excerpt
+        yield f"{single_line(location(reject))} ({reject.source}): {single_line(reject.reason)}", excerpt
     if len(rejects) > LISTED_REJECTS:
         yield f"and {len(rejects) - LISTED_REJECTS:,} more; `replay import --rejects --json` lists all", None
     again = sum(reject.alone for reject in rejects)

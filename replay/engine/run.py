@@ -289,7 +289,7 @@ def resume(
 
 
 def _go(batch: _Execution, write_down: WriteDown | None) -> RunReport:
-    from replaydiff.replay.store.driver import duckdb
+    import duckdb
 
     try:
         with newer_cycles_only():

@@ -9,12 +9,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import duckdb
+
 from replaydiff.replay.errors import StoreError, StoreWriteError, remedy
 from replaydiff.replay.files import check_target, replacing
 from replaydiff.replay.interruption import interruptible
 from replaydiff.replay.store import pending, snapshot, sql
 from replaydiff.replay.store.connection import UNWRITTEN, open_store, transaction
-from replaydiff.replay.store.driver import duckdb
 from replaydiff.replay.store.import_records import merge_tokens
 from replaydiff.replay.store.memory import MEMORY_MB, in_batches
 

@@ -17,6 +17,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import duckdb
+
 from replaydiff.replay.errors import (
     SHORT_OF,
     StoreBusyError,
@@ -32,7 +34,6 @@ from replaydiff.replay.files import private_folder, writer_wait_s
 from replaydiff.replay.interruption import interruptible
 from replaydiff.replay.store import pending, snapshot
 from replaydiff.replay.store.attached import refuse_writing
-from replaydiff.replay.store.driver import duckdb
 from replaydiff.replay.store.memory import MEMORY_MB
 from replaydiff.replay.version import VERSION
 

@@ -19,13 +19,13 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+import duckdb
 import msgspec
 
 from replaydiff.replay.errors import InputError, NoSpaceError, remedy
 from replaydiff.replay.model import Grade, RunRecord
 from replaydiff.replay.store import sql
 from replaydiff.replay.store.connection import UNWRITTEN
-from replaydiff.replay.store.driver import duckdb
 from replaydiff.replay.store.grades import GRADE_COLUMNS, grade_row
 from replaydiff.replay.store.memory import all_rows, by_position
 from replaydiff.replay.store.runs import get_run, list_runs

@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-import threading
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -149,22 +148,14 @@ _TOKEN_COLUMNS = {"kind": "VARCHAR", "number": "BIGINT", "digest": "BLOB"}
 _DIGEST_BYTES = 16
 
 
-def value_digest(key: bytes, kind: str, value: str) -> bytes:
-    """Return the hash that a value is known by in a store with this key."""
-    text = f"{kind}:{value}".encode(errors="replace")
-    return hashlib.blake2b(text, key=key, digest_size=_DIGEST_BYTES).digest()
-
-
 class Tokens:
-    """The tokens of a store: some 200 bytes of memory for each distinct value. Threads may share it."""
+    """The tokens of a store: some 200 bytes of memory for each distinct value."""
 
     def __init__(self, con: DuckDBPyConnection) -> None:
         stored = con.execute("SELECT key FROM redaction_key").fetchone()
-        self.key = bytes(stored[0]) if stored else secrets.token_bytes(32)
+        self._key = bytes(stored[0]) if stored else secrets.token_bytes(32)
         """What the digests of values are keyed with: a secret of the store."""
         self._is_key_stored = stored is not None
-        self._lock = threading.Lock()
-        """Held while numbers are given, or new tokens are taken to be stored."""
         self._numbers: dict[tuple[str, bytes], int] = {}
         self._last: Counter[str] = Counter()
         self._new: list[tuple[str, int, bytes]] = []
@@ -173,22 +164,15 @@ class Tokens:
             self._last[kind] = max(self._last[kind], number)
 
     def of(self, kind: str, value: str) -> str:
-        """Return the token of a value, like `[EMAIL_1]`."""
-        [number] = self.numbers([(kind, value_digest(self.key, kind, value))])
+        """Return the token of a value, like `[EMAIL_1]`; a new value gets the next number."""
+        text = f"{kind}:{value}".encode(errors="replace")
+        digest = hashlib.blake2b(text, key=self._key, digest_size=_DIGEST_BYTES).digest()
+        number = self._numbers.get((kind, digest))
+        if number is None:
+            self._last[kind] += 1
+            number = self._numbers[kind, digest] = self._last[kind]
+            self._new.append((kind, number, digest))
         return f"[{kind}_{number}]"
-
-    def numbers(self, digests: Iterable[tuple[str, bytes]]) -> list[int]:
-        """Return the numbers of values by kind and digest; new values get the next ones, in this order."""
-        numbers = []
-        with self._lock:
-            for kind, digest in digests:
-                number = self._numbers.get((kind, digest))
-                if number is None:
-                    self._last[kind] += 1
-                    number = self._numbers[kind, digest] = self._last[kind]
-                    self._new.append((kind, number, digest))
-                numbers.append(number)
-        return numbers
 
     @property
     def has_new(self) -> bool:
@@ -198,18 +182,16 @@ class Tokens:
     def save(self, con: DuckDBPyConnection) -> None:
         """Store the key and the new tokens, in one transaction with the texts that contain them."""
         if not self._is_key_stored:
-            con.execute("INSERT INTO redaction_key VALUES (?)", [self.key])
+            con.execute("INSERT INTO redaction_key VALUES (?)", [self._key])
             self._is_key_stored = True
-        with self._lock:
-            new, self._new = self._new, []
-        sql.insert(con, "redactions", _TOKEN_COLUMNS, new)
+        sql.insert(con, "redactions", _TOKEN_COLUMNS, self._new)
+        self._new = []
 
 
 def merge_tokens(con: DuckDBPyConnection, source: DuckDBPyConnection) -> None:
     """Take in the tokens of another store, whose redacted traces are taken in.
 
-    Where there are none here, the key is taken, too: record hashes that were keyed with the one that was here
-    match nothing any more, and their records are converted again.
+    Where there are none here, the key is taken, too.
 
     Raises:
         InputError: a token would mean two values.

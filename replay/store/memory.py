@@ -13,8 +13,9 @@ from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import duckdb
+
 from replaydiff.replay.errors import StoreMemoryError
-from replaydiff.replay.store.driver import duckdb
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -27,6 +27,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import duckdb
+
 from replaydiff.replay.clock import utc_now
 from replaydiff.replay.errors import (
     InputError,
@@ -40,7 +42,6 @@ from replaydiff.replay.errors import (
 from replaydiff.replay.files import private_folder, write_whole
 from replaydiff.replay.store.attached import mark_of_origin
 from replaydiff.replay.store.connection import UNWRITTEN, migrations, open_store, transaction
-from replaydiff.replay.store.driver import duckdb
 from replaydiff.replay.store.memory import all_rows, with_memory
 from replaydiff.replay.store.runs import list_runs
 

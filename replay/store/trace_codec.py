@@ -3,8 +3,7 @@
 Both follow the fields of `replay.model.Trace`, `ToolCall` and `Step` and their types: a field that is added
 there needs a column in a migration and nothing here.
 
-Rows are packed into columns that DuckDB reads without a copy (`arrow`), where they are made, maybe in another
-process: whoever writes them looks at their ids, digests and times alone.
+Rows are packed into columns that DuckDB reads without a copy (`arrow`).
 
 A record is what `replay import jsonl` reads back. Messages are written in OpenAI's shape, which every tool
 for chats knows. `tool_path` marks a record as our own: what is null in it was unknown, and is not worked out
@@ -164,8 +163,6 @@ class TraceRow(NamedTuple):
     updated_at: datetime | None
     characters: int
     """How much text it is."""
-    record_hash: str = ""
-    """A number of 128 bits that an import knows the trace's record by; empty where it is made of several."""
 
 
 PACKED: dict[str, arrow.ColumnType] = {
@@ -173,8 +170,6 @@ PACKED: dict[str, arrow.ColumnType] = {
     "source_id": arrow.TEXT,
     "content_hash": arrow.TEXT,
     "updated_at": arrow.TIMESTAMP,
-    "record_hash": arrow.TEXT,
-    "call_counts": arrow.list_of(arrow.INT32),
     "metadata": arrow.JSON_TEXT,
     "messages": arrow.JSON_TEXT,
     "steps": arrow.JSON_TEXT,
@@ -184,82 +179,30 @@ PACKED: dict[str, arrow.ColumnType] = {
 """What a packed row holds: name → type. `calls` are the rows of its tool calls but for the trace's id."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class TraceColumns:
-    """Rows as columns: sent to another process, or given to DuckDB, as a few large values.
+def pack_rows(rows: Sequence[TraceRow]) -> tuple[arrow.ArrowColumn, ...]:
+    """Return rows as columns for DuckDB, in the order of `PACKED`.
 
-    The lists are what an import decides by; each has one value a row, named as in `TraceRow`.
+    Raises:
+        ValueError: a value is not of its column's type; names the column.
     """
-
-    source: list[str]
-    source_id: list[str]
-    digest: list[str]
-    counts: list[tuple[int, int, int, int]]
-    state: list[TraceState]
-    updated_at: list[datetime | None]
-    characters: list[int]
-    record_hash: list[str]
-    parts: list[tuple[arrow.ArrowColumn, ...]]
-    """All columns (`PACKED`) of the rows, some rows in each part."""
-
-    @classmethod
-    def of(cls, rows: Iterable[TraceRow] = ()) -> TraceColumns:
-        """Return rows as columns, in their order.
-
-        Raises:
-            ValueError: a value is not of its column's type; names the column.
-        """
-        columns = cls([], [], [], [], [], [], [], [], [])
-        row_list = [*rows]
-        if row_list:
-            fields = TraceRow(*zip(*row_list, strict=True))
-            for target, more in zip(_lists_of(columns), _lists_of(fields), strict=True):
-                target.extend(more)
-            columns.parts.append(_packed(fields))
-        return columns
-
-    def __len__(self) -> int:
-        """Return the number of rows."""
-        return len(self.source_id)
-
-    def extend(self, rows: TraceColumns) -> None:
-        """Add rows at the end."""
-        for target, more in zip(_lists_of(self), _lists_of(rows), strict=True):
-            target.extend(more)
-        self.parts.extend(rows.parts)
-
-
-_lists_of: Callable[[object], tuple[list[Any], ...]] = attrgetter(
-    *(field.name for field in dataclasses.fields(TraceColumns) if field.name != "parts")
-)
-
-
-def _packed(rows: Any) -> tuple[arrow.ArrowColumn, ...]:
-    """Return the columns of some rows.
-
-    Args:
-        rows: a `TraceRow` with a list of values, one of each row, in place of each value.
-    """
-    columns = zip(*rows.columns, strict=True)
-    hashes = [record_hash or None for record_hash in rows.record_hash]
-    apart = (rows.source, rows.source_id, rows.digest, rows.updated_at, hashes, rows.counts)
-    texts = (rows.metadata, rows.messages, rows.steps, rows.calls)
-    columns_of_rows = []
-    for (name, kind), values in zip(PACKED.items(), (*apart, *texts, *columns), strict=True):
+    fields: Any = TraceRow(*zip(*rows, strict=True))
+    texts = (fields.metadata, fields.messages, fields.steps, fields.calls)
+    by_column = (
+        *(fields.source, fields.source_id, fields.digest, fields.updated_at),
+        *texts,
+        *zip(*fields.columns, strict=True),
+    )
+    packed = []
+    for (name, kind), values in zip(PACKED.items(), by_column, strict=True):
         try:
-            columns_of_rows.append(arrow.column(kind, values))
+            packed.append(arrow.column(kind, values))
         except (TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"{name} of a trace cannot be stored: {error}") from error
-    return tuple(columns_of_rows)
+    return tuple(packed)
 
 
-def encode_trace(trace: Trace, record_hash: str = "") -> TraceRow:
-    """Return the row of a trace.
-
-    Args:
-        trace: what is stored.
-        record_hash: by which an import knows the record that it was made of.
-    """
+def encode_trace(trace: Trace) -> TraceRow:
+    """Return the row of a trace."""
     columns = _TRACE.values_of(trace)
     calls = _calls(trace.tool_calls)
     metadata = encode(trace.metadata) if trace.metadata else "{}"
@@ -286,7 +229,6 @@ def encode_trace(trace: Trace, record_hash: str = "") -> TraceRow:
         state=columns[_STATE],
         updated_at=trace.updated_at,
         characters=sum(map(len, texts)),
-        record_hash=record_hash,
     )
 
 

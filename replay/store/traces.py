@@ -20,19 +20,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from replaydiff.replay.clock import utc_now
 from replaydiff.replay.errors import UnknownNameError
 from replaydiff.replay.interruption import interruptible
-from replaydiff.replay.model import Score, ToolCall, Trace
+from replaydiff.replay.model import Score, ToolCall, Trace, Witness
 from replaydiff.replay.result_form import ResultForms
 from replaydiff.replay.store import arrow, sql
 from replaydiff.replay.store.connection import transaction
-from replaydiff.replay.store.driver import read_registered
 from replaydiff.replay.store.memory import all_rows
 from replaydiff.replay.store.sql import resolve
 from replaydiff.replay.store.trace_codec import (
     CALL_COLUMNS,
     PACKED,
-    TraceColumns,
+    TraceRow,
     encode_trace,
     json_readers,
+    pack_rows,
 )
 from replaydiff.replay.store.where import guarded, selection
 
@@ -41,19 +41,17 @@ if TYPE_CHECKING:
 
 _INSERT = """
 INSERT INTO traces BY NAME
-SELECT * EXCLUDE (calls) REPLACE (record_hash::UHUGEINT AS record_hash), $now::TIMESTAMP AS imported_at
-FROM new_traces WHERE trace_id IS NOT NULL
+SELECT * EXCLUDE (calls), $now::TIMESTAMP AS imported_at FROM new_traces
 """
 _INSERT_CALLS = """
 INSERT INTO tool_calls BY NAME
 SELECT trace_id, unnest(call)
-FROM (SELECT trace_id, unnest(calls) AS call FROM new_traces WHERE trace_id IS NOT NULL)
+FROM (SELECT trace_id, unnest(calls) AS call FROM new_traces)
 """
 _READ_BATCH = 200
 """Traces that are read first. Each batch scans the tables, so later ones are larger, up to `_READ_BYTES`."""
 _READ_BYTES = 4 * 2**20
 """About how much text a batch may hold."""
-_READ_IDS = 50_000
 _HINT = "see `replay traces`"
 
 _TRACE_JSON, _CALL_JSON = json_readers(Trace), json_readers(ToolCall)
@@ -72,136 +70,81 @@ class Written:
 
 def write_traces(con: DuckDBPyConnection, traces: Iterable[Trace]) -> Written:
     """Store a batch of traces; see `write_rows`."""
-    return write_rows(con, TraceColumns.of(map(encode_trace, traces)))
+    return write_rows(con, [*map(encode_trace, traces)])
 
 
-class StoredIds:
-    """The ids of the traces in a store, as one connection sees them.
-
-    Finding some ids takes the longer the larger the store is: whoever writes many batches reads all ids once.
-    """
-
-    def __init__(self, con: DuckDBPyConnection) -> None:
-        """Read the ids that are there."""
-        # It imports numpy, which most commands do without.
-        from replaydiff.replay.store.seen import SeenIds
-
-        self._ids = SeenIds()
-        cursor = con.execute("SELECT trace_id FROM traces")
-        while rows := cursor.fetchmany(_READ_IDS):
-            self.add(trace_id for (trace_id,) in rows)
-
-    def add(self, ids: Iterable[str]) -> None:
-        """Put in ids that were written since."""
-        self._ids.add(ids)
-
-    def among(self, ids: Collection[str]) -> set[str]:
-        """Return those of these ids that are in the store, and maybe a few others."""
-        return self._ids.among(ids)
-
-
-def write_rows(
-    con: DuckDBPyConnection,
-    rows: TraceColumns,
-    positions: Sequence[int] | None = None,
-    stored_ids: StoredIds | None = None,
-) -> Written:
+def write_rows(con: DuckDBPyConnection, rows: Sequence[TraceRow]) -> Written:
     """Store a batch in one transaction; of two traces of one source and id in it the last one counts.
 
     Memory is a few times the batch's own size: import in batches of some thousand traces.
-
-    Args:
-        con: the store.
-        rows: the batch.
-        positions: those of the rows to store; None for all.
-        stored_ids: those in the store, where they are known; those that are written are put in.
     """
-    times = rows.updated_at
-    latest: dict[tuple[str, str], int] = {}
-    for row in range(len(rows)) if positions is None else positions:
-        key = rows.source[row], rows.source_id[row]
-        if key not in latest or not is_older(times[row], times[latest[key]]):
-            latest[key] = row
-    ids: list[str | None] = [None] * len(rows)
-    touched: list[tuple[str, int]] = []
+    latest: dict[tuple[str, str], TraceRow] = {}
+    for row in rows:
+        before = latest.get((row.source, row.source_id))
+        if before is None or not is_older(row.updated_at, before.updated_at):
+            latest[row.source, row.source_id] = row
+    inserted: dict[str, TraceRow] = {}
+    replaced: list[str] = []
+    touched: list[tuple[str, datetime]] = []
     left: set[str] = set()
     with transaction(con):
-        names = _Names(con, latest, stored_ids)
-        new = updated = 0
-        replaced: list[str] = []
-        for (source, source_id), row in latest.items():
-            trace_id, stored = names.of(source, source_id)
+        names = _Names(con, latest)
+        for row in latest.values():
+            trace_id, stored = names.of(row.source, row.source_id)
             if stored is None:
-                new += 1
-            elif is_older(times[row], stored.updated_at):
-                if stored.digest != rows.digest[row]:
-                    left.add(source_id)
-                continue
-            elif stored.digest == rows.digest[row]:
-                later = times[row] is not None and times[row] != stored.updated_at
-                if later or _low(rows.record_hash[row]) != stored.low_hash:
-                    touched.append((trace_id, row))
-                continue
-            else:
-                updated += 1
+                inserted[trace_id] = row
+            elif is_older(row.updated_at, stored.updated_at):
+                if stored.digest != row.digest:
+                    left.add(row.source_id)
+            elif stored.digest != row.digest:
                 replaced.append(trace_id)
-            ids[row] = trace_id
+                inserted[trace_id] = row
+            elif row.updated_at is not None and row.updated_at != stored.updated_at:
+                touched.append((trace_id, row.updated_at))
         for table in ("traces", "tool_calls") if replaced else ():
             con.execute(f"DELETE FROM {table} WHERE trace_id IN (SELECT unnest(?::VARCHAR[]))", [replaced])
-        if new or updated:
-            _insert(con, ids, rows)
-        if stored_ids is not None:
-            stored_ids.add(trace_id for trace_id in ids if trace_id is not None)
-        _touch(con, touched, rows)
-    unchanged = len(latest) - new - updated
-    return Written(new=new, updated=updated, unchanged=unchanged, left=frozenset(left))
+        if inserted:
+            _insert(con, inserted)
+        _touch(con, touched)
+    return Written(
+        new=len(inserted) - len(replaced),
+        updated=len(replaced),
+        unchanged=len(latest) - len(inserted),
+        left=frozenset(left),
+    )
 
 
-def _insert(con: DuckDBPyConnection, trace_ids: Sequence[str | None], rows: TraceColumns) -> None:
-    """Insert rows under these ids; those without one are left out."""
-    ids = iter(trace_ids)
-    parts = []
-    for part in rows.parts:
-        parts.append((arrow.column(arrow.TEXT, list(islice(ids, part[0].length))), *part))
-    read_registered()
-    con.register("new_traces", arrow.table({"trace_id": arrow.TEXT, **PACKED}, parts))
+def _insert(con: DuckDBPyConnection, rows: Mapping[str, TraceRow]) -> None:
+    """Insert rows under these ids."""
+    columns = (arrow.column(arrow.TEXT, [*rows]), *pack_rows([*rows.values()]))
+    con.register("new_traces", arrow.table({"trace_id": arrow.TEXT, **PACKED}, [columns]))
     con.execute(_INSERT, {"now": utc_now()})
     con.execute(_INSERT_CALLS)
     con.unregister("new_traces")
 
 
-def _touch(con: DuckDBPyConnection, touched: Sequence[tuple[str, int]], rows: TraceColumns) -> None:
-    """Write what a second import of the same traces knows anew.
-
-    Args:
-        con: the store.
-        touched: ids, and the positions of their rows.
-        rows: the batch.
-    """
+def _touch(con: DuckDBPyConnection, touched: Sequence[tuple[str, datetime]]) -> None:
+    """Write when the source changed traces last whose content is the same: their ids and times."""
     if touched:
         con.execute(
-            "UPDATE traces SET updated_at = coalesce(known.at, updated_at), record_hash = known.hash,"
-            " call_counts = known.counts FROM"
-            " (SELECT unnest(?::VARCHAR[]) AS id, unnest(?::TIMESTAMP[]) AS at,"
-            " unnest(?::VARCHAR[])::UHUGEINT AS hash, unnest(?::INTEGER[][]) AS counts) AS known"
-            " WHERE trace_id = known.id",
-            [
-                [trace_id for trace_id, _ in touched],
-                [rows.updated_at[row] for _, row in touched],
-                [rows.record_hash[row] or None for _, row in touched],
-                [[*rows.counts[row]] for _, row in touched],
-            ],
+            "UPDATE traces SET updated_at = later.at FROM"
+            " (SELECT unnest(?::VARCHAR[]) AS id, unnest(?::TIMESTAMP[]) AS at) AS later"
+            " WHERE trace_id = later.id",
+            [[trace_id for trace_id, _ in touched], [at for _, at in touched]],
         )
 
 
 def call_counts(con: DuckDBPyConnection, source_ids: Iterable[str]) -> dict[tuple[str, str], tuple[int, ...]]:
     """Return the numbers of tool calls (`TraceRow.counts`) of the traces with these ids, by source and id."""
-    stored_counts = con.execute(
-        "SELECT source, source_id, call_counts FROM traces WHERE source_id IN (SELECT unnest(?::VARCHAR[]))"
-        " AND call_counts IS NOT NULL",
-        [[*source_ids]],
+    rows = con.execute(
+        "SELECT source, source_id, count(call.name),"
+        " count(call.name) FILTER (NOT call.answered AND call.error IS NULL),"
+        " count(call.name) FILTER (call.witness = ?), count(call.conflict)"
+        " FROM traces LEFT JOIN tool_calls AS call USING (trace_id)"
+        " WHERE source_id IN (SELECT unnest(?::VARCHAR[])) GROUP BY source, source_id",
+        [Witness.NAME, [*source_ids]],
     ).fetchall()
-    return {(source, source_id): tuple(counts) for source, source_id, counts in stored_counts}
+    return {(source, source_id): tuple(counts) for source, source_id, *counts in rows}
 
 
 def is_older(time: datetime | None, reference: datetime | None) -> bool:
@@ -346,29 +289,18 @@ def count_traces(con: DuckDBPyConnection) -> int:
     return int(counted[0]) if counted else 0
 
 
-_LOW = 2**64
-
-
-def _low(record_hash: str) -> int | None:
-    return int(record_hash) % _LOW if record_hash else None
-
-
 class _Stored(NamedTuple):
     source: str
     source_id: str
     digest: str
     updated_at: datetime | None
-    low_hash: int | None
-    """The lower 64 bits of the record's hash."""
 
 
 class _Names:
     """Which id each trace of a batch has or gets, and what is stored under it."""
 
-    def __init__(
-        self, con: DuckDBPyConnection, keys: Iterable[tuple[str, str]], stored_ids: StoredIds | None
-    ) -> None:
-        self._con, self._stored_ids = con, stored_ids
+    def __init__(self, con: DuckDBPyConnection, keys: Iterable[tuple[str, str]]) -> None:
+        self._con = con
         self._ids: dict[str, _Stored] = {}
         self._look_up([name for source, source_id in keys for name in (source_id, f"{source}:{source_id}")])
 
@@ -385,18 +317,15 @@ class _Names:
             if name not in self._ids:
                 self._look_up([name])
             holder = self._ids.get(name)
-        self._ids[name] = _Stored(source, source_id, "", None, None)
+        self._ids[name] = _Stored(source, source_id, "", None)
         return name, None
 
     def _look_up(self, names: Collection[str]) -> None:
-        if self._stored_ids is not None:
-            names = self._stored_ids.among(names)
         if not names:
             return
         # Most are not there: only the ids of the whole table are read.
         rows = self._con.execute(
-            "SELECT trace_id, source, source_id, content_hash, updated_at,"
-            f" (record_hash % {_LOW})::UBIGINT FROM traces"
+            "SELECT trace_id, source, source_id, content_hash, updated_at FROM traces"
             " WHERE rowid IN (SELECT rowid FROM traces WHERE trace_id IN (SELECT unnest(?::VARCHAR[])))",
             [[*names]],
         ).fetchall()

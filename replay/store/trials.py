@@ -54,7 +54,7 @@ read_scores = sql.reader(dict[str, Score])
 
 def write_trials(con: DuckDBPyConnection, trials: Sequence[Trial]) -> None:
     """Keep trials, all or none; one that is there already stays as it is."""
-    from replaydiff.replay.store.driver import duckdb
+    import duckdb
 
     first: dict[tuple[str, str, str, int], Trial] = {}
     for trial in trials:

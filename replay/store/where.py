@@ -34,9 +34,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import duckdb
+
 from replaydiff.replay.errors import InputError, UnknownNameError
 from replaydiff.replay.interruption import interruptible
-from replaydiff.replay.store.driver import duckdb
 from replaydiff.replay.store.trace_codec import FACTS
 
 if TYPE_CHECKING:

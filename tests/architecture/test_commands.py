@@ -73,15 +73,6 @@ def test_help_of_a_command_starts_no_heavy_library() -> None:
     assert (done.returncode, done.stderr.strip()) == (0, str(len(SUMMARIES)))
 
 
-def test_the_store_needs_the_driver_of_duckdb_alone() -> None:
-    code = (
-        "import sys, replaydiff.replay.engine.run, replaydiff.replay.store.where\n"
-        "print('_duckdb' in sys.modules, 'duckdb' in sys.modules)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "True False"
-
-
 def test_a_diff_needs_no_event_loop() -> None:
     code = "import sys, replaydiff.diff.comparison\nprint('asyncio' in sys.modules)\n"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

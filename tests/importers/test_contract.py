@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import nullcontext
+import pickle
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from replaydiff.importers import parallel
 from replaydiff.importers.base import BUILTIN, Reject, divided, find_importer
 from replaydiff.importers.collect import collected, detect
 from replaydiff.importers.ingest import Report, ingest
@@ -43,11 +42,14 @@ _APART = (
 SOURCES = [name for name in BUILTIN if name not in _APART]
 
 
-@pytest.fixture(scope="module")
-def two_processes() -> Iterator[Any]:
-    """Processes that carry out the jobs of all these imports: test_parallel.py has each import start its own."""
-    with parallel._started(2, None) as idle:
-        yield idle
+class Threads(ThreadPoolExecutor):
+    """Carries out jobs as other processes would, which test_jobs.py starts: each is pickled."""
+
+    def __init__(self, processes: int, _context: object, _initializer: object) -> None:
+        super().__init__(processes)
+
+    def submit(self, run: Any, job: Any) -> Future[Any]:  # type: ignore[override]
+        return super().submit(run, pickle.loads(pickle.dumps(job)))
 
 
 @pytest.fixture(params=[*SOURCES, *(name + IN_PROCESSES for name in SOURCES if divided(find_importer(name)))])
@@ -56,13 +58,8 @@ def source(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     name = str(request.param)
     if name.endswith(IN_PROCESSES):
         monkeypatch.setattr("replaydiff.importers.ingest.ONE_PROCESS_BYTES", 0)
-        monkeypatch.setattr("replaydiff.importers.parallel.cores", lambda: 2)
-        idle = request.getfixturevalue("two_processes")
-        started = parallel._started
-        monkeypatch.setattr(
-            "replaydiff.importers.parallel._started",
-            lambda number, redaction: nullcontext(idle) if redaction is None else started(number, redaction),
-        )
+        monkeypatch.setattr("replaydiff.importers.ingest.cores", lambda: 2)
+        monkeypatch.setattr("replaydiff.importers.jobs.ProcessPoolExecutor", Threads)
     return name.removesuffix(IN_PROCESSES)
 
 

@@ -12,7 +12,7 @@ import pytest
 from replaydiff.importers import ingest as module
 from replaydiff.importers.base import Imported, find_importer
 from replaydiff.importers.collect import collected
-from replaydiff.importers.known import ready
+from replaydiff.importers.jobs import encoded
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.store.traces import count_traces, get_trace
 from tests.importers.reading import good_record
@@ -57,7 +57,7 @@ def test_an_import_that_fails_keeps_what_it_committed(
             raise InputError("the server is gone")
 
         with pytest.raises(InputError, match="gone"):
-            module.write(con, module.Report("jsonl", 1), ready(cut(), None), None, None)
+            module.write(con, module.Report("jsonl", 1), encoded(cut(), None), None, None)
         assert count_traces(con) == 2, "the second batch was not committed"
         report = module.ingest(con, importer, files)
         assert (report.new, report.unchanged, count_traces(con)) == (5, 2, 7)

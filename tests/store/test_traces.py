@@ -19,9 +19,9 @@ from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.trace_codec import (
     CALL_COLUMNS,
     COLUMNS,
-    TraceColumns,
     encode_trace,
     field_types,
+    pack_rows,
     trace_record,
 )
 from replaydiff.replay.store.traces import (
@@ -30,7 +30,6 @@ from replaydiff.replay.store.traces import (
     get_trace,
     iter_traces,
     trace_months,
-    write_rows,
     write_traces,
 )
 from tests.stand_ins.full import examples
@@ -341,7 +340,7 @@ def test_every_field_has_its_column_in_the_schema(tmp_path: Path) -> None:
         table: {name: kind.replace("JSON", "VARCHAR") for name, kind in columns.items()}
         for table, columns in stored.items()
     }
-    of_importing = {"source_id", "content_hash", "imported_at", "record_hash", "call_counts"}
+    of_importing = {"source_id", "content_hash", "imported_at"}
     fields = set(field_types(Trace)) - {"tool_calls"}
     assert set(plain["traces"]) == fields | set(COLUMNS) | of_importing
     assert {name: plain["traces"][name] for name in COLUMNS} == COLUMNS
@@ -359,19 +358,6 @@ def test_a_record_of_an_export_holds_every_field(tmp_path: Path) -> None:
     assert record["steps"] == [{"kind": "llm", "name": "s", "id": "x"}]
 
 
-def test_rows_in_several_parts_are_stored_as_chosen(con: DuckDBPyConnection) -> None:
-    given = [rich_trace("full"), *(trace(name, tool_calls=calls("x")) for name in "abcd")]
-    rows = TraceColumns.of()
-    assert not rows
-    rows.extend(TraceColumns.of(encode_trace(one, str(n)) for n, one in enumerate(given[:2])))
-    rows.extend(TraceColumns.of(map(encode_trace, given[2:])))
-    assert (len(rows), len(rows.parts), rows.source_id[0]) == (5, 2, "full")
-    assert write_rows(con, rows, [0, 2, 4]) == Written(new=3)
-    assert list(iter_traces(con, ["full", "b", "d"])) == [given[0], given[2], given[4]]
-    assert write_rows(con, rows) == Written(new=2, unchanged=3)
-    assert list(iter_traces(con, ["a", "c"])) == [given[1], given[3]]
-
-
 def test_a_value_of_another_type_is_refused_with_its_column() -> None:
     with pytest.raises(ValueError, match="name of a trace cannot be stored"):
-        TraceColumns.of([encode_trace(trace("a", name=["no text"]))])
+        pack_rows([encode_trace(trace("a", name=["no text"]))])

@@ -18,8 +18,6 @@ import pytest
 from replaydiff.importers.base import find_importer
 from replaydiff.importers.collect import collected
 from replaydiff.importers.ingest import ONE_PROCESS_BYTES, ingest
-from replaydiff.importers.redacting import Redaction
-from replaydiff.replay.settings import RedactSection
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.import_records import list_rejects
 from replaydiff.replay.store.traces import count_traces
@@ -48,7 +46,7 @@ def test_blocks_give_what_the_whole_file_gives(
 ) -> None:
     file = _lines(tmp_path / "f.jsonl")
     found: list[Any] = []
-    monkeypatch.setattr("replaydiff.importers.parallel.cores", lambda: 2)
+    monkeypatch.setattr("replaydiff.importers.ingest.cores", lambda: 2)
     for name, alone_bytes, size in (("alone", 10**9, 10**9), ("many", 0, block_bytes)):
         monkeypatch.setattr("replaydiff.importers.ingest.ONE_PROCESS_BYTES", alone_bytes)
         monkeypatch.setattr("replaydiff.importers.reading.json_values.BLOCK_BYTES", size)
@@ -102,7 +100,7 @@ def test_logs_in_blocks_give_the_same_runs_and_batches(
 ) -> None:
     paths = [str(path) for path in _mixed_logs(tmp_path)]
     found: list[Any] = []
-    monkeypatch.setattr("replaydiff.importers.parallel.cores", lambda: 2)
+    monkeypatch.setattr("replaydiff.importers.ingest.cores", lambda: 2)
     for name, alone_bytes, size in (("alone", 10**9, 10**9), ("many", 0, 4_000)):
         monkeypatch.setattr("replaydiff.importers.ingest.ONE_PROCESS_BYTES", alone_bytes)
         monkeypatch.setattr("replaydiff.importers.reading.json_values.BLOCK_BYTES", size)
@@ -181,22 +179,20 @@ def test_an_import_that_ends_half_way_leaves_nothing_behind(how: str, tmp_path: 
         assert count_traces(con) == TRACES
 
 
-@pytest.mark.parametrize("redacted", [False, True])
 @pytest.mark.parametrize("source", ["codex", "tau2", "inspect", "atif", "claude-code", "phoenix"])
 @pytest.mark.slow
 def test_files_in_several_processes_give_what_one_gives(
-    source: str, redacted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paths = [str(file) for file in SAMPLE_FILES if file.parent.name == source]
-    broken = tmp_path / "ada@example.com.json"
-    broken.write_text('{"cut": "bob@example.com')
+    broken = tmp_path / "broken.json"
+    broken.write_text('{"cut": "here')
     packed = tmp_path / "packed.json.gz"
     packed.write_bytes(gzip.compress(Path(paths[-1]).read_bytes()))
-    monkeypatch.setattr("replaydiff.importers.parallel.cores", lambda: 2)
+    monkeypatch.setattr("replaydiff.importers.ingest.cores", lambda: 2)
     monkeypatch.setattr("replaydiff.importers.convert.FILES_BYTES", 1)
     monkeypatch.setattr("replaydiff.importers.convert.GROUPS_A_JOB", 1)
     monkeypatch.setattr("replaydiff.importers.reading.archives.PART_BYTES", 1)
-    monkeypatch.setattr("replaydiff.replay.store.import_records.secrets.token_bytes", lambda _: b"k" * 32)
     found: list[Any] = []
     for name, alone_bytes in (("alone", 10**9), ("many", 0)):
         monkeypatch.setattr("replaydiff.importers.ingest.ONE_PROCESS_BYTES", alone_bytes)
@@ -204,13 +200,11 @@ def test_files_in_several_processes_give_what_one_gives(
             collected([*paths, str(broken), str(packed)]) as files,
             open_store(tmp_path / f"{name}.duckdb") as con,
         ):
-            redaction = Redaction(RedactSection(), tmp_path, con) if redacted else None
-            reports = [ingest(con, find_importer(source), files, redaction=redaction) for _ in range(2)]
+            reports = [ingest(con, find_importer(source), files) for _ in range(2)]
             stored = [
                 con.execute("SELECT * EXCLUDE imported_at FROM traces ORDER BY rowid").fetchall(),
                 con.execute("SELECT * FROM tool_calls ORDER BY ALL").fetchall(),
                 con.execute("SELECT * EXCLUDE rejected_at FROM rejects ORDER BY ALL").fetchall(),
-                con.execute("SELECT * FROM redactions ORDER BY ALL").fetchall(),
             ]
         found.append((reports, stored, [file.position for file in files]))
     assert found[0] == found[1]
@@ -218,4 +212,3 @@ def test_files_in_several_processes_give_what_one_gives(
     assert (again.new, again.updated, again.unchanged) == (0, 0, first.new)
     assert first.new == len(stored[0]) > 0
     assert first.rejected > 0
-    assert not redacted or "@example.com" not in repr(stored[2])

@@ -1,0 +1,115 @@
+"""The jobs of an import: records that are read, converted and encoded in several processes.
+
+Writing to DuckDB takes a third of an import's time and can be done by one process alone; the remainder is
+plain Python. So an importer may yield jobs among its items (`JobImporter`), and other processes carry them
+out, some ahead of what is written. Results have the order of the jobs.
+
+Tokens of redaction are numbered in the order of the records, so an import with redaction uses one process.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import replace
+from multiprocessing import connection, get_context, parent_process, resource_tracker
+from typing import TYPE_CHECKING
+
+from replaydiff.importers.base import AllReceived, FileJob, Imported, Job, Kept, Note, Reject, Skipped
+from replaydiff.importers.convert import received
+from replaydiff.replay.errors import UnavailableError
+from replaydiff.replay.model import Trace
+from replaydiff.replay.store.trace_codec import TraceRow, encode_trace
+
+if TYPE_CHECKING:
+    from replaydiff.importers.redacting import Redaction
+
+Writable = Reject | Skipped | Note | TraceRow
+"""An item that is ready to be written: without personal data, if they are redacted."""
+AHEAD_BYTES = 16_000_000
+"""How much is given to each process before its results are written: enough for the time of a commit."""
+
+
+def cores() -> int:
+    """Return how many processes can run at once."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def encoded(items: Iterable[Imported], redaction: Redaction | None = None) -> Iterator[Writable]:
+    """Yield items as they are written, redacted if that is required."""
+    for item in items:
+        redacted = item if redaction is None else redaction.item(item)
+        yield encode_trace(redacted) if isinstance(redacted, Trace) else redacted
+
+
+def run_jobs(items: Iterable[Imported | Job | FileJob | AllReceived], processes: int) -> Iterator[Writable]:
+    """Yield items, and what the jobs among them give, in order, as they are written.
+
+    Args:
+        items: what an importer yields.
+        processes: how many carry out the jobs.
+
+    Raises:
+        UnavailableError: a process was killed.
+    """
+    pending: deque[tuple[Job | FileJob, Future[list[Writable | Kept]]]] = deque()
+    ahead = 0
+    pool = ProcessPoolExecutor(processes, get_context("spawn"), _end_with_parent)
+    try:
+        for item in items:
+            limit = AHEAD_BYTES * processes - item.size if isinstance(item, Job | FileJob) else -1
+            while pending and ahead > limit:
+                job, future = pending.popleft()
+                ahead -= job.size
+                yield from received(job, future.result())
+            if isinstance(item, Job | FileJob):
+                # What receives belongs to this process.
+                sent = replace(item, receive=None) if isinstance(item, Job) else item
+                with _without_interrupts():
+                    pending.append((item, pool.submit(_run_job, sent)))
+                ahead += item.size
+            elif not isinstance(item, AllReceived):
+                yield from encoded([item])
+        for job, future in pending:
+            yield from received(job, future.result())
+    except BrokenProcessPool:
+        raise UnavailableError(
+            "a process of the import was killed, perhaps for lack of memory; what was written is kept",
+            hint="import the same again",
+        ) from None
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _run_job(job: Job | FileJob) -> list[Writable | Kept]:
+    return [encode_trace(item) if isinstance(item, Trace) else item for item in job.items()]
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Start processes that never see Ctrl-C, which is for the one that started them."""
+    # Starting it unblocks the signal, so it is started before that is blocked.
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _end_with_parent() -> None:
+    """Let this process end when the one that started it is killed."""
+    parent = parent_process()
+    assert parent is not None  # noqa: S101 - this one was started by multiprocessing
+
+    def watch() -> None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
