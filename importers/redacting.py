@@ -47,7 +47,7 @@ class Redaction:
         self._redactor.forget()
         try:
             if isinstance(item, Trace):
-                return self._redactor.trace(item)
+                return self._redactor.record(item)
             return _reject(item, self._redactor) if isinstance(item, Reject) else item
         except RedactionError as error:
             return _unsearched(item, str(error), self._redactor)

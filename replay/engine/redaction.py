@@ -36,24 +36,9 @@ class RunRedactor:
         redactor = self._redactor
         redactor.forget()
         try:
-            redacted = replace(
-                outcome,
-                reason=redactor.or_none(outcome.reason),
-                final_response=None
-                if outcome.final_response is None
-                else redactor.json_text(outcome.final_response),
-                served=tuple(map(redactor.served_call, outcome.served)),
-                stderr=redactor.or_none(outcome.stderr),
-                turns=tuple(
-                    replace(turn, response=redactor.or_none(turn.response), user=redactor.or_none(turn.user))
-                    for turn in outcome.turns
-                ),
-                model_calls=tuple(map(redactor.model_call, outcome.model_calls)),
-                blocked=tuple(
-                    replace(event, what=redactor.text(event.what), at=redactor.or_none(event.at))
-                    for event in outcome.blocked
-                ),
-            )
+            redacted = redactor.record(outcome, unsearched=("final_response", "unpatched"))
+            if outcome.final_response is not None:
+                redacted = replace(redacted, final_response=redactor.json_text(outcome.final_response))
         except RedactionError as error:
             return replace(
                 outcome,

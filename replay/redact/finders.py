@@ -10,6 +10,7 @@ The words before a number, or the key it stands under, name what it is.
 
 from __future__ import annotations
 
+import base64
 import itertools
 import re
 from collections.abc import Iterator, Sequence
@@ -178,10 +179,11 @@ _LONGEST_PEM = 20_000
 
 def secrets(text: str) -> Iterator[PersonalText]:
     """Yield keys, tokens and passwords."""
-    # Most texts of a trace end here: all but a private key must have a digit.
+    # A key must have a digit, most texts of a trace have none.
     if not text.isascii() or _DIGIT.search(text) is not None:
         yield from _keys(text)
     yield from _private_keys(text)
+    yield from _encoded(text)
 
 
 def _keys(text: str) -> Iterator[PersonalText]:
@@ -194,6 +196,35 @@ def _keys(text: str) -> Iterator[PersonalText]:
         for match in pattern.finditer(text):
             if _has_digit(match[1]):
                 yield PersonalText(match.start(1), match.end(1), "KEY", match[1])
+
+
+_BASIC = re.compile(
+    r"\b(?:basic[ \t]{1,4}|_?auth\\?[\"']?\s{0,3}[:=]\s{0,3}\\?[\"']?)([\w+/\-]{4,4000}={0,2})(?![\w+/=\-])",
+    re.IGNORECASE,
+)
+_BASE64 = re.compile(r"(?<![\w+/=\-])[A-Za-z0-9+/_\-]{20,}={0,2}(?![\w+/=\-])")
+_URL_SAFE = str.maketrans("-_", "+/")
+_CREDENTIALS = re.compile(r"[^:\s\x00-\x1f][^:\x00-\x1f]{0,255}:[^\x00-\x1f]{1,1000}")
+
+
+def _encoded(text: str) -> Iterator[PersonalText]:
+    """Find secrets in base64: user and password of a header, and keys in any longer piece."""
+    for match in _BASIC.finditer(text):
+        if _CREDENTIALS.fullmatch(_decoded(match[1])):
+            yield PersonalText(match.start(1), match.end(1), "KEY", match[1])
+    for match in _BASE64.finditer(text):
+        decoded = _decoded(match[0])
+        if decoded and next(itertools.chain(_keys(decoded), _private_keys(decoded)), None):
+            yield PersonalText(match.start(), match.end(), "KEY", match[0])
+
+
+def _decoded(text: str) -> str:
+    """Return the text that base64 encodes, empty if it encodes none."""
+    digits = text.rstrip("=").translate(_URL_SAFE)
+    try:
+        return base64.b64decode(digits + "=" * (-len(digits) % 4)).decode("utf-8")
+    except ValueError:
+        return ""
 
 
 def _private_keys(text: str) -> Iterator[PersonalText]:

@@ -13,13 +13,15 @@ import json
 import re
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from functools import partial
+from dataclasses import fields, is_dataclass, replace
+from datetime import datetime
+from enum import Enum
+from functools import cache, partial
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -44,6 +46,8 @@ from replaydiff.replay.redact.finders import (
 from replaydiff.replay.redact.streams import STREAM, redacted_stream
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
     from replaydiff.replay.settings import RedactSection
 
 SECONDS = 2.0
@@ -152,8 +156,27 @@ _LONGEST_NUMBER = 200
 """A longer text under the key of a phone is searched as any other."""
 _CLEAN_CHARACTERS = 4_000_000
 """How much text without personal data is remembered from trace to trace: prompts, keys, names of models."""
-_SUSPECT = re.compile(r"[^\x00-\x7f]|[0-9@%&\\]|-----BEGIN")
+_SUSPECT = re.compile(r"[^\x00-\x7f]|[0-9@%&\\]|-----BEGIN|(?i:basic|auth)|[A-Za-z+/_-]{20}")
 """Part of whatever a built-in finder finds, and of every disguise."""
+_UNSEARCHED: dict[type, frozenset[str]] = {
+    Trace: frozenset({"trace_id", "source"}),
+    ToolCall: frozenset({"name", "witness"}),
+    Message: frozenset({"role", "name"}),
+    Step: frozenset({"source_span_id"}),
+    ServedCall: frozenset({"from_trace_id"}),
+    ModelCall: frozenset({"run_id", "item_id", "api", "request_hash", "content_type"}),
+}
+"""Texts that stay: ids of our own and of spans, names of tools and formats. Every other text is searched."""
+_ID_WORDS = {"session_id": "SESSION", "user_id": "USER"}
+"""Fields that are replaced as a whole if `[import.redact] ids` is set, with the words of their tokens."""
+Record = TypeVar("Record", bound="DataclassInstance")
+
+
+@cache
+def _searched_fields(kind: type[DataclassInstance]) -> tuple[str, ...]:
+    """Return the names of the fields of a dataclass that are searched, including those of its base."""
+    unsearched = frozenset[str]().union(*(_UNSEARCHED.get(base, ()) for base in kind.__mro__))
+    return tuple(field.name for field in fields(kind) if field.name not in unsearched)
 
 
 def redactor(section: RedactSection, root: Path, token_of: TokenOf) -> Redactor:
@@ -215,35 +238,47 @@ class Redactor:
         self._seen: dict[str, list[PersonalText]] = {}
         """Text → what was found in it, until `forget`."""
 
-    def trace(self, trace: Trace) -> Trace:
-        """Return the trace with every text of it redacted.
+    def record(self, record: Record, unsearched: Collection[str] = ()) -> Record:
+        """Return a dataclass of the model with every text in it redacted, whatever its field is called.
 
-        Ids of traces and spans, names of tools and times stay.
+        Ids of traces and spans, names of tools and times stay (`_UNSEARCHED`).
+
+        Args:
+            record: a trace, a part of one, or what a trial returned.
+            unsearched: further fields of it that stay.
 
         Raises:
-            RedactionError: the user's own pattern or hook failed on a text.
+            RedactionError: the user's own pattern or hook failed on a text, or a value is of a type that
+                cannot be searched.
         """
-        return replace(
-            trace,
-            name=self.or_none(trace.name),
-            environment=self.or_none(trace.environment),
-            release=self.or_none(trace.release),
-            model=self.or_none(trace.model),
-            session_id=self._id("SESSION", trace.session_id),
-            user_id=self._id("USER", trace.user_id),
-            tags=tuple(map(self.text, trace.tags)),
-            input=self.text(trace.input),
-            messages=tuple(map(self._message, trace.messages)),
-            final_response=self.or_none(trace.final_response),
-            steps=tuple(map(self._step, trace.steps)),
-            tool_calls=tuple(map(self.tool_call, trace.tool_calls)),
-            error=self.or_none(trace.error),
-            scores={
-                self.text(name): self.text(score) if isinstance(score, str) else score
-                for name, score in trace.scores.items()
-            },
-            metadata=self._object(trace.metadata),
-        )
+        changes: dict[str, Any] = {}
+        for name in _searched_fields(type(record)):
+            before = getattr(record, name)
+            if before is None or name in unsearched:
+                continue
+            if name in _ID_WORDS:
+                after: Any = self._id(_ID_WORDS[name], before)
+            elif name == "response" and isinstance(record, ModelCall):
+                after = self._response(record.content_type or "", before)
+            else:
+                after = self._field(before)
+            if after is not before:
+                changes[name] = after
+        return replace(record, **changes) if changes else record
+
+    def _field(self, value: Any) -> Any:
+        """Return the value of a field redacted."""
+        if isinstance(value, int | float | datetime | Enum):
+            return value
+        if isinstance(value, str | dict | list):
+            return self.value(value)
+        if isinstance(value, tuple):
+            return tuple(map(self._field, value))
+        if value is None:
+            return None
+        if is_dataclass(value) and not isinstance(value, type):
+            return self.record(value)
+        raise RedactionError(f"a value of the type {type(value).__name__} cannot be searched")
 
     def forget(self) -> None:
         """Begin a new trace, or other part of an import: texts are searched once in each."""
@@ -339,24 +374,6 @@ class Redactor:
         """Return a text redacted, and None for None."""
         return None if text is None else self.text(text)
 
-    def served_call(self, served: ServedCall) -> ServedCall:
-        """Return a call of a replay, and how it was answered, with its texts redacted."""
-        return replace(served, call=self.tool_call(served.call), note=self.or_none(served.note))
-
-    def model_call(self, call: ModelCall) -> ModelCall:
-        """Return a recorded request to a model, and its answer, with their texts redacted."""
-        return replace(
-            call,
-            path=self.text(call.path),
-            request=self.value(call.request),
-            response=None
-            if call.response is None
-            else self._response(call.content_type or "", call.response),
-            error=self.or_none(call.error),
-            model=self.or_none(call.model),
-            tool_calls=tuple(map(self.tool_call, call.tool_calls)),
-        )
-
     def json_text(self, text: str) -> str:
         """Return JSON text with its values redacted, or any other text redacted."""
         try:
@@ -371,38 +388,8 @@ class Redactor:
     def _response(self, content_type: str, text: str) -> str:
         return redacted_stream(text, self) if content_type.startswith(STREAM) else self.json_text(text)
 
-    def _id(self, kind: str, text: str | None) -> str | None:
-        if text is None:
-            return None
+    def _id(self, kind: str, text: str) -> str:
         return self._token_of(kind, text) if self._whole_ids else self.text(text)
-
-    def tool_call(self, call: ToolCall) -> ToolCall:
-        """Return a tool call with its texts redacted; the tool's name stays."""
-        return replace(
-            call,
-            call_id=self.or_none(call.call_id),
-            args=self._object(call.args),
-            result=self.value(call.result),
-            error=self.or_none(call.error),
-        )
-
-    def _message(self, message: Message) -> Message:
-        text, data = self.text(message.text), self.value(message.data)
-        if text is message.text and data is message.data and not message.tool_calls:
-            # Most messages.
-            return message
-        calls = tuple(map(self.tool_call, message.tool_calls))
-        return replace(message, text=text, tool_calls=calls, data=data)
-
-    def _step(self, step: Step) -> Step:
-        return replace(
-            step,
-            name=self.text(step.name),
-            model=self.or_none(step.model),
-            messages=tuple(map(self._message, step.messages)),
-            output=self.value(step.output),
-            error=self.or_none(step.error),
-        )
 
 
 def _quote(text: str, piece: PersonalText) -> str:

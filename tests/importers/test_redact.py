@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import re
 import string
 import time
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import field, is_dataclass, make_dataclass
 from datetime import datetime
 from io import StringIO
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 from uuid import UUID
 
 import duckdb
@@ -18,10 +21,22 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from replaydiff.replay.agents import Outcome
 from replaydiff.replay.cli import main
-from replaydiff.replay.model import Trace
+from replaydiff.replay.model import (
+    Lane,
+    Message,
+    ModelCall,
+    Rule,
+    ServedCall,
+    Status,
+    Step,
+    StepKind,
+    ToolCall,
+    Trace,
+)
 from replaydiff.replay.redact.finders import luhn
-from replaydiff.replay.redact.redactor import Redactor, redactor
+from replaydiff.replay.redact.redactor import RedactionError, Redactor, redactor
 from replaydiff.replay.settings import RedactSection
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.import_records import Tokens, list_rejects
@@ -29,6 +44,18 @@ from replaydiff.replay.store.traces import get_trace
 from tests.stand_ins.full import examples
 
 ON = "[import.redact]\n"
+ANY_VALUES: dict[str, Any] = {
+    **dict.fromkeys(("trace_id", "source", "name", "role", "run_id", "item_id", "api", "path"), "x"),
+    **{"request_hash": "x", "request": None, "kind": StepKind.LLM, "lane": Lane.NEW, "rule": Rule.TAPE},
+    **{
+        "status": Status.OK,
+        "trial": 0,
+        "index": 0,
+        "started_at": datetime(2026, 11, 1),
+        "call": ToolCall(name="x"),
+    },
+}
+"""A value for each field of the model that needs one."""
 
 
 @pytest.fixture(scope="module")
@@ -66,14 +93,18 @@ FOUND = {
     "Authorization: Bearer eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abc_def": "Authorization: Bearer [KEY]",
     "db_password=hunter22&x=1": "db_password=[KEY]&x=1",
     '"api_key": "abc123def"': '"api_key": "[KEY]"',
+    "Authorization: Basic dXNlcjpwYXNz": "Authorization: Basic [KEY]",
+    '{\\"h\\": \\"basic YTpi\\"}': '{\\"h\\": \\"basic [KEY]\\"}',
+    '{"auth":"YWRhOmxvdmVsYWNl"}': '{"auth":"[KEY]"}',
+    f"data: {base64.b64encode(b'key sk-ant-api03-abcdefghijklmnop1').decode()}": "data: [KEY]",
+    f"{base64.urlsafe_b64encode(b'password=hunter22x >?~').decode()}, yes": "[KEY], yes",
+    f"{base64.b64encode(b'-----BEGIN PRIVATE KEY-----').decode()} yes": "[KEY] yes",
     "a -----BEGIN RSA PRIVATE KEY-----\nMIIB\n-----END RSA PRIVATE KEY----- b": "a [KEY] b",
 }
 
 
 def plain(text: str) -> str:
     """Tokens without their numbers."""
-    import re
-
     return re.sub(r"\[([A-Z]+)_\d+\]", r"[\1]", text)
 
 
@@ -97,6 +128,10 @@ def test_what_is_found(text: str, redact: Redactor) -> None:
         "python -m pip install a@1.2.3",
         "the basic responsibilities of a bearer",
         "password: forgotten",
+        "Basic dXNlcg== and basic training: day",
+        "the author: VXNlcjoxMjM0NQ== wrote Y3Vyc29yOjEyMzQ1Njc4OTAxMjM0",
+        f"data: {base64.b64encode(b'Dear customer, your order 17 is late.').decode()}",
+        "/usr/local/lib/python/site_packages/encodings/base64",
         "risk-management-and-more-words1",
         "3.14159265358979",
         "4111.1111.1111.1111",
@@ -369,6 +404,49 @@ def test_switched_on_later_the_same_file_replaces_what_was_stored(folder: Path) 
     result = run("import", "jsonl", file, "--json")
     assert json.loads(result.stdout)["traces"]["updated"] == 1
     assert "bob@example.com" not in everything(folder)
+
+
+@pytest.mark.parametrize("kind", [Trace, Message, ToolCall, Step, ServedCall, ModelCall, Outcome])
+def test_a_text_field_that_is_added_to_a_type_is_redacted(kind: type, redact: Redactor) -> None:
+    added = [
+        ("remark", str | None, field(default=None)),
+        ("more", tuple[Message, ...], field(default=())),
+        ("odd", Any, field(default=None)),
+    ]
+    extended = make_dataclass("Extended", added, bases=(kind,), frozen=kind is ModelCall, kw_only=True)
+    values = {name: ANY_VALUES[name] for name in extended.__dataclass_fields__ if name in ANY_VALUES}
+    said = "write to ada@example.com"
+    redacted = redact.record(extended(**values, remark=said, more=(Message(role="user", text=said),)))
+    assert plain(redacted.remark) == plain(redacted.more[0].text) == "write to [EMAIL]"
+    with pytest.raises(RedactionError, match="a value of the type bytes cannot be searched"):
+        redact.record(extended(**values, odd=b"ada@example.com"))
+
+
+def test_every_text_of_a_trace_is_redacted_but_ids_and_names_of_tools(redact: Redactor) -> None:
+    address = "ada@example.com"
+
+    def filled(kind: Any) -> Any:
+        """Fill every text of a dataclass, and every part of it, with an address."""
+        values = {}
+        for name, hint in get_type_hints(kind).items():
+            parts = [part for part in (hint, *get_args(hint)) if is_dataclass(part)]
+            if parts and get_origin(hint) is tuple:
+                values[name] = (filled(parts[0]),)
+            elif hint in (str, str | None):
+                values[name] = address
+            elif hint == tuple[str, ...]:
+                values[name] = (address,)
+            elif name in ("args", "metadata", "scores"):
+                values[name] = {address: address}
+            elif name in ("result", "data", "output"):
+                values[name] = [address]
+        return kind(
+            **{name: value for name, value in ANY_VALUES.items() if name in kind.__dataclass_fields__}
+            | values
+        )
+
+    kept = re.findall(r"(\w+)='ada@example.com'", repr(redact.record(filled(Trace))))
+    assert set(kept) == {"trace_id", "source", "role", "name", "witness", "source_span_id"}
 
 
 def test_json_text_is_redacted_where_its_value_shows_less_than_it_does(redact: Redactor) -> None:
