@@ -77,12 +77,12 @@ class Note:
 Imported = Trace | Reject | Skipped | Note
 """What an importer yields: a trace, or what became of a record that is none."""
 
-Place = int | tuple[int, int]
+Position = int | tuple[int, int]
 """Where a record is: its line; or the number of its file and its line, where a job is of several files."""
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class Deferred:
     """A record that is no trace without others: its importer gets it back, see `Job.receive`."""
 
     value: Any
@@ -97,21 +97,21 @@ class AllReceived:
 class Job:
     """Records that are still to be converted, each by itself, maybe in another process."""
 
-    convert: Callable[[Place, bytes], Iterable[Imported | Kept]]
+    convert: Callable[[Position, bytes], Iterable[Imported | Deferred]]
     """What is in one of them: a partial of a function of a module, since other processes are given it."""
-    records: Sequence[tuple[Place, bytes]]
+    records: Sequence[tuple[Position, bytes]]
     receive: Callable[[Any], None] | None = None
-    """Takes the values that were `Kept`, in the process of the importer and in the order of the records."""
+    """Takes the values that were `Deferred`, in the process of the importer and in their order."""
 
     @property
     def size(self) -> int:
         """Bytes of its records."""
         return sum(len(text) for _, text in self.records)
 
-    def items(self) -> Iterator[Imported | Kept]:
+    def items(self) -> Iterator[Imported | Deferred]:
         """Convert its records."""
-        for place, text in self.records:
-            yield from self.convert(place, text)
+        for position, text in self.records:
+            yield from self.convert(position, text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,10 +253,10 @@ def find_importer(name: str) -> Importer:
         return cast("Importer", import_module(BUILTIN[name]))
     from importlib.metadata import entry_points
 
-    found = {entry.name: entry for entry in entry_points(group=GROUP)}
-    if name not in found:
-        raise UnknownNameError("source", name, [*BUILTIN, *found, "auto"], "see `replay import --help`")
-    return cast("Importer", found[name].load())
+    entries = {entry.name: entry for entry in entry_points(group=GROUP)}
+    if name not in entries:
+        raise UnknownNameError("source", name, [*BUILTIN, *entries, "auto"], "see `replay import --help`")
+    return cast("Importer", entries[name].load())
 
 
 TURNED_ON_BY = {

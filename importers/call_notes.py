@@ -93,14 +93,16 @@ def has_orphan(trace: Trace) -> bool:
     calls = [*trace.tool_calls, *(call for message in every for call in message.tool_calls)]
     requested = {call.call_id for call in calls}
     results = sum(message.role == "tool" for message in trace.messages)
-    if answered <= requested - {None} and results <= sum(len(one.tool_calls) for one in trace.messages):
+    if answered <= requested - {None} and results <= sum(
+        len(requesting_message.tool_calls) for requesting_message in trace.messages
+    ):
         # Most conversations.
         return False
     if orphan_results(trace.messages, join_results(trace.messages)):
         return True
     # A call without an id may be answered by any; results of the Responses API name calls by other ids.
     return bool(answered - requested - {None}) and not any(
-        one is None or one.startswith("fc_") for one in requested
+        call_id is None or call_id.startswith("fc_") for call_id in requested
     )
 
 
@@ -124,13 +126,15 @@ def has_unread_calls(recorded: Iterable[Json], *traces: Trace) -> bool:
         recorded: messages, and inputs and outputs of model calls, as the source has them.
         traces: what was made of them. The tools that ran within other tools are their steps.
     """
-    found = [request for value in recorded for request in likely_requests(value)]
-    if not found:
+    requests = [request for value in recorded for request in likely_requests(value)]
+    if not requests:
         return False
     calls = [call for trace in traces for call in trace.tool_calls]
     steps = [step for trace in traces for step in trace.steps]
     inner = {step.name for step in steps if step.kind is StepKind.TOOL} - {call.name for call in calls}
-    left = _not_among([one for one in found if one[0] not in inner], calls)
+    left = _not_among(
+        [likely_request for likely_request in requests if likely_request[0] not in inner], calls
+    )
     if not left:
         return False
     messages = [message for trace in traces for message in trace.messages]
@@ -142,12 +146,12 @@ def _not_among(
     requests: Iterable[tuple[str, JsonObject]], calls: Sequence[ToolCall]
 ) -> list[tuple[str, JsonObject]]:
     """The requests that are none of these calls; one without arguments may be the start of a stream's."""
-    known = {(call.name, canonical_args(call.args)) for call in calls}
+    listed_calls = {(call.name, canonical_args(call.args)) for call in calls}
     names = {call.name for call in calls}
     return [
         (name, args)
         for name, args in requests
-        if (name, canonical_args(args)) not in known and (args or name not in names)
+        if (name, canonical_args(args)) not in listed_calls and (args or name not in names)
     ]
 
 

@@ -67,15 +67,15 @@ def _files(path: str, folder: Path) -> Iterator[InputFile]:
         _refuse_device(sys.stdin.buffer, "standard input")
         yield _copied(sys.stdin.buffer, folder, "<stdin>")
         return
-    place = Path(path)
+    location = Path(path)
     try:
-        if place.is_dir():
-            yield from _files_below(place)
-        elif place.is_file():
-            yield _named(place, path)
-        elif place.exists():
+        if location.is_dir():
+            yield from _files_below(location)
+        elif location.is_file():
+            yield _named(location, path)
+        elif location.exists():
             # A pipe or /dev/fd/N: it can be read once only, an import may have to look twice.
-            with place.open("rb") as pipe:
+            with location.open("rb") as pipe:
                 _refuse_device(pipe, path)
                 yield _copied(pipe, folder, path)
         else:
@@ -103,19 +103,19 @@ def _files_below(folder: Path) -> Iterator[InputFile]:
     names = sorted(
         file
         for file in folder.rglob("*")
-        if _is_known(file) and file.is_file() and file.resolve().is_relative_to(inside)
+        if _is_importable(file) and file.is_file() and file.resolve().is_relative_to(inside)
     )
     if not names:
         raise InputError(
             f"the folder {folder} has no file to import; looked for {', '.join(SUFFIXES)}, each also with .gz"
         )
-    found = [checked for file in names if (checked := _checked(file, str(file)))]
-    if not found:
+    files = [checked for file in names if (checked := _checked(file, str(file)))]
+    if not files:
         raise InputError(f"the files in the folder {folder} are all empty; nothing was imported")
-    yield from found
+    yield from files
 
 
-def _is_known(file: Path) -> bool:
+def _is_importable(file: Path) -> bool:
     name = file.name.lower().removesuffix(".gz")
     return name.endswith(SUFFIXES) and not file.name.startswith(".")
 
@@ -129,23 +129,23 @@ def _copied(stream: IO[bytes], folder: Path, name: str) -> InputFile:
     return copied
 
 
-def _named(place: Path, name: str) -> InputFile:
-    file = _checked(place, name)
+def _named(path: Path, name: str) -> InputFile:
+    file = _checked(path, name)
     if file is None:
         raise InputError(f"{name} is empty; nothing was imported")
     return file
 
 
-def _checked(place: Path, name: str) -> InputFile | None:
+def _checked(path: Path, name: str) -> InputFile | None:
     """The file, if it can be read; None where there is nothing in it."""
-    status = place.stat()
-    file = InputFile(path=str(place), name=name, size=status.st_size, modified=status.st_mtime)
-    head = _head(place, name)
+    status = path.stat()
+    file = InputFile(path=str(path), name=name, size=status.st_size, modified=status.st_mtime)
+    head = _head(path, name)
     if head.removeprefix(codecs.BOM_UTF8).strip() in _NOTHING:
         return None
     if head.startswith(PARQUET_MAGIC):
         _check_parquet(file)
-    elif head.startswith(ZIP_MAGIC) and is_eval_log(place):
+    elif head.startswith(ZIP_MAGIC) and is_eval_log(path):
         return file
     else:
         _check_text(head, name)
@@ -182,13 +182,13 @@ def _check_text(head: bytes, name: str) -> None:
         raise InputError(f"{name} is neither JSON nor CSV: it starts with {start!r}", hint="check the path")
 
 
-def _head(place: Path, name: str) -> bytes:
-    with place.open("rb") as file:
+def _head(path: Path, name: str) -> bytes:
+    with path.open("rb") as file:
         head = file.read(_HEAD_BYTES)
     if not head.startswith(GZIP_MAGIC):
         return head
     try:
-        with gzip.open(place) as file:
+        with gzip.open(path) as file:
             return file.read1(_HEAD_BYTES)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise InputError(f"{name} is not a readable gzip file: {error}", hint="fetch it again") from None
@@ -230,10 +230,10 @@ def detect(file: InputFile) -> Importer:
     candidates = importers()
     first: list[Json] = []
     certainties: list[list[float]] = []
-    for found in islice(records(file), LOOKED_FOR):
-        if isinstance(found, Record):
-            first = first or [found.value]
-            sure = [_sure(candidate, found.value) for candidate in candidates]
+    for record in islice(records(file), LOOKED_FOR):
+        if isinstance(record, Record):
+            first = first or [record.value]
+            sure = [_sure(candidate, record.value) for candidate in candidates]
             if any(sure):
                 certainties.append(sure)
         if len(certainties) == LOOKED_AT:
@@ -253,30 +253,31 @@ def detect(file: InputFile) -> Importer:
     best, second = sorted(guesses, key=lambda guess: -guess.sure)[:2]
     if best.sure >= SURE and best.sure - second.sure >= APART:
         return best.importer
-    one, other = best.importer.NAME, second.importer.NAME
-    rest = f" or {other} ({second.sure:.0%}); say which" if second.sure else "; say so if it is"
+    best_name, second_name = best.importer.NAME, second.importer.NAME
+    explanation = f" or {second_name} ({second.sure:.0%}); say which" if second.sure else "; say so if it is"
     raise InputError(
-        f"{file.name} may be for {one} ({best.sure:.0%}){rest}: `replay import {one} {file.name}`"
+        f"{file.name} may be for {best_name} ({best.sure:.0%}){explanation}: "
+        f"`replay import {best_name} {file.name}`"
     )
 
 
 def importers() -> list[Importer]:
     """All importers: the built-in ones, then those of other distributions that can be loaded."""
-    return [*map(find_importer, BUILTIN), *_of_other_distributions(tuple(sys.path))]
+    return [*map(find_importer, BUILTIN), *_from_entry_points(tuple(sys.path))]
 
 
 @cache
-def _of_other_distributions(_path: tuple[str, ...]) -> list[Importer]:
+def _from_entry_points(_path: tuple[str, ...]) -> list[Importer]:
     """Once for each place that is looked in: reading entry points costs more than reading a small file."""
     from importlib.metadata import entry_points
 
-    found: list[Importer] = []
+    importers: list[Importer] = []
     for entry in sorted(entry_points(group=GROUP)):
         if entry.name not in BUILTIN:
             # A broken distribution must not stop `auto` for the others.
             with suppress(Exception):
-                found.append(entry.load())
-    return found
+                importers.append(entry.load())
+    return importers
 
 
 def _sure(candidate: Importer, record: Json) -> float:

@@ -25,12 +25,12 @@ from replaydiff.importers.base import (
     EXCERPT_CHARACTERS,
     STORED_CHARACTERS,
     AllReceived,
+    Deferred,
     FileJob,
     Imported,
     InputFile,
     Job,
-    Kept,
-    Place,
+    Position,
     RecordError,
     Reject,
 )
@@ -55,9 +55,9 @@ def converted(source: str, files: Sequence[InputFile], convert: Convert) -> Iter
         yield from values_converted(source, file, convert, records(file))
 
 
-def done(found: Iterable[Imported | Job | FileJob | AllReceived]) -> Iterator[Imported]:
+def done(items: Iterable[Imported | Job | FileJob | AllReceived]) -> Iterator[Imported]:
     """The items, and those of the jobs, each in its turn."""
-    for item in found:
+    for item in items:
         if isinstance(item, Job | FileJob):
             yield from received(item, item.items())
         elif not isinstance(item, AllReceived):
@@ -84,7 +84,7 @@ def file_jobs(
             yield from reader([file])(file)
             continue
         waiting.append(file)
-        if sum(one.size for one in waiting) >= FILES_BYTES:
+        if sum(waiting_file.size for waiting_file in waiting) >= FILES_BYTES:
             yield from _files_job(waiting, reader)
             waiting = []
     yield from _files_job(waiting, reader)
@@ -118,10 +118,10 @@ def _read_each(read: ReadFile, files: Sequence[InputFile]) -> Iterator[Imported]
         yield from read(file)
 
 
-def received(job: Job | FileJob, made: Iterable[Any]) -> Iterator[Any]:
-    """Yield what came of a job, and give its importer what was kept."""
-    for item in made:
-        if isinstance(item, Kept):
+def received(job: Job | FileJob, items: Iterable[Any]) -> Iterator[Any]:
+    """Yield what came of a job, and give its importer what was deferred."""
+    for item in items:
+        if isinstance(item, Deferred):
             assert isinstance(job, Job)  # noqa: S101 - files that are read alone keep nothing
             assert job.receive is not None  # noqa: S101 - as for every job that keeps
             job.receive(item.value)
@@ -139,7 +139,9 @@ def jobs(source: str, files: Sequence[InputFile], convert: Convert) -> Iterator[
                 yield from values_converted(source, file, convert, (piece,))
 
 
-def _line(source: str, file: InputFile, convert: Convert, number: Place, text: bytes) -> Iterator[Imported]:
+def _line(
+    source: str, file: InputFile, convert: Convert, number: Position, text: bytes
+) -> Iterator[Imported]:
     assert isinstance(number, int)  # noqa: S101 - as `jobs` gave it
     return values_converted(source, file, convert, (parsed(number, text),))
 
@@ -148,11 +150,11 @@ def values_converted(
     source: str, file: InputFile, convert: Convert, values: Iterable[Record | Broken]
 ) -> Iterator[Imported]:
     """What `convert` makes of each of these values of a file, as `converted`."""
-    for found in values:
-        if isinstance(found, Broken):
-            yield reject(source, file, found, alone=True)
+    for record in values:
+        if isinstance(record, Broken):
+            yield reject(source, file, record, alone=True)
         else:
-            yield from guarded(source, file, found, convert, alone=True)
+            yield from guarded(source, file, record, convert, alone=True)
 
 
 class Rows:
@@ -168,36 +170,36 @@ class Rows:
         self._unpack = unpack
         self._numbered = numbered
 
-    def of(self, found: Record) -> Iterator[Record]:
+    def of(self, record: Record) -> Iterator[Record]:
         """The rows in one record."""
-        for value in self._unpack(found.value):
+        for value in self._unpack(record.value):
             self.seen += 1
-            line = self.seen if self._numbered else found.line
-            yield found if value is found.value else Record(line, value)
+            line = self.seen if self._numbered else record.line
+            yield record if value is record.value else Record(line, value)
 
 
 def spooled(
     source: str, file: InputFile, rows: Rows, keep: Callable[[Record], Iterable[Imported]]
 ) -> Iterator[Imported]:
     """Store each row of a file with `keep`; yield its results, and a reject for each refused row."""
-    for found in records(file):
-        if isinstance(found, Broken):
+    for record in records(file):
+        if isinstance(record, Broken):
             rows.seen += 1
-            yield reject(source, file, found)
+            yield reject(source, file, record)
         else:
             # What a record is refused for before it has a row, it is refused for as a whole.
             whole = partial(_each_row, source, file, rows, keep)
-            yield from kept(source, file, found, whole)
+            yield from attempted(source, file, record, whole)
 
 
 def _each_row(
-    source: str, file: InputFile, rows: Rows, keep: Callable[[Record], Iterable[Imported]], found: Record
+    source: str, file: InputFile, rows: Rows, keep: Callable[[Record], Iterable[Imported]], record: Record
 ) -> Iterator[Imported]:
-    for row in rows.of(found):
-        yield from kept(source, file, row, keep)
+    for row in rows.of(record):
+        yield from attempted(source, file, row, keep)
 
 
-def kept(
+def attempted(
     source: str, file: InputFile, record: Record, keep: Callable[[Record], Iterable[Imported]]
 ) -> Iterator[Imported]:
     """Yield the results of `keep` for a record, or a reject if it refuses the record."""
@@ -217,7 +219,7 @@ def guarded(
     `alone` says that the record is a trace by itself.
     """
     try:
-        made = list(convert(record.value, file))
+        items = list(convert(record.value, file))
     except RecordError as error:
         yield refused(source, file, record, str(error), alone=alone)
     except RecursionError:
@@ -226,7 +228,7 @@ def guarded(
         reason = f"not understood ({type(error).__name__}: {error}); please report it"
         yield refused(source, file, record, reason, alone=alone)
     else:
-        yield from made
+        yield from items
 
 
 def reject(source: str, file: InputFile, broken: Broken, *, alone: bool = False) -> Reject:
@@ -245,15 +247,15 @@ def reject(source: str, file: InputFile, broken: Broken, *, alone: bool = False)
 def refused(source: str, file: InputFile, record: Record, reason: str, *, alone: bool = False) -> Reject:
     """The reject of a record that was read and cannot be used."""
     text = _json(record.value)
-    kept = text if text is not None and len(text) <= STORED_CHARACTERS else None
+    whole_text = text if text is not None and len(text) <= STORED_CHARACTERS else None
     return Reject(
         source=source,
         file=file.name,
         line=record.line,
         reason=reason,
         excerpt=excerpt(record.value) if text is None else text[:EXCERPT_CHARACTERS],
-        record=kept,
-        alone=alone and kept is not None,
+        record=whole_text,
+        alone=alone and whole_text is not None,
     )
 
 
@@ -294,12 +296,12 @@ class Group:
 
 
 class Spool:
-    """The file; `close` it. With `kept` it is there again after an interruption, as of the last `commit`."""
+    """The file; `close` it. If `is_resumed`, it continues after an interruption, as of the last `commit`."""
 
-    def __init__(self, file: Path, *, kept: bool = False) -> None:
+    def __init__(self, file: Path, *, is_resumed: bool = False) -> None:
         self._con = sqlite3.connect(file, isolation_level=None)
         pragmas = ["cache_size = -16000"]
-        if not kept:
+        if not is_resumed:
             pragmas += ["synchronous = OFF", "journal_mode = OFF"]
         for pragma in pragmas:
             self._con.execute(f"PRAGMA {pragma}")
@@ -339,8 +341,8 @@ class Spool:
 
     def marked(self, name: str) -> str | None:
         """What was noted under this name."""
-        found = self._con.execute("SELECT value FROM marks WHERE name = ?", (name,)).fetchone()
-        return None if found is None else str(found[0])
+        row = self._con.execute("SELECT value FROM marks WHERE name = ?", (name,)).fetchone()
+        return None if row is None else str(row[0])
 
     def commit(self) -> None:
         """Write what was added and marked since the last time."""
@@ -352,12 +354,12 @@ class Spool:
 
     def of(self, key: str) -> list[SpooledRow]:
         """The rows of one key."""
-        found = self._con.execute("SELECT sort, value FROM rows WHERE key = ? ORDER BY seq", (key,))
-        return [SpooledRow(sort, parse(value)) for sort, value in found]
+        rows = self._con.execute("SELECT sort, value FROM rows WHERE key = ? ORDER BY seq", (key,))
+        return [SpooledRow(sort, parse(value)) for sort, value in rows]
 
     def groups(self) -> Iterator[Group]:
         """The rows by key, keys in the order in which they first occurred."""
-        return (unpacked(place, text) for _, place, text in self.packed())
+        return (unpacked(position, text) for _, position, text in self.packed())
 
     def packed(self) -> Iterator[tuple[str, tuple[int, int], bytes]]:
         """The same for other processes: key, file and line of the first row, and what `unpacked` reads."""
@@ -366,16 +368,16 @@ class Spool:
             " JOIN (SELECT key, min(seq) AS first FROM rows GROUP BY key) AS firsts USING (key)"
             " ORDER BY firsts.first, rows.seq"
         )
-        for key, found in groupby(ordered, key=lambda row: row[0]):
-            own = list(found)
-            text = msgspec.msgpack.encode((key, [(row[1], row[4]) for row in own]))
-            yield key, (own[0][2], own[0][3]), text
+        for key, key_rows in groupby(ordered, key=lambda row: row[0]):
+            listed_rows = list(key_rows)
+            text = msgspec.msgpack.encode((key, [(row[1], row[4]) for row in listed_rows]))
+            yield key, (listed_rows[0][2], listed_rows[0][3]), text
 
 
-def unpacked(place: tuple[int, int], text: bytes) -> Group:
+def unpacked(position: tuple[int, int], text: bytes) -> Group:
     """The group of rows that `Spool.packed` gave."""
     key, rows = _unpack(text)
-    return Group(key, *place, [SpooledRow(sort, parse(value)) for sort, value in rows])
+    return Group(key, *position, [SpooledRow(sort, parse(value)) for sort, value in rows])
 
 
 _unpack = msgspec.msgpack.Decoder(tuple[str, list[tuple[str, bytes]]]).decode
@@ -387,25 +389,25 @@ def group_jobs(
     convert: Callable[[dict[int, InputFile], Group], Iterable[Imported]],
 ) -> Iterator[Job]:
     """Jobs of the groups in a spool; `convert` is given the files of their first rows, by number."""
-    groups = ((place, text) for _, place, text in spool.packed())
-    while found := list(islice(groups, GROUPS_A_JOB)):
-        own = {place[0]: files[place[0]] for place, _ in found}
-        yield Job(partial(_group, convert, own), found)
+    groups = ((position, text) for _, position, text in spool.packed())
+    while packed_groups := list(islice(groups, GROUPS_A_JOB)):
+        files_by_number = {position[0]: files[position[0]] for position, _ in packed_groups}
+        yield Job(partial(_group, convert, files_by_number), packed_groups)
 
 
 def _group(
     convert: Callable[[dict[int, InputFile], Group], Iterable[Imported]],
     files: dict[int, InputFile],
-    place: Place,
+    position: Position,
     text: bytes,
 ) -> Iterable[Imported]:
-    assert isinstance(place, tuple)  # noqa: S101 - as `Spool.packed` gave it
-    return convert(files, unpacked(place, text))
+    assert isinstance(position, tuple)  # noqa: S101 - as `Spool.packed` gave it
+    return convert(files, unpacked(position, text))
 
 
 Keep = Callable[[Spool, int, InputFile, Record], Iterable[Imported]]
 """Put what is in a record into the spool; the number is the file's."""
-Made = Callable[[Group, Json, InputFile], Iterable[Imported]]
+GroupItems = Callable[[Group, Json, InputFile], Iterable[Imported]]
 """The traces of a group."""
 
 
@@ -413,7 +415,7 @@ def grouped(
     source: str,
     files: Sequence[InputFile],
     keep: Keep,
-    made: Made,
+    traces_of: GroupItems,
     *,
     unpack: Callable[[Json], Iterable[Json]] = lambda value: (value,),
     numbered: bool = True,
@@ -424,7 +426,7 @@ def grouped(
         source: name of the importer.
         files: what to read, in this order.
         keep: spools one row, and yields what became of it where it is no row.
-        made: yields the traces of a group, and gets its first row as well; a function of a module.
+        traces_of: yields the traces of a group, and gets its first row as well; a function of a module.
         unpack: the rows in a record, where records may be pages of rows.
         numbered: rows have numbers of their own, and not the line of their record.
     """
@@ -434,11 +436,13 @@ def grouped(
             for number, file in enumerate(files):
                 rows = Rows(unpack, numbered=numbered)
                 yield from spooled(source, file, rows, partial(keep, spool, number, file))
-            yield from group_jobs(spool, files, partial(_made, source, made))
+            yield from group_jobs(spool, files, partial(_group_items, source, traces_of))
         finally:
             spool.close()
 
 
-def _made(source: str, made: Made, files: dict[int, InputFile], group: Group) -> Iterator[Imported]:
+def _group_items(
+    source: str, traces_of: GroupItems, files: dict[int, InputFile], group: Group
+) -> Iterator[Imported]:
     first = Record(group.line, group.rows[0].value)
-    return guarded(source, files[group.file], first, partial(made, group))
+    return guarded(source, files[group.file], first, partial(traces_of, group))

@@ -72,9 +72,9 @@ def count(record: Mapping[str, Any], *keys: str) -> int:
             if type(value) is int and 0 <= value <= _EXACT:
                 # Most counts.
                 return value
-            found = number(record, key)
-            if found is not None:
-                return int(found) if 0 <= found < 2**62 else 0
+            quantity = number(record, key)
+            if quantity is not None:
+                return int(quantity) if 0 <= quantity < 2**62 else 0
     return 0
 
 
@@ -105,16 +105,16 @@ def tags(record: Mapping[str, Any], key: str = "tags") -> tuple[str, ...]:
 
 def scores(record: Mapping[str, Any], key: str = "scores") -> dict[str, Score]:
     """Scores by name; null, infinite and undefined (NaN) ones are left out."""
-    found: dict[str, Score] = {}
+    scores_by_name: dict[str, Score] = {}
     for name, value in mapping(record, key).items():
         if isinstance(value, bool | str):
-            found[name] = value
+            scores_by_name[name] = value
         elif isinstance(value, int | float):
             if math.isfinite(score := as_float(value)):
-                found[name] = score
+                scores_by_name[name] = score
         elif value is not None:
             raise RecordError(f"{key}.{name} must be a number, text or true/false, not {kind(value)}")
-    return found
+    return scores_by_name
 
 
 def usage(value: Json) -> Usage | None:
@@ -130,16 +130,16 @@ def usage(value: Json) -> Usage | None:
     cache_write = count(
         every, "cache_write_tokens", "cache_creation_input_tokens", "cache_write_input_tokens"
     )
-    given = count(value, "input_tokens", "prompt_tokens", "promptTokenCount")
+    input_tokens = count(value, "input_tokens", "prompt_tokens", "promptTokenCount")
     apart = "cache_read_input_tokens" in value or "cache_creation_input_tokens" in value
-    found = Usage(
-        input_tokens=given + cache_read + cache_write if apart else given,
+    counts = Usage(
+        input_tokens=input_tokens + cache_read + cache_write if apart else input_tokens,
         output_tokens=count(value, "output_tokens", "completion_tokens", "candidatesTokenCount")
         + count(value, "thoughtsTokenCount"),
         cache_read_tokens=cache_read,
         cache_write_tokens=cache_write,
     )
-    return found if found != _NO_USAGE else None
+    return counts if counts != _NO_USAGE else None
 
 
 def time(record: Mapping[str, Any], *keys: str) -> datetime | None:
@@ -169,16 +169,16 @@ def parse_time(value: Json, key: str = "time") -> datetime:
 
 def _iso(value: str, key: str) -> datetime:
     try:
-        found = datetime.fromisoformat(value)
+        time = datetime.fromisoformat(value)
     except ValueError:
         raise RecordError(
             f"{key} is not a time: {value[:40]!r}; it must be like 2026-11-01T10:00:00Z or seconds since 1970"
         ) from None
     try:
-        return as_utc(found)
+        return as_utc(time)
     except OverflowError:
         # Within a day of year 1 or 9999 the offset cannot be taken off.
-        return found.replace(tzinfo=None)
+        return time.replace(tzinfo=None)
 
 
 def elapsed_ms(start: datetime | None, end: datetime | None) -> float | None:

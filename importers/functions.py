@@ -21,7 +21,7 @@ Converted = Trace | Mapping[str, Any] | Skipped | Note | None
 """What the function may return: a trace, or an object in the format of `replay import jsonl`; None leaves the
 record out."""
 Function = Callable[[dict[str, Any]], Converted | Iterable[Converted]]
-ONE = (Trace, Skipped, Note, Mapping)
+SINGLE_TYPES = (Trace, Skipped, Note, Mapping)
 LEFT_OUT = "left out by the importer"
 
 
@@ -60,8 +60,8 @@ class FunctionImporter:
 
     def recognises(self, record: Json) -> float:
         """Return 0.95 where the record has all keys, else 0."""
-        known = bool(self.keys) and isinstance(record, dict) and self.keys <= record.keys()
-        return 0.95 if known else 0.0
+        has_keys = bool(self.keys) and isinstance(record, dict) and self.keys <= record.keys()
+        return 0.95 if has_keys else 0.0
 
     def read_files(self, files: Sequence[InputFile]) -> Iterator[Imported]:
         """Yield what the function makes of each record, and a reject for each that it refuses."""
@@ -70,24 +70,24 @@ class FunctionImporter:
     def _convert(self, record: Json, file: InputFile) -> Iterator[Imported]:
         if not isinstance(record, dict):
             raise RecordError(f"a record must be an object, not {kind(record)}")
-        for made in self._returned(record):
-            if isinstance(made, Mapping):
-                for one in jsonl.read(dict(made), file):
-                    yield replace(one, source=self.NAME) if isinstance(one, Trace) else one
+        for returned in self._returned(record):
+            if isinstance(returned, Mapping):
+                for item in jsonl.read(dict(returned), file):
+                    yield replace(item, source=self.NAME) if isinstance(item, Trace) else item
             else:
-                yield Skipped(LEFT_OUT) if made is None else made
+                yield Skipped(LEFT_OUT) if returned is None else returned
 
     def _returned(self, record: dict[str, Any]) -> list[Converted]:
         try:
-            found = self.function(record)
-            made = [found] if found is None or isinstance(found, ONE) else list(found)
+            returned = self.function(record)
+            values = [returned] if returned is None or isinstance(returned, SINGLE_TYPES) else list(returned)
         except RecordError:
             raise
         except KeyError as error:
             raise RecordError(f"{error.args[0]} is missing") from None
         except Exception as error:  # noqa: BLE001 - whatever the function raises is about this one record
             raise RecordError(f"the importer failed ({type(error).__name__}: {error})") from None
-        for one in made:
-            if one is not None and not isinstance(one, ONE):
-                raise RecordError(f"the importer returned {type(one).__name__}, which is not a trace")
-        return made
+        for value in values:
+            if value is not None and not isinstance(value, SINGLE_TYPES):
+                raise RecordError(f"the importer returned {type(value).__name__}, which is not a trace")
+        return values

@@ -240,41 +240,41 @@ class JsonClient:
     ) -> Json:
         tries = weight = waits = 0
         while True:
-            found = self._try(method, path, params, body, headers)
-            if not isinstance(found, _Fault):
+            response = self._try(method, path, params, body, headers)
+            if not isinstance(response, _Fault):
                 self.answers += 1
-                return found.value
+                return response.value
             where = f"{self._service} at {_address(self._base)}"
-            if found.status in (401, 403):
+            if response.status in (401, 403):
                 refused = KeyRefusedError if self.answers else CredentialsError
                 raise refused(
-                    f"{where} refuses the keys (HTTP {found.status})",
+                    f"{where} refuses the keys (HTTP {response.status})",
                     hint=f"check {self._keys}, and that they belong to this address",
                 )
-            if found.wait is not None:
+            if response.wait is not None:
                 waits += 1
-                wait = found.wait
+                wait = response.wait
                 if wait > LONGEST_REQUIRED_WAIT_S or waits > MOST_REQUIRED_WAITS:
                     raise HttpError(
-                        f"{where} asks to wait {wait:.0f} more seconds (HTTP {found.status})",
-                        status=found.status,
+                        f"{where} asks to wait {wait:.0f} more seconds (HTTP {response.status})",
+                        status=response.status,
                         passing=True,
                         hint="run the same command again later: it continues where it stopped",
                     )
             else:
                 tries += 1
-                weight += 2 if found.slow else 1
-                if not found.again or weight >= (heavy_attempts if found.heavy else attempts):
+                weight += 2 if response.slow else 1
+                if not response.again or weight >= (heavy_attempts if response.heavy else attempts):
                     tried = f" {tries} times" if tries > 1 else ""
                     raise HttpError(
-                        f"{where} {found.text} (asked{tried} for {path})",
-                        status=found.status,
-                        heavy=found.heavy,
-                        passing=found.again,
+                        f"{where} {response.text} (asked{tried} for {path})",
+                        status=response.status,
+                        heavy=response.heavy,
+                        passing=response.again,
                     )
                 wait = min(FIRST_WAIT_S * 2 ** (tries - 1), LONGEST_WAIT_S) * random.uniform(0.5, 1)  # noqa: S311
             if self._show_status and wait >= SHOWN_WAIT_S:
-                self._show_status(f"waiting {wait:.0f} s: {self._service} {found.text}")
+                self._show_status(f"waiting {wait:.0f} s: {self._service} {response.text}")
             self._sleep(wait)
 
     def _try(
@@ -366,19 +366,19 @@ class JsonClient:
     def _server_message(self, content: bytes) -> str:
         """Return the text of an error response without secrets."""
         try:
-            found = parse(content)
+            body = parse(content)
         except ValueError:
             return ""
-        if isinstance(found, dict):
+        if isinstance(body, dict):
             for key in ("message", "detail", "error", "title"):
-                if isinstance(found.get(key), str) and found[key]:
-                    found = found[key]
+                if isinstance(body.get(key), str) and body[key]:
+                    body = body[key]
                     break
-        if not isinstance(found, str):
+        if not isinstance(body, str):
             return ""
         for secret in self._secrets:
-            found = found.replace(secret, "…")
-        return f": {single_line(found)[:_SHOWN_CHARACTERS]}"
+            body = body.replace(secret, "…")
+        return f": {single_line(body)[:_SHOWN_CHARACTERS]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,27 +386,27 @@ class _Answer:
     value: Json
 
 
-def check_next(place: str | None, following: str | None, path: str) -> None:
+def check_next(current: str | None, following: str | None, path: str) -> None:
     """Refuse a page that names itself as the next one: it would be requested without end.
 
     Args:
-        place: cursor or token of this page.
+        current: cursor or token of this page.
         following: that of the next page, as this one has it; empty or None on the last page.
         path: what was requested.
 
     Raises:
         HttpError: both are the same.
     """
-    if following and following == place:
+    if following and following == current:
         raise HttpError(f"the server answers the same page of {path} again and again; please report it")
 
 
 def wait_of(headers: Mapping[str, str]) -> float:
     """Return the seconds that a server asks to wait; one second if it does not say."""
-    found = _seconds(headers.get("retry-after"), epoch=False)
-    if found is None:
-        found = _seconds(headers.get("x-ratelimit-reset"), epoch=True)
-    return max(found, 0.0) if found is not None else 1.0
+    seconds = _seconds(headers.get("retry-after"), epoch=False)
+    if seconds is None:
+        seconds = _seconds(headers.get("x-ratelimit-reset"), epoch=True)
+    return max(seconds, 0.0) if seconds is not None else 1.0
 
 
 def _seconds(value: str | None, *, epoch: bool) -> float | None:

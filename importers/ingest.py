@@ -54,7 +54,7 @@ DATABASE_BYTES = 300_000_000
 DATABASE_BYTES_A_CHARACTER = 16
 """What the database may hold in memory meanwhile, beside as much as its largest row needs for each character.
 With more it takes more, the larger the store grows."""
-ONE_PROCESS_BYTES = 8_000_000
+SMALL_BYTES = 8_000_000
 """Files that are smaller altogether are read before another process has begun."""
 _PROGRESS_EVERY = 250
 
@@ -130,7 +130,7 @@ def ingest(
 def _read(importer: Importer, files: Sequence[InputFile], redaction: Redaction | None) -> Iterator[Writable]:
     """Yield what is in the files; read them in several processes if that is worth it."""
     source = divided(importer)
-    is_small = sum(file.size for file in files) < ONE_PROCESS_BYTES
+    is_small = sum(file.size for file in files) < SMALL_BYTES
     if source is None or is_small or redaction is not None or cores() == 1:
         return encoded(importer.read_files(files), redaction)
     return run_jobs(source.read_jobs(files), cores())

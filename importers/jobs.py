@@ -21,7 +21,7 @@ from dataclasses import replace
 from multiprocessing import connection, get_context, parent_process, resource_tracker
 from typing import TYPE_CHECKING
 
-from replaydiff.importers.base import AllReceived, FileJob, Imported, Job, Kept, Note, Reject, Skipped
+from replaydiff.importers.base import AllReceived, Deferred, FileJob, Imported, Job, Note, Reject, Skipped
 from replaydiff.importers.convert import received
 from replaydiff.replay.errors import UnavailableError
 from replaydiff.replay.model import Trace
@@ -58,7 +58,7 @@ def run_jobs(items: Iterable[Imported | Job | FileJob | AllReceived], processes:
     Raises:
         UnavailableError: a process was killed.
     """
-    pending: deque[tuple[Job | FileJob, Future[list[Writable | Kept]]]] = deque()
+    pending: deque[tuple[Job | FileJob, Future[list[Writable | Deferred]]]] = deque()
     ahead = 0
     pool = ProcessPoolExecutor(processes, get_context("spawn"), _end_with_parent)
     try:
@@ -87,7 +87,7 @@ def run_jobs(items: Iterable[Imported | Job | FileJob | AllReceived], processes:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _run_job(job: Job | FileJob) -> list[Writable | Kept]:
+def _run_job(job: Job | FileJob) -> list[Writable | Deferred]:
     return [encode_trace(item) if isinstance(item, Trace) else item for item in job.items()]
 
 

@@ -61,7 +61,7 @@ class ModelTurn:
     """A model call: when it was made, the messages that it was given, and those that it produced."""
 
     started_at: datetime
-    given: Sequence[Message]
+    received: Sequence[Message]
     produced: Sequence[Message]
 
 
@@ -100,7 +100,7 @@ def calls_of_turn(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
 
 def tool_run(
     name: str,
-    given: Json,
+    arguments: Json,
     output: Json,
     *,
     call_id: str | None,
@@ -112,11 +112,11 @@ def tool_run(
     result = run_result(output)
     return ToolRun(
         name=name,
-        args=run_args(given),
+        args=run_args(arguments),
         call_id=call_id or _result_id(output),
         result=result,
         error=error,
-        recorded=result is not None or error is not None or given is not None,
+        recorded=result is not None or error is not None or arguments is not None,
         started_at=started_at,
         ended_at=ended_at,
     )
@@ -159,33 +159,33 @@ def _result_id(value: Json) -> str | None:
 def _requests(turns: Sequence[ModelTurn]) -> list[_Request]:
     """Return the requested calls, including those that are only in the history of a later model call."""
     produced = [call for turn in turns for message in turn.produced for call in message.tool_calls]
-    known_ids = {(call.name, call.call_id) for call in produced if call.call_id}
-    known = Counter(_same_call(call) for call in produced)
-    found: list[_Request] = []
+    produced_ids = {(call.name, call.call_id) for call in produced if call.call_id}
+    produced_counts = Counter(_same_call(call) for call in produced)
+    requests: list[_Request] = []
     for number, turn in enumerate(turns):
         missing: Counter[tuple[str, str]] = Counter()
-        for call in _of_this_turn(turn.given):
+        for call in _of_this_turn(turn.received):
             key = _same_call(call)
             missing[key] += 1
-            if (call.name, call.call_id) in known_ids or missing[key] <= known[key]:
+            if (call.name, call.call_id) in produced_ids or missing[key] <= produced_counts[key]:
                 continue
-            known[key] += 1
+            produced_counts[key] += 1
             if call.call_id:
-                known_ids.add((call.name, call.call_id))
-            found.append(_Request(call, turns[max(number - 1, 0)].started_at))
+                produced_ids.add((call.name, call.call_id))
+            requests.append(_Request(call, turns[max(number - 1, 0)].started_at))
     # What a history alone has was requested before what the same model call requested itself.
-    found += [
+    requests += [
         _Request(call, turn.started_at)
         for turn in turns
         for message in turn.produced
         for call in message.tool_calls
     ]
-    return sorted(found, key=lambda entry: entry.at)
+    return sorted(requests, key=lambda entry: entry.at)
 
 
-def _of_this_turn(given: Sequence[Message]) -> Iterator[ToolCall]:
+def _of_this_turn(received: Sequence[Message]) -> Iterator[ToolCall]:
     """The calls after the user's last message; those before it are of earlier runs."""
-    for message in given[_turn_start(given) :]:
+    for message in received[_turn_start(received) :]:
         yield from message.tool_calls
 
 
@@ -206,17 +206,17 @@ def _key(call: ToolCall) -> Key:
 
 def _look_up(requested: Sequence[_Request], turns: Sequence[ModelTurn]) -> None:
     """Give each request its result in the histories; of all histories the one that has most of a call."""
-    found: dict[Key, list[ToolCall]] = {}
+    calls_by_key: dict[Key, list[ToolCall]] = {}
     for turn in turns:
-        own: dict[Key, list[ToolCall]] = defaultdict(list)
+        turn_calls: dict[Key, list[ToolCall]] = defaultdict(list)
         # What a model call produced has results of the tools that ran at the provider.
-        for call in join_results((*turn.given, *turn.produced)):
+        for call in join_results((*turn.received, *turn.produced)):
             if call.answered:
-                own[_key(call)].append(call)
-        for key, calls in own.items():
-            if len(calls) > len(found.get(key, ())):
-                found[key] = calls
-    waiting = {key: iter(calls) for key, calls in found.items()}
+                turn_calls[_key(call)].append(call)
+        for key, calls in turn_calls.items():
+            if len(calls) > len(calls_by_key.get(key, ())):
+                calls_by_key[key] = calls
+    waiting = {key: iter(calls) for key, calls in calls_by_key.items()}
     for entry in requested:
         entry.in_history = next(waiting.get(_key(entry.call), iter(())), None)
 
@@ -277,15 +277,15 @@ def _bare_value(entry: _Request, run: ToolRun) -> bool:
 
 def _more_args(entry: _Request, run: ToolRun) -> bool:
     """The run has the requested arguments, and others that the agent added."""
-    own = entry.call.args
-    if not own or not own.keys() < run.args.keys():
+    args = entry.call.args
+    if not args or not args.keys() < run.args.keys():
         return False
-    return canonical_args(own) == canonical_args({name: run.args[name] for name in own})
+    return canonical_args(args) == canonical_args({name: run.args[name] for name in args})
 
 
 def _same_result(entry: _Request, run: ToolRun) -> bool:
-    known = entry.in_history
-    return known is not None and run.result is not None and _plain(known.result) == _plain(run.result)
+    recorded = entry.in_history
+    return recorded is not None and run.result is not None and _plain(recorded.result) == _plain(run.result)
 
 
 def _any_request(_entry: _Request, _run: ToolRun) -> bool:
@@ -321,28 +321,28 @@ def _of_run(run: ToolRun) -> ToolCall:
 
 
 def _answered(entry: _Request, requested: Iterable[_Request]) -> ToolCall:
-    run, known = entry.run, entry.in_history
+    run, recorded = entry.run, entry.in_history
     if run is None:
-        return entry.call if known is None else _from_history(entry.call, known)
+        return entry.call if recorded is None else _from_history(entry.call, recorded)
     ran = _of_run(run)
-    if known is None or (known.result is None and known.error is None):
+    if recorded is None or (recorded.result is None and recorded.error is None):
         return replace(
             ran,
             args=entry.call.args or ran.args,
             call_id=entry.call.call_id or ran.call_id,
             witness=entry.witness,
-            conflict=_other_args(entry, run),
+            conflict=_changed_args(entry, run),
         )
-    weak = entry.witness in (Witness.NAME, Witness.POSITION) and known.witness is Witness.ID
-    swapped = known.witness is Witness.ID and _is_swapped(entry, run, requested)
-    other_run = swapped or (weak and not _same_result(entry, run))
-    by_history = other_run or run.result in (None, {}, "{}")
+    weak = entry.witness in (Witness.NAME, Witness.POSITION) and recorded.witness is Witness.ID
+    swapped = recorded.witness is Witness.ID and _is_swapped(entry, run, requested)
+    is_wrong_run = swapped or (weak and not _same_result(entry, run))
+    by_history = is_wrong_run or run.result in (None, {}, "{}")
     return replace(
         ran,
         args=entry.call.args or ran.args,
         call_id=entry.call.call_id or ran.call_id,
-        result=known.result if by_history else ran.result,
-        error=known.error if other_run else ran.error or known.error,
+        result=recorded.result if by_history else ran.result,
+        error=recorded.error if is_wrong_run else ran.error or recorded.error,
         answered=True,
         witness=Witness.HISTORY if by_history or weak else entry.witness,
         conflict=_SWAPPED if swapped else _disagreement(entry, run),
@@ -352,9 +352,9 @@ def _answered(entry: _Request, requested: Iterable[_Request]) -> ToolCall:
 _SWAPPED = "the tool's span has the result that the conversation has for another call of this tool"
 
 
-def _from_history(call: ToolCall, known: ToolCall) -> ToolCall:
-    witness = known.witness if known.witness in (Witness.NAME, Witness.POSITION) else Witness.HISTORY
-    return replace(call, result=known.result, error=known.error, answered=True, witness=witness)
+def _from_history(call: ToolCall, recorded: ToolCall) -> ToolCall:
+    witness = recorded.witness if recorded.witness in (Witness.NAME, Witness.POSITION) else Witness.HISTORY
+    return replace(call, result=recorded.result, error=recorded.error, answered=True, witness=witness)
 
 
 def _is_swapped(entry: _Request, run: ToolRun, requested: Iterable[_Request]) -> bool:
@@ -362,12 +362,12 @@ def _is_swapped(entry: _Request, run: ToolRun, requested: Iterable[_Request]) ->
     if run.result is None or run.error is not None or _same_result(entry, run):
         return False
     return any(
-        other is not entry and other.call.name == entry.call.name and _same_result(other, run)
-        for other in requested
+        request is not entry and request.call.name == entry.call.name and _same_result(request, run)
+        for request in requested
     )
 
 
-def _other_args(entry: _Request, run: ToolRun) -> str | None:
+def _changed_args(entry: _Request, run: ToolRun) -> str | None:
     """That the tool ran with other arguments than were requested, where both are known."""
     if not run.args or not entry.call.args or entry.witness is Witness.ARGUMENTS:
         return None
@@ -378,11 +378,11 @@ def _other_args(entry: _Request, run: ToolRun) -> str | None:
 
 def _disagreement(entry: _Request, run: ToolRun) -> str | None:
     """What the span and the conversation say differently of one call."""
-    known = entry.in_history
-    if known is None or run.error is not None or known.error is not None or run.result is None:
-        return _other_args(entry, run)
-    span, shown = decode(run.result), decode(known.result)
+    recorded = entry.in_history
+    if recorded is None or run.error is not None or recorded.error is not None or run.result is None:
+        return _changed_args(entry, run)
+    span, shown = decode(run.result), decode(recorded.result)
     # One that is text may be a rendering of the other; two structures are not.
     if isinstance(span, dict) and isinstance(shown, dict) and span and _plain(span) != _plain(shown):
         return "the tool's span and the conversation have different results"
-    return _other_args(entry, run)
+    return _changed_args(entry, run)

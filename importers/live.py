@@ -48,27 +48,27 @@ _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 def span(
-    con: DuckDBPyConnection, importer: LiveImporter, given: dict[str, str | None], filters: dict[str, Any]
+    con: DuckDBPyConnection, importer: LiveImporter, flags: dict[str, str | None], filters: dict[str, Any]
 ) -> Query:
     """The query that the flags ask for.
 
     Raises:
         InputError: two of them contradict each other, or one is no time.
     """
-    month, since = given["--month"], given["--since"]
-    if given.get("--lookback") and since != LAST:
+    month, since = flags["--month"], flags["--since"]
+    if flags.get("--lookback") and since != LAST:
         raise InputError("--lookback goes with `--since last`", hint="begin earlier with --from instead")
-    others = [flag for flag in ("--from", "--to", "--since") if given[flag]]
+    others = [flag for flag in ("--from", "--to", "--since") if flags[flag]]
     if month and others:
         raise InputError(f"--month and {others[0]} both say which traces", hint="give one of them")
-    if since and given["--from"]:
+    if since and flags["--from"]:
         raise InputError("--since and --from both say where to begin", hint="give one of them")
     if month:
         first, after = month_range(month)
         return Query(start=first, end=min(after, max(_now(), first)), **filters)
-    end = _time("--to", given["--to"]) or _now()
+    end = _time("--to", flags["--to"]) or _now()
     if since != LAST:
-        start = _time("--since", since) or _time("--from", given["--from"])
+        start = _time("--since", since) or _time("--from", flags["--from"])
         if start is None:
             raise InputError(
                 f"which traces? `replay import {importer.NAME} --month YYYY-MM`, `--from TIME [--to TIME]`, "
@@ -86,22 +86,22 @@ def span(
             hint=f"begin with `replay import {importer.NAME} --month YYYY-MM` or `--from TIME`",
         )
     named: timedelta = getattr(importer, "LOOKBACK", OVERLAP)
-    lookback = _duration(given.get("--lookback")) or named
+    lookback = _duration(flags.get("--lookback")) or named
     return Query(start=min(last, _now()) - lookback, end=end, updates=True, **filters)
 
 
 def _duration(value: str | None) -> timedelta | None:
     if not value:
         return None
-    found = _DURATION.fullmatch(value.strip())
-    if found is None:
+    match = _DURATION.fullmatch(value.strip())
+    if match is None:
         raise InputError(f"--lookback must be like 12h, 7d or 4w, not {value!r}")
-    return timedelta(**{_UNITS[found[2]]: int(found[1])})
+    return timedelta(**{_UNITS[match[2]]: int(match[1])})
 
 
-def live_id(origin: str, given: dict[str, str | None], query: Query) -> str:
+def live_id(origin: str, flags: dict[str, str | None], query: Query) -> str:
     """The same for the same flags at the same place at any time: what finds an interrupted import again."""
-    key = msgspec.json.encode([origin, given, query.start, query_filters(query)])
+    key = msgspec.json.encode([origin, flags, query.start, query_filters(query)])
     return hashlib.sha256(key).hexdigest()[:16]
 
 
@@ -138,7 +138,7 @@ def ingest_live(
             written then.
     """
     report = Report(importer.NAME, 0)
-    with _held(folder):
+    with _locked(folder):
         before = begun(folder)
         if before is None:
             shutil.rmtree(folder, ignore_errors=True)
@@ -171,7 +171,7 @@ def _after(first: Imported | None, others: Iterable[Imported]) -> Iterable[Impor
 
 
 @contextmanager
-def _held(folder: Path) -> Iterator[None]:
+def _locked(folder: Path) -> Iterator[None]:
     """What a source answers goes to `folder` from one process at a time."""
     private_folder(folder.parent)
     with ExitStack() as stack:

@@ -26,9 +26,9 @@ _FINISH = "Finish"
 def is_toolbench(record: JsonObject) -> bool:
     """Return whether a record is a conversation of ToolBench: its calls are text, its results are turns."""
     turns = record.get("conversations")
-    listed = [one for one in turns if isinstance(one, dict)] if isinstance(turns, list) else []
-    return any(one.get("from") == "function" for one in listed) and any(
-        one.get("from") == "assistant" and _REQUEST.fullmatch(str(one.get("value"))) for one in listed
+    listed = [turn for turn in turns if isinstance(turn, dict)] if isinstance(turns, list) else []
+    return any(turn.get("from") == "function" for turn in listed) and any(
+        turn.get("from") == "assistant" and _REQUEST.fullmatch(str(turn.get("value"))) for turn in listed
     )
 
 
@@ -57,22 +57,22 @@ def _turn(turn: JsonObject, where: str) -> JsonObject:
 
 
 def _answer(text: str, where: str) -> JsonObject:
-    found = _REQUEST.fullmatch(text)
-    if found is None:
+    match = _REQUEST.fullmatch(text)
+    if match is None:
         if "Action:" in text:
             raise RecordError(f"{where}.value has an Action without a name and an Action Input")
         return answer(text)
-    call = {"name": found["name"], "arguments": found["args"]}
-    return answer((found["thought"] or "").strip() or None, [requested(call, None, where)])
+    call = {"name": match["name"], "arguments": match["args"]}
+    return answer((match["thought"] or "").strip() or None, [requested(call, None, where)])
 
 
 def _finished(messages: list[JsonObject]) -> Iterator[JsonObject]:
     """The answer that the call of `Finish` has as an argument."""
-    calls = [call for one in messages for call in fields.sequence(one, "tool_calls")]
+    calls = [call for message in messages for call in fields.sequence(message, "tool_calls")]
     last = calls[-1] if calls else None
-    given = within(decode(within(last, "args")), "final_answer")
-    if within(last, "name") == _FINISH and isinstance(given, str):
-        yield answer(given)
+    final_answer = within(decode(within(last, "args")), "final_answer")
+    if within(last, "name") == _FINISH and isinstance(final_answer, str):
+        yield answer(final_answer)
 
 
 def is_xlam(record: JsonObject) -> bool:

@@ -25,10 +25,10 @@ from replaydiff.importers.base import RecordError
 from replaydiff.importers.chat import datasets, openhands
 from replaydiff.importers.chat.rewriting import (
     answer,
+    as_list,
     first_of,
     model_name,
     objects,
-    one_or_more,
     requested,
     times,
     within,
@@ -87,14 +87,14 @@ _OF_ENVELOPE = ("type", "version", "v", "ts", "system", "stop_reason", "replay_c
 """Plain fields that are of the format, and say nothing of the conversation."""
 
 
-def is_known(record: JsonObject) -> bool:
+def is_framework(record: JsonObject) -> bool:
     """Return whether a record is of one of the shapes."""
     return any(shape.recognises(record) for shape in _SHAPES)
 
 
 def is_message(value: Json) -> bool:
     """Return whether a value may be the first message of a list that a framework saved."""
-    return isinstance(value, dict) and is_known({"messages": [value]})
+    return isinstance(value, dict) and is_framework({"messages": [value]})
 
 
 # ShareGPT
@@ -121,14 +121,14 @@ def _sharegpt(record: JsonObject) -> JsonObject:
     system = record.get("system")
     if isinstance(system, str) and system:
         messages.insert(0, {"role": "system", "content": system})
-    rest = {key: value for key, value in record.items() if key not in ("conversations", "system")}
-    return {**rest, "messages": messages, "tools": decode(record.get("tools"))}
+    remaining_fields = {key: value for key, value in record.items() if key not in ("conversations", "system")}
+    return {**remaining_fields, "messages": messages, "tools": decode(record.get("tools"))}
 
 
 def _sharegpt_message(turn: JsonObject, number: int) -> JsonObject:
     speaker, value = turn.get("from"), turn.get("value")
     if speaker in _CALL_TURNS:
-        return answer(None, [_sharegpt_call(one, number) for one in one_or_more(decode(value))])
+        return answer(None, [_sharegpt_call(call, number) for call in as_list(decode(value))])
     if speaker in _RESULT_TURNS:
         return {"role": "tool", "content": value}
     if not isinstance(speaker, str) or speaker not in _SHAREGPT_ROLES:
@@ -144,10 +144,10 @@ def _sharegpt_call(call: Json, number: int) -> JsonObject:
         raise RecordError(
             f"conversations[{number}].value is no call: looked for JSON with name and arguments"
         )
-    given = next((call[key] for key in ("arguments", "parameters", "args") if key in call), None)
-    if given is None:
+    arguments = next((call[key] for key in ("arguments", "parameters", "args") if key in call), None)
+    if arguments is None:
         raise RecordError(f"the call of {name[:40]!r} in conversations[{number}] has no arguments")
-    return {"name": name, "args": given, "id": call.get("id")}
+    return {"name": name, "args": arguments, "id": call.get("id")}
 
 
 # AutoGen
@@ -193,22 +193,26 @@ def _is_autogen_state(record: JsonObject) -> bool:
 
 def _autogen(record: JsonObject) -> JsonObject:
     messages = objects(_autogen_messages(record), "messages")
-    rest = {
+    remaining_fields = {
         key: value for key, value in record.items() if key not in ("messages", "agent_states", "llm_context")
     }
     if _is_autogen_state(record):
         # The type and the version are those of the state, not of the agent.
-        rest = {key: value for key, value in rest.items() if key not in ("type", "version")}
-    usages = [used for one in messages if isinstance(used := one.get("models_usage"), dict)]
+        remaining_fields = {
+            key: value for key, value in remaining_fields.items() if key not in ("type", "version")
+        }
+    usages = [used for sent_message in messages if isinstance(used := sent_message.get("models_usage"), dict)]
     usage: JsonObject = {
         key: sum(fields.count(used, key) for used in usages) for key in ("prompt_tokens", "completion_tokens")
     }
     return {
         **({"usage": usage} if usages else {}),
         **times(messages, "created_at"),
-        **rest,
+        **remaining_fields,
         "messages": [
-            one for number, message in enumerate(messages) for one in _autogen_message(message, number)
+            sent_message
+            for number, message in enumerate(messages)
+            for sent_message in _autogen_message(message, number)
         ],
     }
 
@@ -232,16 +236,16 @@ def _autogen_message(message: JsonObject, number: int) -> Iterator[JsonObject]:
         return
     if kind in _AUTOGEN_CALLS or (kind == "AssistantMessage" and isinstance(content, list)):
         yield answer(
-            None, [requested(one, one.get("id"), where) for one in objects(content, f"{where}.content")]
+            None, [requested(call, call.get("id"), where) for call in objects(content, f"{where}.content")]
         )
     elif kind in _AUTOGEN_RESULTS:
-        for one in objects(content, f"{where}.content"):
+        for call in objects(content, f"{where}.content"):
             yield {
                 "role": "tool",
-                "tool_call_id": one.get("call_id"),
-                "name": one.get("name"),
-                "content": one.get("content"),
-                "is_error": one.get("is_error"),
+                "tool_call_id": call.get("call_id"),
+                "name": call.get("name"),
+                "content": call.get("content"),
+                "is_error": call.get("is_error"),
             }
     elif kind == "ToolCallSummaryMessage":
         # It repeats the results, as the agent's answer.
@@ -286,12 +290,12 @@ def _langgraph(record: JsonObject) -> JsonObject:
 
 def _langchain_model(messages: Json) -> JsonObject:
     """The model that wrote the last answer, where its message says so, in any of LangChain's three dumps."""
-    found: list[Json] = []
+    models: list[Json] = []
     for message in reversed(messages if isinstance(messages, list) else []):
         for holder in (message, within(message, "kwargs"), within(message, "data")):
             answered = within(holder, "response_metadata")
-            found += [within(answered, "model_name"), within(answered, "model")]
-    return model_name(*found)
+            models += [within(answered, "model_name"), within(answered, "model")]
+    return model_name(*models)
 
 
 # Letta
@@ -319,12 +323,14 @@ def _letta(record: JsonObject) -> JsonObject:
     ):
         # Pages of the API begin with the newest.
         messages.reverse()
-    rest = {key: value for key, value in record.items() if key not in ("messages", "stop_reason")}
+    remaining_fields = {key: value for key, value in record.items() if key not in ("messages", "stop_reason")}
     return {
         **times(messages, "date"),
-        **rest,
+        **remaining_fields,
         "messages": [
-            one for number, message in enumerate(messages) for one in _letta_message(message, number)
+            rewritten_message
+            for number, message in enumerate(messages)
+            for rewritten_message in _letta_message(message, number)
         ],
     }
 
@@ -334,15 +340,15 @@ def _letta_message(message: JsonObject, number: int) -> Iterator[JsonObject]:
     if kind in _LETTA_TEXTS:
         yield {"role": _LETTA_TEXTS[kind], "content": message.get("content", message.get("message"))}
     elif kind in ("tool_call_message", "approval_request_message"):
-        calls = one_or_more(message.get("tool_calls") or message.get("tool_call"))
+        calls = as_list(message.get("tool_calls") or message.get("tool_call"))
         listed = objects(calls, f"{where}.tool_calls")
-        yield answer(None, [requested(one, one.get("tool_call_id"), where) for one in listed])
+        yield answer(None, [requested(call, call.get("tool_call_id"), where) for call in listed])
     elif kind == "tool_return_message":
         listed = objects(message.get("tool_returns") or [message], f"{where}.tool_returns")
         yield from map(_letta_result, listed)
     elif kind == "approval_response_message":
         returns = objects(message.get("approvals") or [], f"{where}.approvals")
-        yield from (_letta_result(one) for one in returns if "tool_return" in one)
+        yield from (_letta_result(call) for call in returns if "tool_return" in call)
     elif kind not in _LETTA_SILENT:
         raise RecordError(f"{where}.message_type is not known: {kind[:40]!r}")
 
@@ -367,13 +373,15 @@ def _is_swe_agent(record: JsonObject) -> bool:
 def _swe_agent(record: JsonObject) -> JsonObject:
     info = fields.mapping(record, "info")
     stats = fields.mapping(info, "model_stats")
-    kept = _without_demos(record)
-    if any(one.get("action") for one in kept) and not any(one.get("tool_calls") for one in kept):
+    history = _without_demos(record)
+    if any(message.get("action") for message in history) and not any(
+        message.get("tool_calls") for message in history
+    ):
         raise RecordError("the actions of this trajectory are text, and not tool calls of the model")
     return {
         "id": record.get("instance_id"),
         **model_name(within(decode(record.get("replay_config")), "agent", "model", "name")),
-        "messages": [_swe_agent_message(one) for one in kept],
+        "messages": [_swe_agent_message(message) for message in history],
         "environment": record.get("environment"),
         "cost_usd": stats.get("instance_cost"),
         "usage": {
@@ -386,7 +394,9 @@ def _swe_agent(record: JsonObject) -> JsonObject:
 
 def _without_demos(record: JsonObject) -> list[JsonObject]:
     """The history without the demonstrations that the prompt begins with."""
-    return [one for one in objects(record["history"], "history") if one.get("is_demo") is not True]
+    return [
+        message for message in objects(record["history"], "history") if message.get("is_demo") is not True
+    ]
 
 
 def _swe_agent_searched(record: JsonObject) -> JsonObject:

@@ -38,12 +38,12 @@ import msgspec
 from replaydiff.importers import fields
 from replaydiff.importers.base import (
     AllReceived,
+    Deferred,
     Imported,
     InputFile,
     Job,
-    Kept,
     Note,
-    Place,
+    Position,
     RecordError,
     Skipped,
 )
@@ -183,16 +183,16 @@ def log_jobs(
         convert: yields what is in a record; a function of a module.
     """
     with (
-        tempfile.TemporaryDirectory(prefix="replay-chat-") as place,
-        batch_spool(Path(place)) as batches,
-        waiting(Path(place), source, files, convert) as calls,
+        tempfile.TemporaryDirectory(prefix="replay-chat-") as folder,
+        batch_spool(Path(folder)) as batches,
+        waiting(Path(folder), source, files, convert) as calls,
     ):
 
-        def receive(number: int, kept: BatchRecord | CallRecord) -> None:
-            if isinstance(kept, BatchRecord):
-                batches.add(kept, number)
+        def receive(number: int, part: BatchRecord | CallRecord) -> None:
+            if isinstance(part, BatchRecord):
+                batches.add(part, number)
             else:
-                calls.add(kept, number)
+                calls.add(part, number)
 
         for number, file in enumerate(files):
             line = partial(_line, source, file, convert)
@@ -201,7 +201,7 @@ def log_jobs(
                     yield Job(line, piece, receive=partial(receive, number))
                     continue
                 for item in _each(source, file, convert, piece):
-                    if isinstance(item, Kept):
+                    if isinstance(item, Deferred):
                         receive(number, item.value)
                     else:
                         yield item
@@ -211,53 +211,53 @@ def log_jobs(
 
 
 def _line(
-    source: str, file: InputFile, convert: ConvertLog, number: Place, text: bytes
-) -> Iterator[Imported | Kept]:
+    source: str, file: InputFile, convert: ConvertLog, number: Position, text: bytes
+) -> Iterator[Imported | Deferred]:
     assert isinstance(number, int)  # noqa: S101 - as `log_jobs` gave it
     return _each(source, file, convert, parsed(number, text))
 
 
 def _each(
-    source: str, file: InputFile, convert: ConvertLog, found: Record | Broken
-) -> Iterator[Imported | Kept]:
-    """What is in one record; parts of batches and single calls are kept until all were read."""
-    if isinstance(found, Broken):
-        yield reject(source, file, found, alone=True)
-    elif (of_batch := _batch_record(found)) is not None:
-        yield Kept(of_batch)
+    source: str, file: InputFile, convert: ConvertLog, record: Record | Broken
+) -> Iterator[Imported | Deferred]:
+    """What is in one record; parts of batches and single calls wait until all records were read."""
+    if isinstance(record, Broken):
+        yield reject(source, file, record, alone=True)
+    elif (of_batch := _batch_record(record)) is not None:
+        yield Deferred(of_batch)
     else:
         waits: list[LoggedCall] = []
-        yield from guarded(source, file, found, _sorted_into(convert, waits), alone=True)
+        yield from guarded(source, file, record, _sorted_into(convert, waits), alone=True)
         for call in waits:
-            yield Kept(call_record(call, found))
+            yield Deferred(call_record(call, record))
 
 
 def _sorted_into(
     convert: ConvertLog, waits: list[LoggedCall]
 ) -> Callable[[Json, InputFile], Iterator[Imported]]:
-    def kept(value: Json, file: InputFile) -> Iterator[Imported]:
-        for found in convert(value, file):
-            if isinstance(found, LoggedCall):
-                waits.append(found)
+    def sort_calls(value: Json, file: InputFile) -> Iterator[Imported]:
+        for item in convert(value, file):
+            if isinstance(item, LoggedCall):
+                waits.append(item)
             else:
-                yield found
+                yield item
 
-    return kept
+    return sort_calls
 
 
 def _alone(convert: ConvertLog) -> Callable[[Json, InputFile], Iterator[Imported]]:
     """Each call as a run of its own: the requests of a batch do not build on each other."""
 
     def read(value: Json, file: InputFile) -> Iterator[Imported]:
-        for found in convert(value, file):
-            if isinstance(found, LoggedCall):
-                yield from map(Note, found.notes)
-                made = run_of(found)
-                if has_orphan(made):
+        for item in convert(value, file):
+            if isinstance(item, LoggedCall):
+                yield from map(Note, item.notes)
+                trace = run_of(item)
+                if has_orphan(trace):
                     yield Note(ORPHANS)
-                yield made
+                yield trace
             else:
-                yield found
+                yield item
 
     return read
 
@@ -265,9 +265,9 @@ def _alone(convert: ConvertLog) -> Callable[[Json, InputFile], Iterator[Imported
 def request_and_answer(record: JsonObject) -> tuple[JsonObject, Json]:
     """Return request and response of a model call; each may be JSON text, the response a list of stream
     chunks."""
-    request = next((found for key in _REQUESTS if (found := _object(record.get(key)))), record)
+    request = next((inner for key in _REQUESTS if (inner := _object(record.get(key)))), record)
     if request is not record:
-        request = next((found for key in REQUESTS if (found := _object(request.get(key)))), request)
+        request = next((inner for key in REQUESTS if (inner := _object(request.get(key)))), request)
     answer: Json = next((record[key] for key in _ANSWERS if record.get(key) is not None), None)
     if answer is None and "choices" in record:
         answer = {"choices": record["choices"]}
@@ -303,66 +303,69 @@ class LoggedExchange:
     """Request and answer as they were recorded, where `request` and `answer` do not hold them."""
 
 
-def read_exchange(source: str, one: LoggedExchange, file: InputFile) -> Iterator[Imported | LoggedCall]:
+def read_exchange(source: str, exchange: LoggedExchange, file: InputFile) -> Iterator[Imported | LoggedCall]:
     """The trace of a conversation, or the call of a model, with what a person should know of it.
 
     Raises:
         RecordError: there are no messages, or a field cannot be read.
     """
     notes = []
-    if not one.requested and not one.replied and one.error is None:
+    if not exchange.requested and not exchange.replied and exchange.error is None:
         raise RecordError("there are no messages in it: looked for messages, request, input and response")
-    previous_id = one.answer.get("previous_response_id", one.request.get("previous_response_id"))
+    previous_id = exchange.answer.get("previous_response_id", exchange.request.get("previous_response_id"))
     previous_id = previous_id if isinstance(previous_id, str) and previous_id else None
-    if not one.requested:
+    if not exchange.requested:
         notes.append("no request beside the completion: its input is not known")
-    started_at = fields.time(one.record, *_TIMES) or fields.time(one.answer, "created", "created_at")
+    started_at = fields.time(exchange.record, *_TIMES) or fields.time(
+        exchange.answer, "created", "created_at"
+    )
     if started_at is None:
         notes.append("no time in the record: the file's modification time was taken")
         started_at = datetime.fromtimestamp(int(file.modified), UTC).replace(tzinfo=None)
-    repeated = one.replied and one.requested and one.requested[-1] == one.replied[-1]
-    run = conversation(one.requested) if repeated or not (one.replied or one.error) else None
-    made = _trace(source, one, started_at, run)
-    if _has_unread(one, made):
+    repeated = exchange.replied and exchange.requested and exchange.requested[-1] == exchange.replied[-1]
+    run = conversation(exchange.requested) if repeated or not (exchange.replied or exchange.error) else None
+    trace = _trace(source, exchange, started_at, run)
+    if _has_unread(exchange, trace):
         notes.insert(0, UNKNOWN_CALLS)
-    if calls_in_text(made.messages):
+    if calls_in_text(trace.messages):
         notes.append(CALLS_IN_TEXT)
     if run is not None:
-        if orphan_results(one.requested, run.tool_calls):
+        if orphan_results(exchange.requested, run.tool_calls):
             notes.append(ORPHANS)
         yield from map(Note, notes)
-        yield made
+        yield trace
         return
-    response_id = one.answer.get("id")
+    response_id = exchange.answer.get("id")
     yield LoggedCall(
-        trace=made,
-        request_length=len(one.requested),
+        trace=trace,
+        request_length=len(exchange.requested),
         response_id=response_id if isinstance(response_id, str) else None,
         previous_id=previous_id,
         notes=tuple(notes),
     )
 
 
-def _has_unread(one: LoggedExchange, made: Trace) -> bool:
+def _has_unread(exchange: LoggedExchange, trace: Trace) -> bool:
     """Whether the record has requested tool calls that are not in its messages as they were read."""
     requested, answered = (
-        sum(len(message.tool_calls) for message in messages) for messages in (one.requested, one.replied)
+        sum(len(message.tool_calls) for message in messages)
+        for messages in (exchange.requested, exchange.replied)
     )
-    held = max(count_requests(one.request), count_requests(one.record.get("messages")))
-    whole = max(count_requests(one.raw), held + count_requests(one.answer))
-    recorded = [one.request, one.answer] if one.raw is None else [one.raw]
-    return held > requested or whole > requested + answered or has_unread_calls(recorded, made)
+    recorded_count = max(count_requests(exchange.request), count_requests(exchange.record.get("messages")))
+    whole = max(count_requests(exchange.raw), recorded_count + count_requests(exchange.answer))
+    recorded = [exchange.request, exchange.answer] if exchange.raw is None else [exchange.raw]
+    return recorded_count > requested or whole > requested + answered or has_unread_calls(recorded, trace)
 
 
-def _trace(source: str, one: LoggedExchange, started_at: datetime, run: Conversation | None) -> Trace:
+def _trace(source: str, exchange: LoggedExchange, started_at: datetime, run: Conversation | None) -> Trace:
     """The trace of a conversation that was read as a run; without it what is known of a single call."""
-    record, request, answer = one.record, one.request, one.answer
-    own = fields.mapping(record, "metadata")
+    record, request, answer = exchange.record, exchange.request, exchange.answer
+    call_metadata = fields.mapping(record, "metadata")
     metadata: JsonObject = {}
     for holder in (answer, request):
         inner = holder.get("metadata")
         metadata.update(inner if isinstance(inner, dict) else {})
-    metadata.update(own)
+    metadata.update(call_metadata)
     ended_at = fields.time(record, "ended_at", "completed_at") or fields.time(answer, "completed_at")
     latency = fields.number(record, "latency_ms")
 
@@ -393,16 +396,17 @@ def _trace(source: str, one: LoggedExchange, started_at: datetime, run: Conversa
         environment=labels.get("environment"),
         release=labels.get("release"),
         model=fields.text(answer, "model") or labels.get("model"),
-        tags=fields.tags(record) or (fields.tags(own) if isinstance(own.get("tags"), list) else ()),
+        tags=fields.tags(record)
+        or (fields.tags(call_metadata) if isinstance(call_metadata.get("tags"), list) else ()),
         input=run.input if run else "",
-        messages=(*one.requested, *(() if run else one.replied)),
+        messages=(*exchange.requested, *(() if run else exchange.replied)),
         final_response=run.final_response if run else None,
         tool_calls=run.tool_calls if run else (),
         usage=fields.usage(record.get("usage"))
         or fields.usage(answer.get("usage", answer.get("usageMetadata"))),
         cost_usd=fields.number(record, "cost_usd"),
         latency_ms=latency if latency is not None else fields.elapsed_ms(started_at, ended_at),
-        error=one.error,
+        error=exchange.error,
         scores=scores,
         metadata=metadata,
     )
@@ -410,23 +414,25 @@ def _trace(source: str, one: LoggedExchange, started_at: datetime, run: Conversa
 
 def _labels(*holders: JsonObject) -> dict[str, str]:
     """Return the trace's own fields, each from the first object that has it."""
-    found: dict[str, str] = {}
+    labels: dict[str, str] = {}
     for holder in holders:
         for key in _LABELS & holder.keys():
             value = holder[key]
             # A conversation of the Responses API is an object with an id.
             value = value.get("id") if isinstance(value, dict) else value
             if isinstance(value, str | int | float) and not isinstance(value, bool) and value != "":
-                found.setdefault(key, str(value))
-    return found
+                labels.setdefault(key, str(value))
+    return labels
 
 
 def _trace_id(record: Mapping[str, Any], answer: JsonObject) -> str:
-    given = fields.text(record, "trace_id") or fields.text(record, "id") or fields.text(record, "custom_id")
-    if given is None and isinstance(answer.get("id"), str):
-        given = fields.text(answer, "id")
-    if given is not None:
-        return given
+    recorded_id = (
+        fields.text(record, "trace_id") or fields.text(record, "id") or fields.text(record, "custom_id")
+    )
+    if recorded_id is None and isinstance(answer.get("id"), str):
+        recorded_id = fields.text(answer, "id")
+    if recorded_id is not None:
+        return recorded_id
     canonical = json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()[:16]
 

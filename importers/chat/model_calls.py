@@ -29,7 +29,7 @@ from typing import NamedTuple
 import msgspec
 
 from replaydiff.importers import fields
-from replaydiff.importers.base import Imported, InputFile, Job, Note, Place
+from replaydiff.importers.base import Imported, InputFile, Job, Note, Position
 from replaydiff.importers.call_notes import ORPHANS, has_orphan
 from replaydiff.importers.convert import guarded
 from replaydiff.importers.reading import Record
@@ -65,9 +65,13 @@ class LoggedCall:
         """Whether it ended on a call of a tool, so that its run must go on."""
         return bool(self.produced and self.produced[-1].tool_calls)
 
-    def goes_on_at(self, place: int) -> bool | None:
-        """Whether what it was asked with from `place` on begins with a tool's result; None if not known."""
-        roles = (one.role for one in self.trace.messages[place : self.request_length] if one.role != "system")
+    def begins_with_result_at(self, position: int) -> bool | None:
+        """Return whether its request begins with a tool's result at a position, None if it ends there."""
+        roles = (
+            message.role
+            for message in self.trace.messages[position : self.request_length]
+            if message.role != "system"
+        )
         role = next(roles, None)
         return None if role is None else role == "tool"
 
@@ -97,36 +101,39 @@ def _run(members: Sequence[_Member], history: tuple[Message, ...]) -> Trace:
     first, last = calls[0].trace, calls[-1].trace
     request = first.messages[: calls[0].request_length]
     turn = next((index for index in range(len(request) - 1, -1, -1) if request[index].role == "user"), None)
-    own = [*first.messages[turn or 0 :], *(one for member in members[1:] for one in _new(member))]
+    turn_messages = [
+        *first.messages[turn or 0 :],
+        *(message for member in members[1:] for message in _new(member)),
+    ]
     whole = first.messages
     if history:
         # Each response brings its own system prompt: the newest counts.
-        own_prompt = tuple(one for one in whole if one.role == "system")
-        whole = (*own_prompt, *(one for one in (*history, *whole) if one.role != "system"))
+        system_messages = tuple(message for message in whole if message.role == "system")
+        whole = (*system_messages, *(message for message in (*history, *whole) if message.role != "system"))
     for member in members[1:]:
         whole = (*whole, *_new(member)) if member.by_id else member.call.trace.messages
-    made = replace(
+    trace = replace(
         last,
         trace_id=first.trace_id,
         started_at=first.started_at,
-        name=_known(calls, "name"),
-        session_id=_known(calls, "session_id"),
-        user_id=_known(calls, "user_id"),
-        environment=_known(calls, "environment"),
-        release=_known(calls, "release"),
+        name=_common_field(calls, "name"),
+        session_id=_common_field(calls, "session_id"),
+        user_id=_common_field(calls, "user_id"),
+        environment=_common_field(calls, "environment"),
+        release=_common_field(calls, "release"),
         tags=first.tags or last.tags,
         input="" if turn is None else request[turn].text,
         messages=whole,
         final_response=final_response(calls[-1].produced),
-        tool_calls=join_results(own),
+        tool_calls=join_results(turn_messages),
         scores={**first.scores, **last.scores},
         metadata={**first.metadata, **last.metadata},
     )
     if len(calls) == 1:
-        return made
+        return trace
     costs = [call.trace.cost_usd for call in calls if call.trace.cost_usd is not None]
     return replace(
-        made,
+        trace,
         steps=tuple(_step(index, call) for index, call in enumerate(calls)),
         usage=total_usage(call.trace.usage for call in calls),
         cost_usd=sum(costs) if costs else None,
@@ -136,17 +143,19 @@ def _run(members: Sequence[_Member], history: tuple[Message, ...]) -> Trace:
 
 def _new(member: _Member) -> tuple[Message, ...]:
     new = member.call.trace.messages[member.new :]
-    return tuple(one for one in new if one.role != "system") if member.by_id else new
+    return tuple(message for message in new if message.role != "system") if member.by_id else new
 
 
-def _known(calls: Sequence[LoggedCall], field: str) -> str | None:
+def _common_field(calls: Sequence[LoggedCall], field: str) -> str | None:
     return next((value for call in calls if (value := getattr(call.trace, field)) is not None), None)
 
 
 def _step(index: int, call: LoggedCall) -> Step:
     trace = call.trace
     asks: list[Json] = [
-        {"name": one.name, "args": one.args} for message in call.produced for one in message.tool_calls
+        {"name": tool_call.name, "args": tool_call.args}
+        for message in call.produced
+        for tool_call in message.tool_calls
     ]
     return Step(
         index=index,
@@ -183,7 +192,7 @@ class CallRecord(NamedTuple):
     state: bytes | None
     """The digest of the conversation up to its end."""
     is_open: bool
-    goes_on: bool | None
+    after_result: bool | None
     beginnings: list[tuple[int, bytes, bool | None]]
     """Of each earlier state that it may go on from: number of messages, digest, and how it goes on there."""
 
@@ -199,9 +208,9 @@ def call_record(call: LoggedCall, record: Record) -> CallRecord:
         previous_id=call.previous_id,
         state=states[-1] if call.request_length and call.produced else None,
         is_open=call.is_open,
-        goes_on=call.goes_on_at(0),
+        after_result=call.begins_with_result_at(0),
         beginnings=[
-            (length, states[length - 1], call.goes_on_at(length))
+            (length, states[length - 1], call.begins_with_result_at(length))
             for length in range(1, call.request_length)
             if messages[length - 1].role == "assistant" and call.previous_id is None
         ],
@@ -232,33 +241,33 @@ _read_run = msgspec.msgpack.Decoder(_LoggedRun).decode
 
 
 def _joined(
-    source: str, files: Mapping[int, InputFile], convert: Convert, place: Place, text: bytes
+    source: str, files: Mapping[int, InputFile], convert: Convert, position: Position, text: bytes
 ) -> Iterator[Imported]:
     """The trace of a run with its notes."""
-    assert isinstance(place, tuple)  # noqa: S101 - as `CallSpool.jobs` gave it
+    assert isinstance(position, tuple)  # noqa: S101 - as `CallSpool.jobs` gave it
     run = _read_run(text)
-    last = Record(place[1], parse(run.members[-1].text))
-    return guarded(source, files[place[0]], last, lambda _value, _file: _joined_run(run, files, convert))
+    last = Record(position[1], parse(run.members[-1].text))
+    return guarded(source, files[position[0]], last, lambda _value, _file: _joined_run(run, files, convert))
 
 
 def _joined_run(run: _LoggedRun, files: Mapping[int, InputFile], convert: Convert) -> Iterator[Imported]:
-    def read(one: _CallText) -> LoggedCall:
-        made = convert(parse(one.text), files[one.file])
-        return next(found for found in made if isinstance(found, LoggedCall))
+    def read(call_text: _CallText) -> LoggedCall:
+        items = convert(parse(call_text.text), files[call_text.file])
+        return next(item for item in items if isinstance(item, LoggedCall))
 
-    members = [_Member(read(one), one.new, one.by_id) for one in run.members]
-    history = tuple(message for one in run.history for message in read(one).trace.messages)
-    made = _run(members, history)
+    members = [_Member(read(call_text), call_text.new, call_text.by_id) for call_text in run.members]
+    history = tuple(message for call_text in run.history for message in read(call_text).trace.messages)
+    trace = _run(members, history)
     if run.is_fork:
-        made = replace(made, trace_id=members[-1].call.trace.trace_id)
-    if made.session_id is None and run.root is not None:
+        trace = replace(trace, trace_id=members[-1].call.trace.trace_id)
+    if trace.session_id is None and run.root is not None:
         first = read(run.root).trace
-        made = replace(made, session_id=first.session_id or first.trace_id)
+        trace = replace(trace, session_id=first.session_id or first.trace_id)
     for text in dict.fromkeys(text for member in members for text in member.call.notes):
         yield Note(text)
-    if has_orphan(made):
+    if has_orphan(trace):
         yield Note(ORPHANS)
-    yield made
+    yield trace
 
 
 class CallSpool:
@@ -276,7 +285,7 @@ class CallSpool:
     def add(self, call: CallRecord, file: int) -> None:
         """Keep a call until `jobs`; the number is its file's."""
         added = self._con.execute(
-            "INSERT INTO call (file, line, record, response_id, previous_id, state, is_open, goes_on)"
+            "INSERT INTO call (file, line, record, response_id, previous_id, state, is_open, after_result)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             (file, *call[:-1]),
         )
@@ -297,16 +306,18 @@ class CallSpool:
         )
         while some := ends.fetchmany(RUNS_A_JOB):
             runs = [((file, line), self._run(end, started)) for end, file, line in some]
-            calls = (one for _, run in runs for one in (*run.members, *run.history, run.root))
-            files = {one.file: self._files[one.file] for one in calls if one is not None}
+            calls = (call_text for _, run in runs for call_text in (*run.members, *run.history, run.root))
+            files = {
+                call_text.file: self._files[call_text.file] for call_text in calls if call_text is not None
+            }
             convert = partial(_joined, self._source, files, self._convert)
-            yield Job(convert, [(place, msgspec.msgpack.encode(run)) for place, run in runs])
+            yield Job(convert, [(position, msgspec.msgpack.encode(run)) for position, run in runs])
 
     def _run(self, end: int, started: set[int]) -> _LoggedRun:
         """Return the run that ends with this call; one that forks gives its id to one of its ends."""
         rows = [end]
-        while (found := self._parent(rows[-1])) and found[1]:
-            rows.append(found[0])
+        while (parent := self._parent(rows[-1])) and parent[1]:
+            rows.append(parent[0])
         rows.reverse()
         links = [self._parent(row) for row in rows]
         members = [
@@ -354,35 +365,38 @@ class CallSpool:
         # Of responses with one id the last; a response that names itself has none before it.
         con.execute(
             "UPDATE call SET parent = before.id, shared = NULL,"
-            " same_run = coalesce(goes_on, before.was_open), turn = NOT coalesce(goes_on, before.was_open)"
+            " same_run = coalesce(after_result, before.was_open),"
+            " turn = NOT coalesce(after_result, before.was_open)"
             " FROM (SELECT response_id AS named, max(id) AS id, is_open AS was_open FROM call"
             "  WHERE response_id IS NOT NULL GROUP BY response_id) AS before"
             " WHERE call.previous_id = before.named AND before.id != call.id"
         )
-        found = con.execute("SELECT child, length, state, goes_on FROM beginning ORDER BY child, length DESC")
-        for child, beginnings in groupby(found, key=lambda row: row[0]):
-            for _, length, state, goes_on in beginnings:
-                parent = self._nearest(child, state, bool(goes_on))
+        beginnings_by_child = con.execute(
+            "SELECT child, length, state, after_result FROM beginning ORDER BY child, length DESC"
+        )
+        for child, beginnings in groupby(beginnings_by_child, key=lambda row: row[0]):
+            for _, length, state, after_result in beginnings:
+                parent = self._nearest(child, state, bool(after_result))
                 if parent is not None:
                     con.execute(
                         "UPDATE call SET parent = ?, same_run = ?, turn = ?, shared = ? WHERE id = ?",
-                        (parent, bool(goes_on), not goes_on, length, child),
+                        (parent, bool(after_result), not after_result, length, child),
                     )
                     con.execute("UPDATE call SET followed = 1 WHERE id = ?", (parent,))
                     break
         self._find_roots()
 
-    def _nearest(self, child: int, state: bytes, goes_on: bool) -> int | None:
+    def _nearest(self, child: int, state: bytes, after_result: bool) -> int | None:
         """Of the calls that end as this one begins the newest before it, else the first after it.
 
         Many conversations begin with the same words, so each is followed by one turn of a user where that can
         be. Ids of tool calls tell runs apart; what follows twice on the same call was tried again.
         """
         for followed in (0, 1):
-            kept = "" if goes_on else f"AND followed = {followed}"
+            condition = "" if after_result else f"AND followed = {followed}"
             for nearest in ("id < ? ORDER BY id DESC", "id > ? ORDER BY id"):
                 row = self._con.execute(
-                    f"SELECT id FROM call WHERE state = ? {kept} AND {nearest} LIMIT 1", (state, child)
+                    f"SELECT id FROM call WHERE state = ? {condition} AND {nearest} LIMIT 1", (state, child)
                 ).fetchone()
                 if row:
                     return int(row[0])
@@ -409,11 +423,11 @@ class CallSpool:
                 "PRAGMA synchronous = OFF; PRAGMA journal_mode = OFF;"
                 "CREATE TABLE call (id INTEGER PRIMARY KEY, file INTEGER, line INTEGER, record BLOB,"
                 " response_id TEXT, previous_id TEXT, state BLOB, is_open INTEGER,"
-                " goes_on INTEGER,"
+                " after_result INTEGER,"
                 " parent INTEGER, same_run INTEGER DEFAULT 0, turn INTEGER DEFAULT 0, shared INTEGER,"
                 " followed INTEGER DEFAULT 0,"
                 " root INTEGER);"
-                "CREATE TABLE beginning (child INTEGER, length INTEGER, state BLOB, goes_on INTEGER);"
+                "CREATE TABLE beginning (child INTEGER, length INTEGER, state BLOB, after_result INTEGER);"
                 "BEGIN;"
             )
         return self._opened

@@ -125,9 +125,9 @@ def _call(event: JsonObject, called: JsonObject, where: str) -> JsonObject:
     """The call of an action: as the model requested it, else the action itself."""
     if called:
         return _native(called, where)
-    if not isinstance(given := event.get("args"), dict):
-        raise RecordError(f"{where}.args must be an object, not {fields.kind(given)}")
-    arguments: JsonObject = {key: value for key, value in given.items() if key not in _BESIDE}
+    if not isinstance(recorded_args := event.get("args"), dict):
+        raise RecordError(f"{where}.args must be an object, not {fields.kind(recorded_args)}")
+    arguments: JsonObject = {key: value for key, value in recorded_args.items() if key not in _BESIDE}
     return requested({"name": event["action"], "arguments": arguments}, f"{_EVENT}{event.get('id')}", where)
 
 
@@ -150,9 +150,9 @@ def _native(called: JsonObject, where: str) -> JsonObject:
     call_id = called.get("tool_call_id")
     choice = first_of(fields.mapping(called, "model_response").get("choices"))
     listed = fields.mapping(choice, "message").get("tool_calls")
-    for one in listed if isinstance(listed, list) else ():
-        if isinstance(one, dict) and one.get("id") == call_id:
-            return requested(fields.mapping(one, "function"), call_id, where)
+    for call in listed if isinstance(listed, list) else ():
+        if isinstance(call, dict) and call.get("id") == call_id:
+            return requested(fields.mapping(call, "function"), call_id, where)
     raise RecordError(f"{where}: the model's response has no tool call {str(call_id)[:40]!r}")
 
 
@@ -167,8 +167,8 @@ def _of_sdk(event: JsonObject, where: str) -> Iterator[JsonObject]:
         call = fields.mapping(event, "tool_call")
         yield answer(event.get("thought"), [requested(call, event.get("tool_call_id"), where)])
     elif kind in _OBSERVATIONS:
-        found = event.get(_OBSERVATIONS[kind])
-        inner = found if isinstance(found, dict) else {"content": found, "is_error": True}
+        observation = event.get(_OBSERVATIONS[kind])
+        inner = observation if isinstance(observation, dict) else {"content": observation, "is_error": True}
         yield _result(event, inner.get("content"), failed=inner.get("is_error") is True)
         if event.get("tool_name") == _FINISH:
             yield answer(inner.get("content"))

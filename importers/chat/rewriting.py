@@ -33,14 +33,14 @@ def objects(value: Json, what: str) -> list[JsonObject]:
     """
     if not isinstance(value, list):
         raise RecordError(f"{what} must be a list, not {fields.kind(value)}")
-    found = [one for one in value if isinstance(one, dict)]
-    if len(found) < len(value):
-        number = next(number for number, one in enumerate(value) if not isinstance(one, dict))
+    entries = [entry for entry in value if isinstance(entry, dict)]
+    if len(entries) < len(value):
+        number = next(number for number, entry in enumerate(value) if not isinstance(entry, dict))
         raise RecordError(f"{what}[{number}] must be an object, not {fields.kind(value[number])}")
-    return found
+    return entries
 
 
-def one_or_more(value: Json) -> list[Json]:
+def as_list(value: Json) -> list[Json]:
     """Return a list as it is, and anything else as a list of it alone."""
     return value if isinstance(value, list) else [value]
 
@@ -74,16 +74,18 @@ def within(value: Json, *keys: str) -> Json:
     return value
 
 
-def model_name(*found: Json) -> JsonObject:
+def model_name(*candidates: Json) -> JsonObject:
     """Return the first of these that is a model's name as a field of a chat log; empty where none is."""
-    known = (one for one in found if isinstance(one, str) and one not in ("", "unknown"))
-    return next(({"model": one} for one in known), {})
+    names = (name for name in candidates if isinstance(name, str) and name not in ("", "unknown"))
+    return next(({"model": name} for name in names), {})
 
 
 def times(messages: Sequence[JsonObject], key: str) -> JsonObject:
     """Return when the first and the last of these messages were written, as fields of a chat log."""
-    dated = [_Dated(time, one[key]) for one in messages if (time := fields.time(one, key)) is not None]
+    dated = [
+        _Dated(time, message[key]) for message in messages if (time := fields.time(message, key)) is not None
+    ]
     if not dated:
         return {}
-    dated.sort(key=lambda one: one.time)
+    dated.sort(key=lambda entry: entry.time)
     return {"created_at": dated[0].recorded, "ended_at": dated[-1].recorded}

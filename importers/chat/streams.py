@@ -40,16 +40,16 @@ def events_of_text(text: str) -> list[Json] | None:
     """Return the events in the text of a response with server-sent events; None where it is none."""
     if not text.lstrip().startswith(("data:", "event:", "id:", ":")):
         return None
-    found: list[Json] = []
+    events: list[Json] = []
     for line in text.splitlines():
         data = line.removeprefix("data:").strip()
         if line.startswith("data:") and data != "[DONE]":
             try:
-                found.append(parse(data))
+                events.append(parse(data))
             except ValueError:
                 # A response that was cut ends within an event.
                 continue
-    return found if is_stream(found) else None
+    return events if is_stream(events) else None
 
 
 def _unwrapped(event: Json) -> Json:
@@ -61,14 +61,16 @@ def _unwrapped(event: Json) -> Json:
 
 def put_together(events: Sequence[Json]) -> Json:
     """Return the answer that these events make."""
-    found: list[dict[str, Any]] = [event for one in events if isinstance(event := _unwrapped(one), dict)]
-    if any(event.get("object") == "chat.completion.chunk" for event in found):
-        return _chat(found)
-    if any(map(_is_converse, found[:_LOOKED_AT])):
-        return _converse(found)
-    if any(str(event.get("type")).startswith("response.") for event in found[:_LOOKED_AT]):
-        return _responses(found)
-    return _anthropic(found)
+    unwrapped_events: list[dict[str, Any]] = [
+        event for event_or_text in events if isinstance(event := _unwrapped(event_or_text), dict)
+    ]
+    if any(event.get("object") == "chat.completion.chunk" for event in unwrapped_events):
+        return _chat(unwrapped_events)
+    if any(map(_is_converse, unwrapped_events[:_LOOKED_AT])):
+        return _converse(unwrapped_events)
+    if any(str(event.get("type")).startswith("response.") for event in unwrapped_events[:_LOOKED_AT]):
+        return _responses(unwrapped_events)
+    return _anthropic(unwrapped_events)
 
 
 def _chat(chunks: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -107,10 +109,10 @@ def _call_of(calls: list[dict[str, Any]], piece: dict[str, Any]) -> dict[str, An
 
     An index distinguishes them; some servers write none, or 0 for every call, and an id of its own for each.
     """
-    index, own_id = piece.get("index"), piece.get("id")
+    index, call_id = piece.get("index"), piece.get("id")
     fitting = [call for call in calls if index is None or call.get("index") == index]
     latest = fitting[-1] if fitting else None
-    if latest is None or (own_id and latest.get("id") and own_id != latest["id"]):
+    if latest is None or (call_id and latest.get("id") and call_id != latest["id"]):
         latest = {"index": index}
         calls.append(latest)
     return latest
@@ -125,13 +127,13 @@ def _extend(call: dict[str, Any], piece: dict[str, Any]) -> None:
         added = piece.get(kind)
         if not isinstance(added, dict):
             continue
-        known = call.setdefault(kind, {"name": ""})
+        function = call.setdefault(kind, {"name": ""})
         # The name comes whole: in the first piece, or in each.
-        if _text(added.get("name")) != known["name"]:
-            known["name"] += _text(added.get("name"))
+        if _text(added.get("name")) != function["name"]:
+            function["name"] += _text(added.get("name"))
         for key in ("arguments", "input"):
             if isinstance(added.get(key), str):
-                known[key] = known.get(key, "") + added[key]
+                function[key] = function.get(key, "") + added[key]
 
 
 def _responses(events: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -143,14 +145,14 @@ def _responses(events: Sequence[dict[str, Any]]) -> dict[str, Any]:
         response, item = event.get("response"), event.get("item")
         if isinstance(response, dict):
             whole.update({key: value for key, value in response.items() if value is not None})
-        place = str(event.get("output_index"))
+        output_index = str(event.get("output_index"))
         if kind in ("response.output_item.added", "response.output_item.done") and isinstance(item, dict):
-            items[place] = dict(item)
-        elif kind.endswith(("_arguments.delta", "_input.delta")) and place in items:
+            items[output_index] = dict(item)
+        elif kind.endswith(("_arguments.delta", "_input.delta")) and output_index in items:
             key = "arguments" if kind.endswith("_arguments.delta") else "input"
-            items[place][key] = _text(items[place].get(key)) + _text(event.get("delta"))
+            items[output_index][key] = _text(items[output_index].get(key)) + _text(event.get("delta"))
         elif kind == "response.output_text.delta":
-            message = items.setdefault(place, {"type": "message", "role": "assistant"})
+            message = items.setdefault(output_index, {"type": "message", "role": "assistant"})
             parts = message["content"] = message.get("content") or [{"type": "output_text", "text": ""}]
             parts[0]["text"] += _text(event.get("delta"))
     reached = any(event.get("type") in _WHOLE for event in events)
@@ -213,11 +215,11 @@ def _converse(events: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def _update(message: dict[str, Any], key: str, changes: dict[str, Any]) -> None:
     """Read the end of a message: the stop reason, and the cumulative usage."""
-    place = message
+    holder = message
     if key == "usage":
         usage = message.get("usage")
-        place = message["usage"] = dict(usage) if isinstance(usage, dict) else {}
-    place.update({name: value for name, value in changes.items() if value is not None})
+        holder = message["usage"] = dict(usage) if isinstance(usage, dict) else {}
+    holder.update({name: value for name, value in changes.items() if value is not None})
 
 
 def _grow(block: dict[str, Any], delta: Json, event: dict[str, Any]) -> None:
@@ -238,4 +240,4 @@ def _text(value: Json) -> str:
 
 
 def _objects(value: Json) -> Iterable[dict[str, Any]]:
-    return (one for one in value if isinstance(one, dict)) if isinstance(value, list) else ()
+    return (entry for entry in value if isinstance(entry, dict)) if isinstance(value, list) else ()

@@ -61,19 +61,19 @@ def turns(
     if not divided:
         yield Skipped(NO_PROMPT)
     for number, turn in enumerate(divided):
-        produced = [message for one in turn for message in one.messages]
-        prompt = produced.pop(next(at for at, one in enumerate(produced) if one.role == "user"))
-        if not produced and not any(one.error for one in turn):
+        produced = [message for entry in turn for message in entry.messages]
+        prompt = produced.pop(next(at for at, entry in enumerate(produced) if entry.role == "user"))
+        if not produced and not any(entry.error for entry in turn):
             yield Skipped("prompts that were not answered")
             continue
-        times = [time for one in turn if (time := fields.time(one.recorded, "timestamp")) is not None]
+        times = [time for entry in turn if (time := fields.time(entry.recorded, "timestamp")) is not None]
         started_at, ended_at = min(times, default=None), max(times, default=None)
         if started_at is None:
             yield Note(NO_TIME)
             started_at = datetime.fromtimestamp(int(file.modified), UTC).replace(tzinfo=None)
         response = final_response(produced)
-        errors = [one.error for one in turn if one.error]
-        made = Trace(
+        errors = [entry.error for entry in turn if entry.error]
+        trace = Trace(
             trace_id=f"{session}:{number}",
             source=source,
             started_at=started_at,
@@ -81,35 +81,35 @@ def turns(
             name=name,
             session_id=session,
             user_id=user_id,
-            model=next((one.model for one in reversed(turn) if one.model), None),
+            model=next((entry.model for entry in reversed(turn) if entry.model), None),
             input=prompt.text,
             messages=(*before, prompt, *produced),
             final_response=response,
             tool_calls=join_results(produced),
-            usage=total_usage(one.usage for one in turn),
+            usage=total_usage(entry.usage for entry in turn),
             latency_ms=fields.elapsed_ms(started_at, ended_at),
             error=errors[-1] if errors and response is None else None,
             metadata=metadata or {},
         )
-        if has_unread_calls((one.recorded for one in turn), made):
+        if has_unread_calls((entry.recorded for entry in turn), trace):
             yield Note(UNKNOWN_CALLS)
-        if has_orphan(made):
+        if has_orphan(trace):
             yield Note(ORPHANS)
-        yield made
+        yield trace
         before += [prompt, *([Message(role="assistant", text=response)] if response else [])]
 
 
 def _divided(recorded: Sequence[SessionMessage]) -> Iterator[list[SessionMessage]]:
     """What was recorded, by the user's message that it follows."""
     turn: list[SessionMessage] = []
-    for one in recorded:
-        if any(message.role == "user" for message in one.messages):
+    for entry in recorded:
+        if any(message.role == "user" for message in entry.messages):
             if turn:
                 yield turn
-            turn = [one]
+            turn = [entry]
         elif turn:
-            turn.append(one)
-        elif any(message.tool_calls or message.role == "tool" for message in one.messages):
+            turn.append(entry)
+        elif any(message.tool_calls or message.role == "tool" for message in entry.messages):
             raise RecordError("a tool call or result before the first message of a user")
     if turn:
         yield turn

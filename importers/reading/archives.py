@@ -59,7 +59,9 @@ def sample_ranges(file: InputFile) -> list[tuple[range, int]]:
     parts: list[tuple[range, int]] = []
     try:
         with zipfile.ZipFile(os.fspath(file)) as archive:
-            sizes = [one.file_size for one in archive.infolist() if one.filename.startswith(_SAMPLES)]
+            sizes = [
+                member.file_size for member in archive.infolist() if member.filename.startswith(_SAMPLES)
+            ]
     except (zipfile.BadZipFile, OSError):
         return parts
     first = size = 0
@@ -79,13 +81,18 @@ def samples(file: InputFile, numbers: range | None = None) -> Iterator[Record | 
         numbers: of the samples that are wanted; None for all. An archive that cannot be read is reported with
             the first.
     """
-    place = Path(os.fspath(file))
+    path = Path(os.fspath(file))
     try:
-        with zipfile.ZipFile(place) as archive, _reader(place, archive) as read:
+        with zipfile.ZipFile(path) as archive, _reader(path, archive) as read:
             members = archive.infolist()
-            header = next(read(one) for name in HEADERS for one in members if one.filename == name)
+            header = next(
+                read(header_member)
+                for name in HEADERS
+                for header_member in members
+                if header_member.filename == name
+            )
             evaluated = header.get("eval") if isinstance(header, dict) else None
-            listed = [one for one in members if one.filename.startswith(_SAMPLES)]
+            listed = [member for member in members if member.filename.startswith(_SAMPLES)]
             if not listed:
                 yield Record(1, {"eval": evaluated, "samples": []})
             for number, member in enumerate(listed, start=1):
@@ -108,7 +115,7 @@ def _sample(read: ReadMember, member: zipfile.ZipInfo, number: int, evaluated: J
 
 
 @contextmanager
-def _reader(place: Path, archive: zipfile.ZipFile) -> Iterator[ReadMember]:
+def _reader(path: Path, archive: zipfile.ZipFile) -> Iterator[ReadMember]:
     """A function that reads one member, which raises ValueError where that is no JSON."""
     with ExitStack() as stack:
 
@@ -129,23 +136,23 @@ def _reader(place: Path, archive: zipfile.ZipFile) -> Iterator[ReadMember]:
             import duckdb
 
             con, packed = unpacker()
-            packed.write_bytes(_compressed(place, member))
+            packed.write_bytes(_compressed(path, member))
             room = max(member.file_size + 1, _LEAST_ROOM)
             try:
-                found = con.execute(_UNPACK, {"path": str(packed), "size": room}).fetchall()
+                rows = con.execute(_UNPACK, {"path": str(packed), "size": room}).fetchall()
             except duckdb.Error as error:
                 first = (str(error).splitlines() or ["damaged"])[0]
                 raise ValueError(first.replace(str(packed), "it")) from None
-            if len(found) != 1:
+            if len(rows) != 1:
                 raise ValueError("not one JSON value")
-            return parse(str(found[0][0]))
+            return parse(str(rows[0][0]))
 
         yield read
 
 
-def _compressed(place: Path, member: zipfile.ZipInfo) -> bytes:
+def _compressed(path: Path, member: zipfile.ZipInfo) -> bytes:
     """Return a member's bytes as they are in the archive."""
-    with place.open("rb") as file:
+    with path.open("rb") as file:
         file.seek(member.header_offset)
         local = file.read(_LOCAL_HEADER)
         if not local.startswith(ZIP_MAGIC):

@@ -143,32 +143,32 @@ def texts(file: InputFile, *, elements: bool) -> Iterator[Record | Broken]:
         indent: str | None = None
         usual: str | None = None
         if elements and buffer.skip_space() == "[":
-            buffer.move(buffer.place + 1)
+            buffer.move(buffer.position + 1)
         while True:
             start = buffer.skip_space()
             if not start:
                 return
             if elements and start == "]":
                 # Exports that were put together, or a list on each line, are one array after another.
-                buffer.move(buffer.place + 1)
+                buffer.move(buffer.position + 1)
                 if buffer.skip_space() == "[":
-                    buffer.move(buffer.place + 1)
+                    buffer.move(buffer.position + 1)
                 continue
             line = buffer.line
             if indent is None:
                 indent = _indent(buffer)
             try:
                 value, text = buffer.value()
-                found = _record(line, value, text)
+                record = _record(line, value, text)
             except (ValueError, RecursionError) as error:
                 # What is shown is taken before the search for the next value moves on.
-                found = _broken(buffer, line, error)
+                record = _broken(buffer, line, error)
                 if not _resume(buffer, indent, usual or start):
-                    yield _last(found) if elements else found
+                    yield _last(record) if elements else record
                     return
             else:
                 usual = usual or start
-            yield found
+            yield record
 
 
 def _record(line: int, value: Json, text: str) -> Record | Broken:
@@ -185,14 +185,18 @@ def _broken(buffer: _Buffer, line: int, error: Exception) -> Broken:
     if isinstance(error, TooLargeError):
         reason = str(error)
     elif isinstance(error, json.JSONDecodeError):
-        inside = buffer.text.count("\n", buffer.place, error.pos)
+        inside = buffer.text.count("\n", buffer.position, error.pos)
         reason = f"not JSON: {error.msg} (line {line + inside})"
-    return broken(line, reason, buffer.text[buffer.place : buffer.place + 1_000])
+    return broken(line, reason, buffer.text[buffer.position : buffer.position + 1_000])
 
 
-def _last(found: Broken) -> Broken:
+def _last(broken_record: Broken) -> Broken:
     """A broken element after which no line starts as an element does: all on one line, or the file is cut."""
-    return Broken(found.line, f"{found.reason}; nothing after it in the array could be read", found.excerpt)
+    return Broken(
+        broken_record.line,
+        f"{broken_record.reason}; nothing after it in the array could be read",
+        broken_record.excerpt,
+    )
 
 
 class _Buffer:
@@ -203,7 +207,7 @@ class _Buffer:
         # Bytes that are no UTF-8 become lone surrogates here, which tells them apart later.
         self._utf8 = codecs.getincrementaldecoder("utf-8-sig")(errors="surrogateescape")
         self._step = CHUNK
-        self.text, self.place, self.line, self.ended = "", 0, 1, False
+        self.text, self.position, self.line, self.ended = "", 0, 1, False
 
     def more(self) -> bool:
         """Read on, twice as much as the last time; False at the end of the file."""
@@ -211,25 +215,25 @@ class _Buffer:
             return False
         data = self._stream.read(self._step)
         self.ended = not data
-        self.text = self.text[self.place :] + self._utf8.decode(data, final=self.ended)
-        self.place = 0
+        self.text = self.text[self.position :] + self._utf8.decode(data, final=self.ended)
+        self.position = 0
         self._step = min(self._step * 2, _LARGEST_STEP)
         return True
 
-    def move(self, place: int) -> None:
-        """Go on at `place`."""
-        self.line += self.text.count("\n", self.place, place)
-        self.place = place
+    def move(self, position: int) -> None:
+        """Go on at `position`."""
+        self.line += self.text.count("\n", self.position, position)
+        self.position = position
         self._step = CHUNK
 
     def skip_space(self) -> str:
         """Move to the next character that is neither white nor a comma, and give it; empty at the end."""
         while True:
-            match = _space.match(self.text, self.place)
+            match = _space.match(self.text, self.position)
             assert match is not None  # noqa: S101 - it matches nothing, too
             self.move(match.end())
-            if self.place < len(self.text):
-                return self.text[self.place]
+            if self.position < len(self.text):
+                return self.text[self.position]
             if not self.more():
                 return ""
 
@@ -242,10 +246,10 @@ class _Buffer:
         """
         while True:
             try:
-                value, end = _decoder.raw_decode(self.text, self.place)
+                value, end = _decoder.raw_decode(self.text, self.position)
             except json.JSONDecodeError as error:
                 cut = error.pos >= len(self.text) - _NEAR_END or error.msg.startswith("Unterminated string")
-                if cut and len(self.text) - self.place > RECORD_BYTES:
+                if cut and len(self.text) - self.position > RECORD_BYTES:
                     raise TooLargeError(TOO_LARGE) from None
                 if not (cut and self.more()):
                     raise
@@ -253,26 +257,26 @@ class _Buffer:
             # A number or word may go on after the window.
             if end == len(self.text) and self.more():
                 continue
-            text = self.text[self.place : end]
+            text = self.text[self.position : end]
             self.move(end)
             return value, text
 
 
 def _indent(buffer: _Buffer) -> str:
-    line_start = buffer.text.rfind("\n", 0, buffer.place) + 1
-    before = buffer.text[line_start : buffer.place]
+    line_start = buffer.text.rfind("\n", 0, buffer.position) + 1
+    before = buffer.text[line_start : buffer.position]
     return before if not before.strip() else ""
 
 
 def _resume(buffer: _Buffer, indent: str, start: str) -> bool:
     """Move to the next line that starts as a value of this file does; False where there is none."""
-    wanted = f"\n{indent}{start}"
+    line_start = f"\n{indent}{start}"
     while True:
-        found = buffer.text.find(wanted, buffer.place + 1)
-        if found >= 0:
-            buffer.move(found + 1)
+        position = buffer.text.find(line_start, buffer.position + 1)
+        if position >= 0:
+            buffer.move(position + 1)
             return True
-        keep = max(len(buffer.text) - len(wanted), buffer.place)
+        keep = max(len(buffer.text) - len(line_start), buffer.position)
         buffer.move(keep)
         if not buffer.more():
             return False

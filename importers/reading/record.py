@@ -53,10 +53,12 @@ def broken(line: int, reason: str, start: str | bytes, *, whole: bool = False) -
     """A broken record that starts with `start`, or is all of it."""
     shown = start[: EXCERPT_CHARACTERS * 4]
     text = shown.decode(errors="replace") if isinstance(shown, bytes) else shown
-    return Broken(line, reason, clean_text(text[:EXCERPT_CHARACTERS]), _kept(start) if whole else None)
+    return Broken(
+        line, reason, clean_text(text[:EXCERPT_CHARACTERS]), _whole_record(start) if whole else None
+    )
 
 
-def _kept(text: str | bytes) -> str | None:
+def _whole_record(text: str | bytes) -> str | None:
     if len(text) > STORED_CHARACTERS:
         return None
     try:

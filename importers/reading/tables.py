@@ -134,7 +134,7 @@ class _CsvLines:
 PARQUET_MAGIC = b"PAR1"
 MEMORY = "1GB"
 """What the database may take for a row group."""
-_OWN_NAME = re.compile(r"[\"']?[^\"' ]*rows\.parquet[\"']?")
+_EXPORT_NAME = re.compile(r"[\"']?[^\"' ]*rows\.parquet[\"']?")
 _BATCH_ROWS = 64
 _FILE = "read_parquet($path, hive_partitioning = false)"
 _PLAIN = re.compile(r"VARCHAR|BOOLEAN|DOUBLE|FLOAT|U?(TINY|SMALL|BIG)?INT(EGER)?")
@@ -167,16 +167,16 @@ def parquet(file: InputFile) -> Iterator[Record | Broken]:
 
 def _count(con: DuckDBPyConnection, path: str) -> int:
     """Return the number of rows in the file's metadata."""
-    found = con.execute("SELECT num_rows FROM parquet_file_metadata($path)", {"path": path}).fetchall()
-    return int(found[0][0])
+    rows = con.execute("SELECT num_rows FROM parquet_file_metadata($path)", {"path": path}).fetchall()
+    return int(rows[0][0])
 
 
 def _columns(con: DuckDBPyConnection, path: str) -> tuple[list[str], list[bool], str]:
     """The columns, which of them come as JSON text, and what to select."""
-    found = con.execute(f"DESCRIBE SELECT * FROM {_FILE}", {"path": path}).fetchall()
+    columns = con.execute(f"DESCRIBE SELECT * FROM {_FILE}", {"path": path}).fetchall()
     selected = []
     encoded = []
-    for name, kind in ((row[0], row[1]) for row in found):
+    for name, kind in ((row[0], row[1]) for row in columns):
         quoted = '"' + name.replace('"', '""') + '"'
         is_plain = _PLAIN.fullmatch(kind) is not None
         encoded.append(not is_plain and kind != "BLOB")
@@ -187,7 +187,7 @@ def _columns(con: DuckDBPyConnection, path: str) -> tuple[list[str], list[bool],
             if kind == "BLOB"
             else f"to_json({quoted})::VARCHAR"
         )
-    return [clean_text(row[0]) for row in found], encoded, ", ".join(selected)
+    return [clean_text(row[0]) for row in columns], encoded, ", ".join(selected)
 
 
 def _record(number: int, names: list[str], encoded: list[bool], cells: Sequence[Any]) -> Record | Broken:
@@ -229,4 +229,4 @@ def _database(file: InputFile) -> Iterator[tuple[DuckDBPyConnection, str]]:
 def _reason(error: Exception) -> str:
     """The first sentence of a database error, without the name it knows the file by."""
     first = (str(error).splitlines() or [type(error).__name__])[0]
-    return _OWN_NAME.sub("it", first)[:300]
+    return _EXPORT_NAME.sub("it", first)[:300]

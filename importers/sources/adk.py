@@ -45,12 +45,12 @@ def _session(record: Json, file: InputFile) -> Iterator[Imported]:
     if session is None or "events" not in record:
         raise RecordError("no session of ADK: looked for id and events")
     events = fields.sequence(record, "events")
-    found = [one for number, event in enumerate(events) if (one := _message(event, number)) is not None]
+    entries = [entry for number, event in enumerate(events) if (entry := _message(event, number)) is not None]
     app, user = _field(record, "app_name"), _field(record, "user_id")
     yield from turns(
         NAME,
         session,
-        found,
+        entries,
         file,
         name=app if isinstance(app, str) else None,
         user_id=user if isinstance(user, str) else None,
@@ -75,7 +75,7 @@ def _message(event: Json, number: int) -> SessionMessage | None:
     if not content:
         return SessionMessage(event, (), error=str(failed)) if failed else None
     role = "user" if event.get("author") == "user" else "model"
-    parts = [_part(one, where) for one in fields.sequence(content, "parts")]
+    parts = [_part(part, where) for part in fields.sequence(content, "parts")]
     messages = read_messages([{"role": role, "parts": parts}]) if parts else ()
     usage = _field(event, "usage_metadata")
     return SessionMessage(
@@ -91,11 +91,11 @@ def _part(part: Json, where: str) -> Json:
     """A part without the fields that are null, as Python writes them."""
     if not isinstance(part, dict):
         raise RecordError(f"a part of {where} must be an object, not {fields.kind(part)}")
-    found: JsonObject = {key: value for key, value in part.items() if value is not None}
-    call = _field(found, "function_call")
+    fields_of_part: JsonObject = {key: value for key, value in part.items() if value is not None}
+    call = _field(fields_of_part, "function_call")
     if call is not None and not (isinstance(call, dict) and isinstance(call.get("name"), str)):
         raise RecordError(f"a tool call in {where} has no name")
-    return found
+    return fields_of_part
 
 
 def _usage(usage: JsonObject) -> Usage | None:

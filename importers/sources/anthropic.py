@@ -87,4 +87,4 @@ def _parts(record: JsonObject) -> tuple[JsonObject, Json]:
 def _replied(answer: Json) -> tuple[Message, ...]:
     if isinstance(answer, dict) and answer.get("type") == "error":
         return ()
-    return tuple(one for one in read_messages(answer) or () if one.role in ("assistant", "tool"))
+    return tuple(message for message in read_messages(answer) or () if message.role in ("assistant", "tool"))

@@ -27,7 +27,7 @@ SUMMARY = "agent trajectories in ATIF, as Harbor writes them, with the rewards o
 RECOGNISED_BY = "records have schema_version ATIF-v1.x and steps"
 
 _RESULT = "result.json"
-_OWN_FILES = {_RESULT, "config.json", "reward.json", "lock.json"}
+_HARBOR_FILES = {_RESULT, "config.json", "reward.json", "lock.json"}
 """Files of a Harbor job that are no trajectories."""
 _FAILED = ("is_error", "tool_result_is_error")
 _NO_CALL = "step "
@@ -60,15 +60,15 @@ def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
 def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | FileJob]:
     """The same, each file in one process."""
     results = {
-        str(PurePath(file.name).parent): found.value
+        str(PurePath(file.name).parent): record.value
         for file in files
         if PurePath(file.name).name == _RESULT
-        for found in records(file)
-        if isinstance(found, Record) and isinstance(found.value, dict)
+        for record in records(file)
+        if isinstance(record, Record) and isinstance(record.value, dict)
     }
 
-    def reader(own: Sequence[InputFile]) -> ReadFile:
-        trials = map(_trial, own)
+    def reader(group: Sequence[InputFile]) -> ReadFile:
+        trials = map(_trial, group)
         return partial(_trajectories, {trial: results[trial] for trial in trials if trial in results})
 
     return file_jobs(files, reader)
@@ -87,31 +87,32 @@ def _read(rewards: Rewards, record: Json, file: InputFile) -> Iterator[Imported]
         raise RecordError(f"a trajectory must be an object, not {fields.kind(record)}")
     listed = record.get("steps")
     if not isinstance(listed, list):
-        if PurePath(file.name).name in _OWN_FILES or _is_result(record):
+        if PurePath(file.name).name in _HARBOR_FILES or _is_result(record):
             yield Skipped("results and settings of Harbor, which are no trajectories")
             return
         raise RecordError("there are no steps in it: looked for schema_version ATIF-v1.x and steps")
-    steps = [_step(one, number) for number, one in enumerate(listed, start=1)]
-    own = [step for step in steps if not _is_sidechain(step)]
-    if len(own) < len(steps) or fields.sequence(record, "subagent_trajectories"):
+    steps = [_step(listed_step, number) for number, listed_step in enumerate(listed, start=1)]
+    main_steps = [step for step in steps if not _is_sidechain(step)]
+    if len(main_steps) < len(steps) or fields.sequence(record, "subagent_trajectories"):
         yield Note(SUB_AGENTS)
-    new = [step for step in own if step.get("is_copied_context") is not True]
-    if len(new) < len(own):
+    new = [step for step in main_steps if step.get("is_copied_context") is not True]
+    if len(new) < len(main_steps):
         yield Note(COPIED)
     # The agent lies in the trial's folder: TRIAL/agent/trajectory.json.
     trial = rewards.get(_trial(file), {})
-    started_at = fields.time(next((one for one in new if one.get("timestamp")), {}), "timestamp")
+    started_at = fields.time(next((step for step in new if step.get("timestamp")), {}), "timestamp")
     if started_at is None:
         yield Note("no time in the trajectory: the file's modification time was taken")
         started_at = datetime.fromtimestamp(int(file.modified), UTC).replace(tzinfo=None)
-    made = _trace(record, own, new, trial, started_at)
-    if len(new) == len(own) and orphan_results(
-        (one for one in made.messages if not _is_of_environment(one)), made.tool_calls
+    trace = _trace(record, main_steps, new, trial, started_at)
+    if len(new) == len(main_steps) and orphan_results(
+        (message for message in trace.messages if not _is_of_environment(message)),
+        trace.tool_calls,
     ):
         yield Note(ORPHANS)
-    if has_unread_calls(own, made):
+    if has_unread_calls(main_steps, trace):
         yield Note(UNKNOWN_CALLS)
-    yield made
+    yield trace
 
 
 def _step(step: Json, number: int) -> JsonObject:
@@ -132,23 +133,25 @@ def _is_of_environment(message: Message) -> bool:
 
 def _trace(
     record: JsonObject,
-    own: Sequence[JsonObject],
+    main_steps: Sequence[JsonObject],
     new: Sequence[JsonObject],
     trial: JsonObject,
     started_at: datetime,
 ) -> Trace:
     agent = fields.mapping(record, "agent")
-    messages = read_messages([one for step in own for one in _messages(step)]) or ()
+    messages = read_messages([message for step in main_steps for message in _messages(step)]) or ()
     run = conversation(messages)
     calls = run.tool_calls
-    if len(new) < len(own):
-        calls = conversation(read_messages([one for step in new for one in _messages(step)]) or ()).tool_calls
+    if len(new) < len(main_steps):
+        calls = conversation(
+            read_messages([message for step in new for message in _messages(step)]) or ()
+        ).tool_calls
     times = [time for step in new if (time := fields.time(step, "timestamp")) is not None]
     ended_at = max(times, default=None)
     models = [name for step in new if (name := fields.text(step, "model_name"))]
     usage, cost = _totals(record, new)
     return Trace(
-        trace_id=_trace_id(record, own, new),
+        trace_id=_trace_id(record, main_steps, new),
         source=NAME,
         started_at=started_at,
         ended_at=ended_at,
@@ -169,21 +172,21 @@ def _trace(
     )
 
 
-def _trace_id(record: JsonObject, own: Sequence[JsonObject], new: Sequence[JsonObject]) -> str:
+def _trace_id(record: JsonObject, main_steps: Sequence[JsonObject], new: Sequence[JsonObject]) -> str:
     """The trajectory's id. A run may have several trajectories; a later one copies the steps before."""
-    found = fields.text(record, "trajectory_id")
-    if found is not None:
-        return found
+    recorded_id = fields.text(record, "trajectory_id")
+    if recorded_id is not None:
+        return recorded_id
     session = fields.text(record, "session_id")
     if session is None:
         raise RecordError("the trajectory has no session_id and no trajectory_id")
-    copied = len(own) - len(new)
+    copied = len(main_steps) - len(new)
     return f"{session}:{copied + 1}" if copied else session
 
 
 def _messages(step: JsonObject) -> Iterator[JsonObject]:
     """The message of a step, its tool calls, and their results."""
-    calls = [_call(one) for one in fields.sequence(step, "tool_calls")]
+    calls = [_call(call) for call in fields.sequence(step, "tool_calls")]
     if step.get("message") not in (None, "", []) or calls:
         yield {
             "role": _ROLES[str(step["source"])],
@@ -194,13 +197,13 @@ def _messages(step: JsonObject) -> Iterator[JsonObject]:
         if not isinstance(result, dict):
             raise RecordError(f"a result must be an object, not {fields.kind(result)}")
         # Without calls the environment answers nobody: the id keeps it from answering an earlier call.
-        own_id = result.get("source_call_id") or (
+        call_id = result.get("source_call_id") or (
             None if calls else f"{_NO_CALL}{step.get('step_id')} {number}"
         )
         if result.get("content") is not None or not result.get("subagent_trajectory_ref"):
             yield {
                 "role": "tool",
-                "tool_call_id": own_id,
+                "tool_call_id": call_id,
                 "content": result.get("content"),
                 "is_error": _failed(fields.mapping(result, "extra")),
             }
@@ -228,15 +231,15 @@ def _totals(record: JsonObject, new: Sequence[JsonObject]) -> tuple[Usage | None
     """Tokens and cost of the trajectory, else of its steps."""
     whole = fields.mapping(record, "final_metrics")
     listed = [fields.mapping(step, "metrics") for step in new]
-    found = Usage(
+    usage = Usage(
         input_tokens=fields.count(whole, "total_prompt_tokens"),
         output_tokens=fields.count(whole, "total_completion_tokens"),
         cache_read_tokens=fields.count(whole, "total_cached_tokens"),
     )
-    costs = [cost for one in listed if (cost := fields.number(one, "cost_usd")) is not None]
+    costs = [cost for metrics in listed if (cost := fields.number(metrics, "cost_usd")) is not None]
     cost = fields.number(whole, "total_cost_usd")
     return (
-        found if found != Usage() else total_usage(map(fields.usage, listed)),
+        usage if usage != Usage() else total_usage(map(fields.usage, listed)),
         cost if cost is not None else sum(costs) if costs else None,
     )
 

@@ -37,8 +37,8 @@ _SESSIONS = ("session_id", "sessionId", "conversation_id", "conversationId", "th
 
 def recognises(record: Json) -> float:
     """By the type that each record names."""
-    found = _record(record)
-    return 0.98 if found is not None else 0.0
+    log = _record(record)
+    return 0.98 if log is not None else 0.0
 
 
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
@@ -63,30 +63,30 @@ def _record(record: Json) -> JsonObject | None:
 
 def read(record: Json, file: InputFile) -> Iterator[Imported | LoggedCall]:
     """Return the content of one record."""
-    found = _record(record)
-    if found is None:
+    log = _record(record)
+    if log is None:
         shown = (
             f"it is {fields.kind(record)}" if not isinstance(record, dict) else ", ".join(list(record)[:6])
         )
         raise RecordError(f"a record must be an object with schemaType {_TYPE}: {shown or 'it is empty'}")
-    request, answer = _body(found, "input"), _answer(_body(found, "output"))
-    model_id = fields.text(found, "modelId") or ""
-    error = fields.text(found, "errorCode")
-    labels = {str(key): value for key, value in fields.mapping(found, "requestMetadata").items()}
-    metadata: JsonObject = {**labels, "operation": found.get("operation"), "region": found.get("region")}
+    request, answer = _body(log, "input"), _answer(_body(log, "output"))
+    model_id = fields.text(log, "modelId") or ""
+    error = fields.text(log, "errorCode")
+    labels = {str(key): value for key, value in fields.mapping(log, "requestMetadata").items()}
+    metadata: JsonObject = {**labels, "operation": log.get("operation"), "region": log.get("region")}
     # The fields that a chat log has, so that it is read as one.
-    own: JsonObject = {
-        "id": found.get("requestId"),
-        "timestamp": found.get("timestamp"),
+    log_metadata: JsonObject = {
+        "id": log.get("requestId"),
+        "timestamp": log.get("timestamp"),
         "model": model_id.rpartition("/")[2],
         "session_id": next((labels[key] for key in _SESSIONS if key in labels), None),
-        "usage": _usage(found, answer),
+        "usage": _usage(log, answer),
         "metadata": {key: value for key, value in metadata.items() if value is not None},
     }
     if tools := definitions.definitions(_offered(request)):
-        own["metadata"] = {**fields.mapping(own, "metadata"), definitions.KEY: tools}
+        log_metadata["metadata"] = {**fields.mapping(log_metadata, "metadata"), definitions.KEY: tools}
     exchange = LoggedExchange(
-        record={key: value for key, value in own.items() if value is not None},
+        record={key: value for key, value in log_metadata.items() if value is not None},
         request={},
         answer={},
         requested=_requested(request),
@@ -116,7 +116,7 @@ def _answer(body: Json) -> Json:
         if is_stream(body):
             return put_together(body)
         # Titan and Llama stream pieces of text.
-        pieces = [read for one in body if isinstance(one, dict) and (read := _text(one)) is not None]
+        pieces = [read for piece in body if isinstance(piece, dict) and (read := _text(piece)) is not None]
         if body and not pieces:
             raise RecordError("its answer is a stream in a shape that is not known")
         return {"generation": "".join(pieces)}
@@ -131,16 +131,16 @@ def _requested(request: Json) -> tuple[Message, ...]:
 
 
 def _replied(answer: Json) -> tuple[Message, ...]:
-    found = read_messages(answer.get("output", answer) if isinstance(answer, dict) else answer)
-    if found is None and isinstance(answer, dict) and (text := _text(answer)):
+    messages = read_messages(answer.get("output", answer) if isinstance(answer, dict) else answer)
+    if messages is None and isinstance(answer, dict) and (text := _text(answer)):
         return (Message(role="assistant", text=text),)
-    return tuple(one for one in found or () if one.role in ("assistant", "tool"))
+    return tuple(message for message in messages or () if message.role in ("assistant", "tool"))
 
 
 def _text(answer: JsonObject) -> str | None:
     """The text of models that answer in fields of their own."""
     results = answer.get("results")
-    listed = [one for one in results if isinstance(one, dict)] if isinstance(results, list) else []
+    listed = [result for result in results if isinstance(result, dict)] if isinstance(results, list) else []
     for holder in (answer, *listed):
         for key in _TEXTS:
             if isinstance(holder.get(key), str):
@@ -156,7 +156,7 @@ def _offered(request: Json) -> Json:
     listed = config.get("tools") if isinstance(config, dict) else None
     if not isinstance(listed, list):
         return request.get("tools")
-    specs = [one.get("toolSpec") for one in listed if isinstance(one, dict)]
+    specs = [tool.get("toolSpec") for tool in listed if isinstance(tool, dict)]
     return [
         {
             **spec,

@@ -39,8 +39,8 @@ EXPERIMENT = "spans of experiments"
 def recognises(record: Json) -> float:
     """By the fields that a row has, or the first row of a page."""
     row = next(iter(_rows(record)), {})
-    known = isinstance(row, dict) and {"span_attributes", "root_span_id", "span_id"} <= row.keys()
-    return 0.97 if known else 0.0
+    is_span = isinstance(row, dict) and {"span_attributes", "root_span_id", "span_id"} <= row.keys()
+    return 0.97 if is_span else 0.0
 
 
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
@@ -55,7 +55,7 @@ def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | Job]:
 
 def _rows(record: Json) -> Iterator[Json]:
     if isinstance(record, dict) and "span_id" not in record:
-        listed = next((found for key in _LISTS if isinstance(found := record.get(key), list)), [record])
+        listed = next((rows for key in _LISTS if isinstance(rows := record.get(key), list)), [record])
         yield from listed
     else:
         yield record
@@ -92,10 +92,10 @@ def _trace(group: Group, _value: Json, file: InputFile) -> Iterator[Imported]:
 
 
 def _started(row: JsonObject) -> datetime:
-    found = fields.time(fields.mapping(row, "metrics"), "start") or fields.time(row, "created")
-    if found is None:
+    started_at = fields.time(fields.mapping(row, "metrics"), "start") or fields.time(row, "created")
+    if started_at is None:
         raise RecordError("the row has no metrics.start and no created")
-    return found
+    return started_at
 
 
 def _counter(row: JsonObject) -> int:
@@ -136,13 +136,13 @@ def _span(row: JsonObject, is_root: bool) -> Span:
 
 
 def _usage(metrics: JsonObject) -> Usage | None:
-    found = Usage(
+    usage = Usage(
         input_tokens=fields.count(metrics, "prompt_tokens"),
         output_tokens=fields.count(metrics, "completion_tokens"),
         cache_read_tokens=fields.count(metrics, "prompt_cached_tokens"),
         cache_write_tokens=fields.count(metrics, "prompt_cache_creation_tokens"),
     )
-    return found if found != Usage() else None
+    return usage if usage != Usage() else None
 
 
 def _error(row: JsonObject) -> str | None:

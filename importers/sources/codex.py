@@ -117,14 +117,14 @@ class _Session:
         if not turn.produced and turn.error is None:
             yield Skipped("prompts that were not answered")
             return
-        for made in guarded(NAME, self._file, turn.first, lambda _value, _file: [self._trace(turn)]):
-            if isinstance(made, Trace):
-                others = turn.mcp_calls - {call.call_id for call in made.tool_calls}
-                if others or has_unread_calls(items, made):
+        for item in guarded(NAME, self._file, turn.first, lambda _value, _file: [self._trace(turn)]):
+            if isinstance(item, Trace):
+                others = turn.mcp_calls - {call.call_id for call in item.tool_calls}
+                if others or has_unread_calls(items, item):
                     yield Note(UNKNOWN_CALLS)
-                if has_orphan(made):
+                if has_orphan(item):
                     yield Note(ORPHANS)
-            yield made
+            yield item
         response = final_response(turn.produced)
         self._before += [turn.prompt, *([Message(role="assistant", text=response)] if response else [])]
 
@@ -200,16 +200,16 @@ def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
 
 def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | FileJob]:
     """The same, each session in one process."""
-    return file_jobs(files, lambda _own: _session)
+    return file_jobs(files, lambda _files: _session)
 
 
 def _session(file: InputFile) -> Iterator[Imported]:
     session = _Session(file)
-    for found in records(file):
-        if isinstance(found, Broken):
-            yield reject(NAME, file, found)
+    for record in records(file):
+        if isinstance(record, Broken):
+            yield reject(NAME, file, record)
         else:
-            yield from session.take(found)
+            yield from session.take(record)
     yield from session.end()
 
 

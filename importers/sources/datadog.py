@@ -51,8 +51,8 @@ DROPPED = "inputs and outputs that Datadog's SDK dropped, because their span was
 def recognises(record: Json) -> float:
     """By the fields of a span: of a payload, of a page, or the record itself."""
     row = next(iter(_rows(record)), None)
-    known = isinstance(row, dict) and {"span_id", "trace_id", "start_ns"} <= row.keys()
-    return 0.97 if known and isinstance(row, dict) and ("meta" in row or "span_kind" in row) else 0.0
+    is_span = isinstance(row, dict) and {"span_id", "trace_id", "start_ns"} <= row.keys()
+    return 0.97 if is_span and isinstance(row, dict) and ("meta" in row or "span_kind" in row) else 0.0
 
 
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
@@ -68,8 +68,8 @@ def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | Job]:
 def _rows(record: Json) -> Iterator[Json]:
     """The spans in a record: a payload of the SDK or the intake, a page of the API, or a span."""
     if isinstance(record, list):
-        for one in record:
-            yield from _rows(one)
+        for entry in record:
+            yield from _rows(entry)
         return
     if not isinstance(record, dict) or "span_id" in record:
         yield record
@@ -79,12 +79,12 @@ def _rows(record: Json) -> Iterator[Json]:
         yield from _rows(data)
     elif isinstance(spans, list):
         scope = {"scope": record["_dd.scope"]} if "_dd.scope" in record else {}
-        yield from ({**scope, **one} if isinstance(one, dict) else one for one in spans)
+        yield from ({**scope, **entry} if isinstance(entry, dict) else entry for entry in spans)
     elif isinstance(attributes, dict) and record.get("type") == _SPAN:
         listed = attributes.get("spans")
         shared = {key: attributes[key] for key in _SHARED if key in attributes}
         rows = listed if isinstance(listed, list) else [attributes]
-        yield from ({**shared, **one} if isinstance(one, dict) else one for one in rows)
+        yield from ({**shared, **entry} if isinstance(entry, dict) else entry for entry in rows)
     else:
         yield record
 
@@ -103,8 +103,8 @@ def _keep(spool: Spool, number: int, _file: InputFile, record: Record) -> Iterat
 def _trace(group: Group, _value: Json, file: InputFile) -> Iterator[Imported]:
     rows = [_flat(row) for row in group.of(_SPAN) if isinstance(row, dict)]
     rows.sort(key=lambda row: fields.number(row, "start_ns") or 0.0)
-    known = {str(row["span_id"]) for row in rows}
-    root = next((row for row in rows if _parent(row) not in known), rows[0])
+    span_ids = {str(row["span_id"]) for row in rows}
+    root = next((row for row in rows if _parent(row) not in span_ids), rows[0])
     tags = _tags(root)
     offline = root.get("scope") == "experiments" or _kind(root) == "experiment" or "experiment_id" in tags
     if offline and not file.all_environments:
@@ -128,15 +128,15 @@ def _flat(row: JsonObject) -> JsonObject:
 
 
 def _kind(row: JsonObject) -> str:
-    found = fields.text(row, "span_kind")
-    if found not in _KINDS:
-        raise RecordError(f"the kind of the span must be one of {', '.join(_KINDS)}, not {str(found)[:40]!r}")
-    return found
+    kind = fields.text(row, "span_kind")
+    if kind not in _KINDS:
+        raise RecordError(f"the kind of the span must be one of {', '.join(_KINDS)}, not {str(kind)[:40]!r}")
+    return kind
 
 
 def _parent(row: JsonObject) -> str | None:
-    found = fields.text(row, "parent_id")
-    return None if found in _NO_PARENT else found
+    parent_id = fields.text(row, "parent_id")
+    return None if parent_id in _NO_PARENT else parent_id
 
 
 def _span(row: JsonObject, *, is_root: bool) -> Span:
@@ -149,9 +149,9 @@ def _span(row: JsonObject, *, is_root: bool) -> Span:
     started = fields.time(row, "start_ns")
     if started is None:
         raise RecordError("start_ns is empty")
-    given, call_id = _content(fields.mapping(row, "input")), None
+    received, call_id = _content(fields.mapping(row, "input")), None
     if kind is StepKind.TOOL:
-        given, call_id = _arguments(given)
+        received, call_id = _arguments(received)
     is_agent = kind in (StepKind.AGENT, StepKind.UNCLASSIFIED)
     return Span(
         id=str(row["span_id"]),
@@ -160,7 +160,7 @@ def _span(row: JsonObject, *, is_root: bool) -> Span:
         name=name or _kind(row),
         started_at=started,
         ended_at=_ended(row),
-        input=argument(decode(given)) if is_agent else given,
+        input=argument(decode(received)) if is_agent else received,
         output=_content(fields.mapping(row, "output")),
         call_id=call_id,
         model=fields.text(row, "model_name") if kind is StepKind.LLM else None,
@@ -169,11 +169,11 @@ def _span(row: JsonObject, *, is_root: bool) -> Span:
     )
 
 
-def _arguments(given: Json) -> tuple[Json, str | None]:
+def _arguments(received: Json) -> tuple[Json, str | None]:
     """The arguments of a tool, and the id of its call where LangChain gave it the whole call."""
-    call = decode(given)
+    call = decode(received)
     if not isinstance(call, dict) or call.keys() != _TOOL_CALL or call["type"] != "tool_call":
-        return given, None
+        return received, None
     return call["args"], fields.text(call, "id")
 
 
@@ -182,18 +182,18 @@ def _ended(row: JsonObject) -> datetime | None:
     return None if started is None or duration is None else fields.parse_time(started + duration, "duration")
 
 
-def _is_dropped(held: JsonObject) -> bool:
-    return str(held.get("value")).startswith(_DROPPED)
+def _is_dropped(content: JsonObject) -> bool:
+    return str(content.get("value")).startswith(_DROPPED)
 
 
-def _content(held: JsonObject) -> Json:
+def _content(content: JsonObject) -> Json:
     """What went in or came out: messages, or a value."""
-    if not held or _is_dropped(held):
+    if not content or _is_dropped(content):
         return None
-    messages = decode(held.get("messages"))
+    messages = decode(content.get("messages"))
     if isinstance(messages, list):
-        return [one for message in messages for one in _messages(message)]
-    return held.get("value", held)
+        return [part for message in messages for part in _messages(message)]
+    return content.get("value", content)
 
 
 def _messages(message: Json) -> Iterator[Json]:
@@ -206,10 +206,10 @@ def _messages(message: Json) -> Iterator[Json]:
     results, calls = message.get("tool_results"), message.get("tool_calls")
     if isinstance(results, list):
         message = {key: value for key, value in message.items() if key != "tool_results"}
-        for one in results:
-            yield _result(one)
+        for result in results:
+            yield _result(result)
     if isinstance(calls, list):
-        message = {**message, "tool_calls": [_call(one) for one in calls]}
+        message = {**message, "tool_calls": [_call(call) for call in calls]}
     # The SDK writes an empty message for a model call that failed, and where all of it is results.
     if message.get("content") or calls or not message.keys() <= {"role", "content", "id"}:
         yield message
@@ -219,31 +219,31 @@ def _call(call: Json) -> Json:
     return {**call, "id": call["tool_id"]} if isinstance(call, dict) and "tool_id" in call else call
 
 
-def _result(one: Json) -> Json:
-    if not isinstance(one, dict):
-        return {"role": "tool", "content": one}
-    name = fields.text(one, "name")
+def _result(result: Json) -> Json:
+    if not isinstance(result, dict):
+        return {"role": "tool", "content": result}
+    name = fields.text(result, "name")
     named = {"name": name} if name else {}
-    return {"role": "tool", "tool_call_id": one.get("tool_id"), "content": one.get("result"), **named}
+    return {"role": "tool", "tool_call_id": result.get("tool_id"), "content": result.get("result"), **named}
 
 
 def _usage(row: JsonObject) -> Usage | None:
     """Tokens of a model call; the SDK counts what came from a cache among its input tokens."""
     metrics = fields.mapping(row, "metrics")
-    found = Usage(
+    usage = Usage(
         input_tokens=fields.count(metrics, "input_tokens", "prompt_tokens"),
         output_tokens=fields.count(metrics, "output_tokens", "completion_tokens"),
         cache_read_tokens=fields.count(metrics, "cache_read_input_tokens"),
         cache_write_tokens=fields.count(metrics, "cache_write_input_tokens"),
     )
-    return found if found != Usage() else None
+    return usage if usage != Usage() else None
 
 
 def _error(row: JsonObject) -> str | None:
     # The HTTP intake takes `error: 1` beside the error of `meta`, which `_flat` has put in its place.
     error = row.get("error")
-    held = error if isinstance(error, dict) else {}
-    message = fields.text(held, "message") or fields.text(held, "type")
+    details = error if isinstance(error, dict) else {}
+    message = fields.text(details, "message") or fields.text(details, "type")
     failed = row.get("status") == "error" or error in (1, True)
     if message is None and failed:
         return _tags(row).get("error_type") or "the span has status error"
@@ -281,19 +281,19 @@ def _about(root: JsonObject, tags: dict[str, str], rows: Sequence[JsonObject]) -
 def _offered(row: JsonObject) -> Json:
     """The tools that a model call was offered, with their schema where others have it."""
     return [
-        {**one, "parameters": one.get("schema")} if isinstance(one, dict) else one
-        for one in fields.sequence(row, "tool_definitions")
+        {**tool, "parameters": tool.get("schema")} if isinstance(tool, dict) else tool
+        for tool in fields.sequence(row, "tool_definitions")
     ]
 
 
 def _scores(rows: Sequence[JsonObject]) -> dict[str, Score]:
     """Evaluations by name; those of the root come last and count."""
-    found: dict[str, Score] = {}
+    scores: dict[str, Score] = {}
     for row in rows:
-        for name, one in fields.mapping(row, "evaluation").items():
-            value = one.get("value") if isinstance(one, dict) else None
+        for name, evaluation in fields.mapping(row, "evaluation").items():
+            value = evaluation.get("value") if isinstance(evaluation, dict) else None
             if isinstance(value, bool | str):
-                found[name] = value
+                scores[name] = value
             elif isinstance(value, int | float) and math.isfinite(number := fields.as_float(value)):
-                found[name] = number
-    return found
+                scores[name] = number
+    return scores

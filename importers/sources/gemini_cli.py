@@ -51,20 +51,20 @@ def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
 
 def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | FileJob]:
     """The same, each file in one process."""
-    return file_jobs(files, lambda _own: _sessions)
+    return file_jobs(files, lambda _files: _sessions)
 
 
 def _sessions(file: InputFile) -> Iterator[Imported]:
     lines: list[Record] = []
-    for found in records(file):
-        if isinstance(found, Broken):
-            yield reject(NAME, file, found)
-        elif isinstance(found.value, dict) and isinstance(found.value.get("messages"), list):
-            yield from guarded(NAME, file, found, _session, alone=True)
-        elif isinstance(found.value, dict):
-            lines.append(found)
+    for record in records(file):
+        if isinstance(record, Broken):
+            yield reject(NAME, file, record)
+        elif isinstance(record.value, dict) and isinstance(record.value.get("messages"), list):
+            yield from guarded(NAME, file, record, _session, alone=True)
+        elif isinstance(record.value, dict):
+            lines.append(record)
         else:
-            yield refused(NAME, file, found, "a line of a session must be an object")
+            yield refused(NAME, file, record, "a line of a session must be an object")
     if lines:
         whole = Record(lines[0].line, [line.value for line in lines])
         yield from guarded(NAME, file, whole, _session_of_lines)
@@ -82,8 +82,10 @@ def _session_of_lines(value: Json, file: InputFile) -> Iterator[Imported]:
         elif "$set" in line:
             changed = fields.mapping(line, "$set")
             if isinstance(listed := changed.get("messages"), list):
-                messages = {str(one.get("id")): one for one in listed if isinstance(one, dict)}
-            header |= {key: one for key, one in changed.items() if key != "messages"}
+                messages = {
+                    str(message.get("id")): message for message in listed if isinstance(message, dict)
+                }
+            header |= {key: value for key, value in changed.items() if key != "messages"}
         elif "$rewindTo" in line:
             if not isinstance(message_id := line["$rewindTo"], str):
                 raise RecordError(f"$rewindTo must be text, not {fields.kind(message_id)}")
@@ -98,8 +100,8 @@ def _session_of_lines(value: Json, file: InputFile) -> Iterator[Imported]:
 def _rewound(messages: dict[str, Json], message_id: str) -> dict[str, Json]:
     """The messages before this one; all are withdrawn where it is not there."""
     names = list(messages)
-    kept = names[: names.index(message_id)] if message_id in messages else []
-    return {name: messages[name] for name in kept}
+    names_left = names[: names.index(message_id)] if message_id in messages else []
+    return {name: messages[name] for name in names_left}
 
 
 def _session(value: Json, file: InputFile) -> Iterator[Imported]:
@@ -111,8 +113,8 @@ def _session(value: Json, file: InputFile) -> Iterator[Imported]:
         yield Skipped(SUB_AGENT)
         return
     listed = fields.sequence(record, "messages")
-    found = [_message(one, number) for number, one in enumerate(listed)]
-    yield from turns(NAME, session, [one for one in found if one is not None], file)
+    entries = [_message(message, number) for number, message in enumerate(listed)]
+    yield from turns(NAME, session, [entry for entry in entries if entry is not None], file)
 
 
 def _message(message: Json, number: int) -> SessionMessage | None:
@@ -130,14 +132,14 @@ def _message(message: Json, number: int) -> SessionMessage | None:
     if kind == "user":
         text = read_content(message.get("content")).text
         return SessionMessage(message, (Message(role="user", text=text),))
-    calls = [_call(one, where) for one in fields.sequence(message, "toolCalls")]
+    calls = [_call(call, where) for call in fields.sequence(message, "toolCalls")]
     chat: list[Json] = [
         {
             "role": "assistant",
             "content": message.get("content"),
-            "tool_calls": [{"name": one["name"], "args": one["args"], "id": one["id"]} for one in calls],
+            "tool_calls": [{"name": call["name"], "args": call["args"], "id": call["id"]} for call in calls],
         },
-        *(result for one in calls if (result := _result(one)) is not None),
+        *(result for call in calls if (result := _result(call)) is not None),
     ]
     return SessionMessage(
         message,
@@ -159,16 +161,16 @@ def _call(call: Json, where: str) -> JsonObject:
 def _result(call: JsonObject) -> Json:
     """The result of a call: what the model was given, else what was shown; None while it runs."""
     failed = call.get("status") in _FAILED
-    given = call.get("result")
-    parts: list[Json] = given if isinstance(given, list) else [given]
+    result = call.get("result")
+    parts: list[Json] = result if isinstance(result, list) else [result]
     # A part that is no response (an image) belongs to the response before it.
     answers = [
         message for message in read_content(parts).results if message.tool_call_id in (None, call["id"])
     ]
     if answers:
         content: Json = answers[0].text if answers[0].data is None else answers[0].data
-    elif given not in (None, []) or call.get("resultDisplay") is not None:
-        content = given if given not in (None, []) else call["resultDisplay"]
+    elif result not in (None, []) or call.get("resultDisplay") is not None:
+        content = result if result not in (None, []) else call["resultDisplay"]
     elif failed:
         content = str(call["status"])
     else:

@@ -57,7 +57,7 @@ def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | FileJob]:
             yield FileJob(partial(_part, anywhere(file), part), size)
             file.position = file.size * number // len(parts)
         if not parts:
-            yield from file_jobs([file], lambda _own: _whole)
+            yield from file_jobs([file], lambda _files: _whole)
 
 
 def _part(file: InputFile, numbers: range) -> Iterator[Imported]:
@@ -81,27 +81,29 @@ def _traces(record: Json, file: InputFile) -> Iterator[Imported]:
         try:
             if not isinstance(sample, dict):
                 raise RecordError(f"a sample must be an object, not {fields.kind(sample)}")
-            made = list(_sample(sample, evaluated))
+            items = list(_sample(sample, evaluated))
         except RecordError as error:
             whole: JsonObject = {"eval": evaluated, "sample": sample}
             yield refused(NAME, file, Record(number, whole), str(error), alone=True)
             continue
-        yield from made
+        yield from items
 
 
 def _sample(sample: JsonObject, evaluated: JsonObject) -> Iterator[Imported]:
     attachments = fields.mapping(sample, "attachments")
-    listed = [_message(one, attachments) for one in fields.sequence(sample, "messages")]
+    listed = [_message(message, attachments) for message in fields.sequence(sample, "messages")]
     messages = read_messages(listed) or ()
     run = conversation(messages)
     if orphan_results(messages, run.tool_calls):
         yield Note(ORPHANS)
-    events = [one for one in fields.sequence(sample, "events") if isinstance(one, dict)]
-    if sum(one.get("event") == "tool" for one in events) > len(run.tool_calls):
+    events = [event for event in fields.sequence(sample, "events") if isinstance(event, dict)]
+    if sum(event.get("event") == "tool" for event in events) > len(run.tool_calls):
         yield Note(EVENTS_ONLY)
-    given = _put_back(sample.get("input"), attachments)
+    received = _put_back(sample.get("input"), attachments)
     question = (
-        given if isinstance(given, str) else conversation(read_messages(given) or (), input_only=True).input
+        received
+        if isinstance(received, str)
+        else conversation(read_messages(received) or (), input_only=True).input
     )
     scores, has_lists = _scores(fields.mapping(sample, "scores"))
     if has_lists:
@@ -111,9 +113,9 @@ def _sample(sample: JsonObject, evaluated: JsonObject) -> Iterator[Imported]:
     started_at = started_at or fields.time(evaluated, "created")
     if started_at is None:
         raise RecordError("the sample has no started_at, and its evaluation no created")
-    usages = [one for one in fields.mapping(sample, "model_usage").values() if isinstance(one, dict)]
-    costs = [cost for one in usages if (cost := fields.number(one, "total_cost")) is not None]
-    made = Trace(
+    usages = [usage for usage in fields.mapping(sample, "model_usage").values() if isinstance(usage, dict)]
+    costs = [cost for usage in usages if (cost := fields.number(usage, "total_cost")) is not None]
+    trace = Trace(
         trace_id=_trace_id(sample, evaluated),
         source=NAME,
         started_at=started_at,
@@ -132,9 +134,9 @@ def _sample(sample: JsonObject, evaluated: JsonObject) -> Iterator[Imported]:
         scores=scores,
         metadata=_metadata(sample, evaluated, events),
     )
-    if count_requests(listed) > len(run.tool_calls) or has_unread_calls(listed, made):
+    if count_requests(listed) > len(run.tool_calls) or has_unread_calls(listed, trace):
         yield Note(UNKNOWN_CALLS)
-    yield made
+    yield trace
 
 
 def _question(messages: Sequence[Message]) -> str:
@@ -142,9 +144,9 @@ def _question(messages: Sequence[Message]) -> str:
 
 
 def _trace_id(sample: JsonObject, evaluated: JsonObject) -> str:
-    own = fields.text(sample, "uuid")
-    if own is not None:
-        return own
+    sample_id = fields.text(sample, "uuid")
+    if sample_id is not None:
+        return sample_id
     number = fields.text(sample, "id")
     if number is None:
         raise RecordError("the sample has no id")
@@ -172,20 +174,20 @@ def _put_back(value: Json, attachments: Mapping[str, Json]) -> Json:
             return value
         return attachments.get(value.removeprefix(_ATTACHMENT), value)
     if isinstance(value, list):
-        return [_put_back(one, attachments) for one in value]
+        return [_put_back(entry, attachments) for entry in value]
     if isinstance(value, dict):
-        return {key: _put_back(one, attachments) for key, one in value.items()}
+        return {key: _put_back(entry, attachments) for key, entry in value.items()}
     return value
 
 
 def _usage(counts: JsonObject) -> Usage:
     """Token counts; some providers count cached input apart, which the total shows."""
-    given, produced = fields.count(counts, "input_tokens"), fields.count(counts, "output_tokens")
+    input_tokens, produced = fields.count(counts, "input_tokens"), fields.count(counts, "output_tokens")
     read = fields.count(counts, "input_tokens_cache_read")
     written = fields.count(counts, "input_tokens_cache_write")
-    apart = fields.count(counts, "total_tokens") == given + produced + read + written
+    apart = fields.count(counts, "total_tokens") == input_tokens + produced + read + written
     return Usage(
-        input_tokens=given + read + written if apart else given,
+        input_tokens=input_tokens + read + written if apart else input_tokens,
         output_tokens=produced,
         cache_read_tokens=read,
         cache_write_tokens=written,
@@ -201,20 +203,26 @@ def _error(sample: JsonObject) -> str | None:
 
 def _scores(scorers: JsonObject) -> tuple[dict[str, Score], bool]:
     """Values by scorer, those of a dictionary as `scorer.name`; and whether one was a list."""
-    found: dict[str, Score] = {}
+    scores: dict[str, Score] = {}
     has_lists = False
     for scorer, score in scorers.items():
         value = score.get("value") if isinstance(score, dict) else score
-        named = {f"{scorer}.{key}": one for key, one in value.items()} if isinstance(value, dict) else {}
-        for name, one in (named or {scorer: value}).items():
-            if isinstance(one, bool):
-                found[name] = one
-            elif isinstance(one, str) and one:
-                found[name] = _VALUES.get(one, one)
-            elif isinstance(one, int | float) and math.isfinite(number := fields.as_float(one)):
-                found[name] = number
-            has_lists = has_lists or isinstance(one, list | dict)
-    return found, has_lists
+        named = (
+            {f"{scorer}.{key}": inner_score for key, inner_score in value.items()}
+            if isinstance(value, dict)
+            else {}
+        )
+        for name, inner_score in (named or {scorer: value}).items():
+            if isinstance(inner_score, bool):
+                scores[name] = inner_score
+            elif isinstance(inner_score, str) and inner_score:
+                scores[name] = _VALUES.get(inner_score, inner_score)
+            elif isinstance(inner_score, int | float) and math.isfinite(
+                number := fields.as_float(inner_score)
+            ):
+                scores[name] = number
+            has_lists = has_lists or isinstance(inner_score, list | dict)
+    return scores, has_lists
 
 
 def _metadata(sample: JsonObject, evaluated: JsonObject, events: Sequence[JsonObject]) -> JsonObject:
@@ -229,7 +237,7 @@ def _metadata(sample: JsonObject, evaluated: JsonObject, events: Sequence[JsonOb
     ):
         if value not in (None, "", []):
             metadata[name] = value
-    offered = [one.get("tools") for one in events if one.get("event") == "model"]
+    offered = [event.get("tools") for event in events if event.get("event") == "model"]
     if tools := definitions.definitions(*offered):
         metadata[definitions.KEY] = tools
     return metadata

@@ -83,19 +83,19 @@ def read(record: Json, _file: InputFile) -> Iterator[Imported]:
         raise RecordError(f"a trace must be an object, not {fields.kind(record)}")
     for key in record.keys() - FIELDS:
         yield Note(f"the field {key[:60]!r} is not of the trace format and was left out")
-    found = _trace(record, _plain(record), _messages(record))
+    trace = _trace(record, _plain(record), _messages(record))
     for key in _unknown_of_calls(record):
         yield Note(f"the field {key[:60]!r} of a tool call is not of the trace format and was left out")
-    if has_orphan(found):
+    if has_orphan(trace):
         yield Note(ORPHANS)
-    if calls_in_text(found.messages):
+    if calls_in_text(trace.messages):
         yield Note(CALLS_IN_TEXT)
-    requested = sum(len(message.tool_calls) for message in found.messages)
-    if found.messages and (
-        count_requests(record["messages"]) > requested or has_unread_calls([record["messages"]], found)
+    requested = sum(len(message.tool_calls) for message in trace.messages)
+    if trace.messages and (
+        count_requests(record["messages"]) > requested or has_unread_calls([record["messages"]], trace)
     ):
         yield Note(UNKNOWN_CALLS)
-    yield found
+    yield trace
 
 
 def _unknown_of_calls(record: Mapping[str, Any]) -> set[str]:
@@ -130,9 +130,11 @@ def _trace(
         raise RecordError("input is missing (or messages)")
     # Our own exports are complete: what is null there was unknown, and who imported the trace first counts.
     ours = "tool_path" in record
-    given_response = fields.text(record, "final_response")
+    recorded_response = fields.text(record, "final_response")
     elsewhere = (
-        given_response is not None or plain.get("error") is not None or record.get("tool_calls") is not None
+        recorded_response is not None
+        or plain.get("error") is not None
+        or record.get("tool_calls") is not None
     )
     run = conversation(messages or (), input_only=elsewhere, tool_calls=joined)
     if not ours and plain.get("latency_ms") is None:
@@ -141,7 +143,7 @@ def _trace(
         source=(fields.text(record, "source") if ours else None) or NAME,
         input=_input(record["input"]) if record.get("input") is not None else run.input,
         messages=messages or (),
-        final_response=given_response if ours or given_response is not None else run.final_response,
+        final_response=recorded_response if ours or recorded_response is not None else run.final_response,
         steps=tuple(_step(step, index) for index, step in enumerate(fields.sequence(record, "steps"))),
         tool_calls=run.tool_calls if record.get("tool_calls") is None else tool_calls(record),
         **plain,
@@ -152,24 +154,24 @@ def _messages(record: Mapping[str, Any]) -> tuple[Message, ...] | None:
     value = record.get("messages")
     if value in (None, []):
         return None
-    found = read_messages(value)
-    if found is None:
+    messages = read_messages(value)
+    if messages is None:
         raise RecordError("messages has no message: each needs a role and a content")
-    return found
+    return messages
 
 
 def _input(value: Json) -> str:
     if isinstance(value, str):
         return value
-    found = read_messages(value)
-    if found:
-        return conversation(found, input_only=True).input
+    messages = read_messages(value)
+    if messages:
+        return conversation(messages, input_only=True).input
     return read_text(value) or msgspec.json.encode(value).decode()
 
 
 def tool_calls(record: Mapping[str, Any], key: str = "tool_calls") -> tuple[ToolCall, ...]:
     """The calls of a `tool_calls` field: `{name, args, id, result, error, started_at, duration_ms}` each."""
-    found = []
+    calls = []
     for index, call in enumerate(fields.sequence(record, key)):
         if not isinstance(call, dict):
             raise RecordError(f"{key}[{index}] must be an object, not {fields.kind(call)}")
@@ -177,7 +179,7 @@ def tool_calls(record: Mapping[str, Any], key: str = "tool_calls") -> tuple[Tool
         if name is None:
             raise RecordError(f"{key}[{index}] has no name")
         error = fields.text(call, "error")
-        found.append(
+        calls.append(
             ToolCall(
                 index=index,
                 name=name,
@@ -192,7 +194,7 @@ def tool_calls(record: Mapping[str, Any], key: str = "tool_calls") -> tuple[Tool
                 conflict=fields.text(call, "conflict"),
             )
         )
-    return tuple(found)
+    return tuple(calls)
 
 
 def _step(step: Json, index: int) -> Step:

@@ -59,7 +59,7 @@ def read(record: Json, file: InputFile) -> Iterator[Imported | LoggedCall]:
     messages = decode(record["messages"])
     requested: Json = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
     exchange = LoggedExchange(
-        record=_own(record, settings, answer),
+        record=_call_details(record, settings, answer),
         request={},
         answer={},
         requested=read_messages({"messages": requested, "system": settings.get("instructions")}) or (),
@@ -85,7 +85,7 @@ def _replied(answer: Json) -> tuple[Message, ...]:
         return (Message(role="assistant", text=answer),) if answer else ()
     if isinstance(answer, dict) and isinstance(answer.get("output"), list):
         answer = answer["output"]
-    return tuple(one for one in read_messages(answer) or () if one.role in ("assistant", "tool"))
+    return tuple(message for message in read_messages(answer) or () if message.role in ("assistant", "tool"))
 
 
 def _error(record: JsonObject) -> str | None:
@@ -95,14 +95,14 @@ def _error(record: JsonObject) -> str | None:
     return fields.text(record, "error_str") or fields.text(details, "error_message") or "the request failed"
 
 
-def _own(record: JsonObject, settings: JsonObject, answer: Json) -> JsonObject:
+def _call_details(record: JsonObject, settings: JsonObject, answer: Json) -> JsonObject:
     """The fields that a chat log has, so that it is read as one."""
     metadata = _object(record.get("metadata"))
     counted = answer.get("usage") if isinstance(answer, dict) else None
     tags = decode(record.get("request_tags"))
-    own: JsonObject = {
+    call_metadata: JsonObject = {
         "id": next(
-            (found for key in ("litellm_call_id", "request_id", "id") if (found := record.get(key))), None
+            (call_id for key in ("litellm_call_id", "request_id", "id") if (call_id := record.get(key))), None
         ),
         "timestamp": record.get("startTime"),
         "ended_at": record.get("endTime"),
@@ -118,5 +118,5 @@ def _own(record: JsonObject, settings: JsonObject, answer: Json) -> JsonObject:
         extra |= _object(metadata.get(holder))
     if tools := definitions.definitions(settings.get("tools"), settings.get("functions")):
         extra[definitions.KEY] = tools
-    found = {key: value for key, value in own.items() if value not in (None, "", [])}
-    return {**found, "metadata": extra}
+    details = {key: value for key, value in call_metadata.items() if value not in (None, "", [])}
+    return {**details, "metadata": extra}

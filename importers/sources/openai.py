@@ -47,11 +47,13 @@ def recognises(record: Json) -> float:
     if is_anthropic(record):
         return 0.2
     if isinstance(record, list):
-        known = bool(record) and (_is_message(record[0]) or frameworks.is_known({"messages": record}))
-        return 0.9 if known else 0.0
+        is_conversation = bool(record) and (
+            _is_message(record[0]) or frameworks.is_framework({"messages": record})
+        )
+        return 0.9 if is_conversation else 0.0
     if not isinstance(record, dict):
         return 0.0
-    if frameworks.is_known(record):
+    if frameworks.is_framework(record):
         return 0.9
     if {"call_type", "startTime"} <= record.keys() or {"traceId", "startTime"} <= record.keys():
         # A payload of LiteLLM, or an observation of Langfuse, around the same request and response.
@@ -141,4 +143,4 @@ def _replied(answer: Json) -> tuple[Message, ...]:
     elif isinstance(candidates, list):
         # They are alternatives.
         answer = candidates[:1]
-    return tuple(one for one in read_messages(answer) or () if one.role in ("assistant", "tool"))
+    return tuple(message for message in read_messages(answer) or () if message.role in ("assistant", "tool"))

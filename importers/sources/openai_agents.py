@@ -67,12 +67,12 @@ def _keep(spool: Spool, number: int, _file: InputFile, record: Record) -> Iterat
     row = record.value
     if not isinstance(row, dict):
         raise RecordError(f"a trace or span must be an object, not {fields.kind(row)}")
-    kind, own_id = row.get("object"), fields.text(row, "id")
-    trace_id = own_id if kind == _TRACE else fields.text(row, "trace_id")
-    if kind not in (_TRACE, _SPAN) or own_id is None or trace_id is None:
+    kind, row_id = row.get("object"), fields.text(row, "id")
+    trace_id = row_id if kind == _TRACE else fields.text(row, "trace_id")
+    if kind not in (_TRACE, _SPAN) or row_id is None or trace_id is None:
         raise RecordError("no trace or span of the Agents SDK: looked for object, id and trace_id")
     ended = fields.text(row, "ended_at") or ""
-    spool.add(trace_id, str(kind), own_id, row, updated=ended, file=number, line=record.line)
+    spool.add(trace_id, str(kind), row_id, row, updated=ended, file=number, line=record.line)
     yield from ()
 
 
@@ -113,10 +113,10 @@ def _span(row: JsonObject) -> Span:
 
 
 def _started(row: JsonObject) -> datetime:
-    found = fields.time(row, "started_at")
-    if found is None:
+    started_at = fields.time(row, "started_at")
+    if started_at is None:
         raise RecordError("the span has no started_at")
-    return found
+    return started_at
 
 
 def _error(row: JsonObject) -> str | None:

@@ -94,15 +94,15 @@ def _keep(spool: Spool, number: int, _file: InputFile, record: Record) -> Iterat
     if _is_project(row):
         yield Skipped(PROJECT)
         return
-    own_id, trace_id = fields.text(row, "id"), fields.text(row, "trace_id")
-    if own_id is None or "start_time" not in row:
+    row_id, trace_id = fields.text(row, "id"), fields.text(row, "trace_id")
+    if row_id is None or "start_time" not in row:
         raise RecordError("no trace or span of Opik: looked for id and start_time")
     is_span = trace_id is not None
     if not is_span and any(row.get(key) is not None for key in _ONLY_OF_SPANS):
         raise RecordError("the span has no trace_id")
     state = fields.text(row, "last_updated_at") or fields.text(row, "end_time") or ""
     sort = _SPAN if is_span else _TRACE
-    spool.add(trace_id or own_id, sort, own_id, row, updated=state, file=number, line=record.line)
+    spool.add(trace_id or row_id, sort, row_id, row, updated=state, file=number, line=record.line)
 
 
 def _trace(group: Group, _value: Json, file: InputFile) -> Iterator[Imported]:
@@ -121,12 +121,12 @@ def _trace(group: Group, _value: Json, file: InputFile) -> Iterator[Imported]:
     yield from with_notes(of_spans(group.key, NAME, spans, _about(trace or {}, rows)), spans)
 
 
-def _check_complete(trace: JsonObject, found: int) -> None:
+def _check_complete(trace: JsonObject, present: int) -> None:
     """Refuse a trace whose spans are missing: its tool calls would be."""
     counted = fields.count(trace, "span_count")
-    if found < counted or (not found and trace.get("span_count") is None):
-        wanted = f"{found} of its {counted} spans are" if counted else "none of its spans is"
-        raise RecordError(f"{wanted} in these files: import the trace together with all of its spans")
+    if present < counted or (not present and trace.get("span_count") is None):
+        description = f"{present} of its {counted} spans are" if counted else "none of its spans is"
+        raise RecordError(f"{description} in these files: import the trace together with all of its spans")
 
 
 def _root(trace: JsonObject) -> Span:
@@ -176,17 +176,17 @@ def _result(output: Json) -> Json:
 
 
 def _started(row: JsonObject) -> datetime:
-    found = fields.time(row, "start_time")
-    if found is None:
+    started_at = fields.time(row, "start_time")
+    if started_at is None:
         raise RecordError("start_time is empty")
-    return found
+    return started_at
 
 
 def _usage(row: JsonObject) -> Usage | None:
     """Tokens; `prompt_tokens` counts what came from a cache, for every provider."""
     usage = fields.mapping(row, "usage")
     original = "original_usage."
-    found = Usage(
+    token_usage = Usage(
         input_tokens=fields.count(usage, "prompt_tokens"),
         output_tokens=fields.count(usage, "completion_tokens"),
         cache_read_tokens=fields.count(
@@ -198,7 +198,7 @@ def _usage(row: JsonObject) -> Usage | None:
         ),
         cache_write_tokens=fields.count(usage, f"{original}cache_creation_input_tokens"),
     )
-    return found if found != Usage() else None
+    return token_usage if token_usage != Usage() else None
 
 
 def _error(row: JsonObject) -> str | None:
@@ -215,9 +215,13 @@ def _about(trace: JsonObject, rows: Sequence[JsonObject]) -> About:
         for key in ("user_id", "release")
     )
     offered = [row.get(key) for row in rows if row.get("type") == "llm" for key in ("metadata", "input")]
-    if tools := definitions.definitions(*(one.get("tools") for one in offered if isinstance(one, dict))):
+    if tools := definitions.definitions(
+        *(offer.get("tools") for offer in offered if isinstance(offer, dict))
+    ):
         metadata[definitions.KEY] = tools
-    comments = [one.get("text") for one in fields.sequence(trace, "comments") if isinstance(one, dict)]
+    comments = [
+        comment.get("text") for comment in fields.sequence(trace, "comments") if isinstance(comment, dict)
+    ]
     if comments:
         metadata["comments"] = comments
     return About(
@@ -234,15 +238,15 @@ def _about(trace: JsonObject, rows: Sequence[JsonObject]) -> About:
 
 def _scores(rows: Sequence[JsonObject]) -> dict[str, Score]:
     """Feedback by name; the trace's own comes last and counts."""
-    found: dict[str, Score] = {}
+    scores: dict[str, Score] = {}
     for row in rows:
-        for one in fields.sequence(row, "feedback_scores"):
-            name = one.get("name") if isinstance(one, dict) else None
-            if isinstance(one, dict) and isinstance(name, str):
-                value = fields.number(one, "value")
-                label = fields.text(one, "category_name")
+        for feedback in fields.sequence(row, "feedback_scores"):
+            name = feedback.get("name") if isinstance(feedback, dict) else None
+            if isinstance(feedback, dict) and isinstance(name, str):
+                value = fields.number(feedback, "value")
+                label = fields.text(feedback, "category_name")
                 if value is not None and math.isfinite(value):
-                    found[name] = value
+                    scores[name] = value
                 elif label:
-                    found[name] = label
-    return found
+                    scores[name] = label
+    return scores

@@ -64,7 +64,7 @@ class FoundEvent:
     event: Event
 
 
-Found = FoundSpan | FoundEvent
+SpanOrEvent = FoundSpan | FoundEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def dialect(record: Json) -> str | None:
     listed = record.get("spans")
     # Datadog lists spans of its own kind, which start at `start_ns`.
     if isinstance(listed, list) and any(
-        isinstance(one, dict) and _own_ids(one)[1] and "start_ns" not in one for one in listed
+        isinstance(span, dict) and _span_ids(span)[1] and "start_ns" not in span for span in listed
     ):
         return "listed"
     context = record.get("context")
@@ -99,12 +99,12 @@ def dialect(record: Json) -> str | None:
     if {"start_timestamp", "trace_id", "span_id"} <= record.keys():
         return "logfire"
     is_span = "context" not in record and "attributes" in record and _get(record, *_STARTS) is not None
-    if is_span and all(_own_ids(record)):
+    if is_span and all(_span_ids(record)):
         return "plain"
     return None
 
 
-def found(record: Json) -> Iterator[Found | Bad]:
+def read_spans(record: Json) -> Iterator[SpanOrEvent | Bad]:
     """The spans and log records in one record of a file.
 
     Raises:
@@ -142,25 +142,25 @@ def _get(value: Mapping[str, Any], *names: str) -> Any:
 
 
 def _object(value: Mapping[str, Any], name: str) -> JsonObject:
-    found = value.get(name)
-    return found if isinstance(found, dict) else {}
+    inner = value.get(name)
+    return inner if isinstance(inner, dict) else {}
 
 
 def _objects(value: Mapping[str, Any], *names: str) -> Iterator[JsonObject]:
     listed = _get(value, *names)
-    yield from (one for one in (listed if isinstance(listed, list) else ()) if isinstance(one, dict))
+    yield from (entry for entry in (listed if isinstance(listed, list) else ()) if isinstance(entry, dict))
 
 
 def _damaged(holder: Mapping[str, Any], *names: str) -> Iterator[Bad]:
     """What stands in an envelope where objects should: spans may be lost with it."""
     listed = _get(holder, *names)
-    if listed is None and any(isinstance(one, list) and one for one in holder.values()):
+    if listed is None and any(isinstance(entry, list) and entry for entry in holder.values()):
         yield Bad(dict(holder), f"there is no {names[0]} in it, but another list")
     elif listed is not None and not isinstance(listed, list):
         yield Bad(listed, f"{names[0]} must be a list, not {fields.kind(listed)}")
-    for one in listed if isinstance(listed, list) else ():
-        if not isinstance(one, dict):
-            yield Bad(one, f"an entry of {names[0]} must be an object, not {fields.kind(one)}")
+    for entry in listed if isinstance(listed, list) else ():
+        if not isinstance(entry, dict):
+            yield Bad(entry, f"an entry of {names[0]} must be an object, not {fields.kind(entry)}")
 
 
 def _or_bad(value: JsonObject, read: Callable[..., _T], *more: Any) -> _T | Bad:
@@ -170,11 +170,13 @@ def _or_bad(value: JsonObject, read: Callable[..., _T], *more: Any) -> _T | Bad:
         return Bad(value, str(error))
 
 
-def _envelope(record: JsonObject) -> Iterator[Found | Bad]:
+def _envelope(record: JsonObject) -> Iterator[SpanOrEvent | Bad]:
     yield from _damaged(record, *_ENVELOPES)
     for holder in _objects(record, *_ENVELOPES):
         yield from _damaged(holder, *_SCOPES, *_LOG_SCOPES)
-        of_resource = _or_bad(_object(holder, "resource"), lambda held: attributes(held.get("attributes")))
+        of_resource = _or_bad(
+            _object(holder, "resource"), lambda resource: attributes(resource.get("attributes"))
+        )
         if isinstance(of_resource, Bad):
             yield of_resource
             of_resource = {}
@@ -226,13 +228,15 @@ def _log(log: JsonObject) -> FoundEvent | None:
     """A log record within a span, as an event of it; a body of fields joins its attributes."""
     trace_id = read_id(_get(log, "traceId", "trace_id"))
     span_id = read_id(_get(log, "spanId", "span_id"))
-    own = attributes(log.get("attributes"))
-    name = _get(log, "eventName", "event_name") or own.get("event.name")
+    log_attributes = attributes(log.get("attributes"))
+    name = _get(log, "eventName", "event_name") or log_attributes.get("event.name")
     if trace_id is None or span_id is None or not isinstance(name, str):
         return None
     body = value_of(decode(log.get("body")))
-    own = {**own, **body} if isinstance(body, dict) else {**own, "content": body}
-    return FoundEvent(trace_id, span_id, Event(name=name, attributes=own))
+    log_attributes = (
+        {**log_attributes, **body} if isinstance(body, dict) else {**log_attributes, "content": body}
+    )
+    return FoundEvent(trace_id, span_id, Event(name=name, attributes=log_attributes))
 
 
 def _console(span: JsonObject) -> FoundSpan:
@@ -256,7 +260,7 @@ def _console(span: JsonObject) -> FoundSpan:
     )
 
 
-def _own_ids(span: JsonObject) -> tuple[str | None, str | None]:
+def _span_ids(span: JsonObject) -> tuple[str | None, str | None]:
     """Trace id and span id of a span in a dump of somebody's own; ids may be numbers."""
     holder = _object(span, "context") or span
     return _number_id(_get(holder, "trace_id", "traceId"), 32), _number_id(
@@ -273,7 +277,7 @@ def _number_id(value: Json, digits: int) -> str | None:
 
 def _plain_span(span: JsonObject, record: JsonObject) -> FoundSpan:
     """Return a span of a dump of somebody's own: ids as numbers or text, times in nanoseconds or ISO 8601."""
-    trace_id, span_id = _own_ids(span)
+    trace_id, span_id = _span_ids(span)
     parent = _get(span, "parent_id", "parent_span_id", "parentSpanId", "parent")
     parent = _get(parent, "span_id", "spanId") if isinstance(parent, dict) else parent
     status = span.get("status")
@@ -324,14 +328,14 @@ def _javascript(span: JsonObject) -> FoundSpan:
 
 
 def _logfire(row: JsonObject) -> FoundSpan:
-    held = decode(row.get("attributes"))
+    recorded = decode(row.get("attributes"))
     names = ("service.name", "service.version", "deployment.environment")
     resource = {name: row.get(name.replace(".", "_")) for name in names}
     thrown = row.get("exception_message") or row.get("exception_type")
     tags = decode(row.get("tags"))
-    own: JsonObject = {**held} if isinstance(held, dict) else {}
+    span_attributes: JsonObject = {**recorded} if isinstance(recorded, dict) else {}
     if tags:
-        own.setdefault("tag.tags", tags)
+        span_attributes.setdefault("tag.tags", tags)
     return FoundSpan(
         required(read_id(row.get("trace_id")), "trace_id"),
         RawSpan(
@@ -343,7 +347,7 @@ def _logfire(row: JsonObject) -> FoundSpan:
             scope=str(row.get("otel_scope_name") or ""),
             failed=row.get("otel_status_code") == "ERROR",
             message=status_message(row.get("otel_status_message") or thrown),
-            attributes=own,
+            attributes=span_attributes,
             resource={key: value for key, value in resource.items() if value},
             events=_plain_events({"events": decode(row.get("otel_events"))}),
         ),
@@ -384,17 +388,17 @@ def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | Job]:
 
 
 def _keep(spool: Spool, number: int, file: InputFile, record: Record) -> Iterator[Imported]:
-    for one in found(record.value):
-        if isinstance(one, Bad):
-            yield refused(NAME, file, Record(record.line, one.value), one.reason)
+    for item in read_spans(record.value):
+        if isinstance(item, Bad):
+            yield refused(NAME, file, Record(record.line, item.value), item.reason)
             continue
-        if isinstance(one, FoundSpan):
-            sort, own_id, row = _SPAN, one.span.id, msgspec.to_builtins(one.span)
+        if isinstance(item, FoundSpan):
+            sort, row_id, row = _SPAN, item.span.id, msgspec.to_builtins(item.span)
         else:
             # Log records have no id: each is a row of its own.
-            sort, row = _EVENT, {"span": one.span_id, "event": msgspec.to_builtins(one.event)}
-            own_id = msgspec.json.encode(row).decode()
-        spool.add(one.trace_id, sort, own_id, row, file=number, line=record.line)
+            sort, row = _EVENT, {"span": item.span_id, "event": msgspec.to_builtins(item.event)}
+            row_id = msgspec.json.encode(row).decode()
+        spool.add(item.trace_id, sort, row_id, row, file=number, line=record.line)
 
 
 def _trace_of(group: Group, _value: Json, _file: InputFile) -> Iterator[Imported]:

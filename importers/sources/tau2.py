@@ -51,7 +51,7 @@ def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
 
 def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | FileJob]:
     """The same, each file in one process."""
-    return file_jobs(files, lambda _own: _read)
+    return file_jobs(files, lambda _files: _read)
 
 
 def _read(file: InputFile) -> Iterator[Imported]:
@@ -70,7 +70,7 @@ def _traces(record: Json, file: InputFile) -> Iterator[Imported]:
         try:
             if not isinstance(simulation, dict):
                 raise RecordError(f"a simulation must be an object, not {fields.kind(simulation)}")
-            made, of_user = _trace(simulation, info)
+            trace, of_user = _trace(simulation, info)
         except RecordError as error:
             yield refused(NAME, file, Record(number, simulation), str(error))
             continue
@@ -78,12 +78,12 @@ def _traces(record: Json, file: InputFile) -> Iterator[Imported]:
             yield Note(USERS_CALLS)
         listed = _flat(fields.sequence(simulation, "messages"))
         requested = sum(map(len, map(_listed_calls, listed)))
-        own: list[Json] = [message for message in listed if message.get("role") == "assistant"]
-        if requested - of_user > len(made.tool_calls) or has_unread_calls(own, made):
+        replies: list[Json] = [message for message in listed if message.get("role") == "assistant"]
+        if requested - of_user > len(trace.tool_calls) or has_unread_calls(replies, trace):
             yield Note(UNKNOWN_CALLS)
-        if orphan_results(made.messages, made.tool_calls):
+        if orphan_results(trace.messages, trace.tool_calls):
             yield Note(ORPHANS)
-        yield made
+        yield trace
 
 
 def _trace(simulation: JsonObject, info: JsonObject) -> tuple[Trace, int]:
@@ -93,7 +93,7 @@ def _trace(simulation: JsonObject, info: JsonObject) -> tuple[Trace, int]:
     if trace_id is None or started_at is None:
         raise RecordError(f"the simulation has no {'id' if trace_id is None else 'start_time'}")
     listed = _flat(fields.sequence(simulation, "messages"))
-    messages = read_messages([one for message in listed if (one := _agents_part(message))]) or ()
+    messages = read_messages([part for message in listed if (part := _agents_part(message))]) or ()
     if not messages:
         raise RecordError("the simulation has no messages")
     run = conversation(messages)
@@ -110,7 +110,7 @@ def _trace(simulation: JsonObject, info: JsonObject) -> tuple[Trace, int]:
         metadata["domain"] = domain
     if tools := definitions.definitions({"tools": environment.get("tool_defs")}):
         metadata[definitions.KEY] = tools
-    made = Trace(
+    trace = Trace(
         trace_id=trace_id,
         source=NAME,
         started_at=started_at,
@@ -131,18 +131,22 @@ def _trace(simulation: JsonObject, info: JsonObject) -> tuple[Trace, int]:
         scores=_scores(fields.mapping(simulation, "reward_info")),
         metadata=metadata,
     )
-    return made, sum(_calls_of_user(message) for message in listed)
+    return trace, sum(_calls_of_user(message) for message in listed)
 
 
 def _flat(listed: Sequence[Json]) -> list[JsonObject]:
     """Return the messages; one may contain several tool results."""
-    found: list[JsonObject] = []
+    messages: list[JsonObject] = []
     for message in listed:
         if not isinstance(message, dict):
             raise RecordError(f"a message must be an object, not {fields.kind(message)}")
         inner = message.get("tool_messages")
-        found += [one for one in inner if isinstance(one, dict)] if isinstance(inner, list) else [message]
-    return found
+        messages += (
+            [inner_message for inner_message in inner if isinstance(inner_message, dict)]
+            if isinstance(inner, list)
+            else [message]
+        )
+    return messages
 
 
 def _agents_part(message: JsonObject) -> JsonObject | None:
@@ -157,31 +161,31 @@ def _agents_part(message: JsonObject) -> JsonObject | None:
             "content": message.get("content"),
             "is_error": message.get("error") is True,
         }
-    calls = [one for one in _listed_calls(message) if one.get("requestor") != "user"]
+    calls = [call for call in _listed_calls(message) if call.get("requestor") != "user"]
     if not message.get("content") and not calls:
         return None
-    found: JsonObject = {"role": role, "content": message.get("content")}
-    return {**found, "tool_calls": list(calls)} if calls else found
+    part: JsonObject = {"role": role, "content": message.get("content")}
+    return {**part, "tool_calls": list(calls)} if calls else part
 
 
 def _listed_calls(message: JsonObject) -> list[JsonObject]:
     listed = message.get("tool_calls")
-    return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    return [call for call in listed if isinstance(call, dict)] if isinstance(listed, list) else []
 
 
 def _calls_of_user(message: JsonObject) -> int:
-    return sum(one.get("requestor") == "user" for one in _listed_calls(message))
+    return sum(call.get("requestor") == "user" for call in _listed_calls(message))
 
 
 def _scores(reward: JsonObject) -> dict[str, Score]:
     """The reward, and its parts (`reward_db`)."""
-    found: dict[str, Score] = {}
+    scores: dict[str, Score] = {}
     total = fields.number(reward, "reward")
     if total is not None:
-        found["reward"] = total
+        scores["reward"] = total
     parts = reward.get("reward_breakdown")
     for name in parts if isinstance(parts, dict) else ():
         part = fields.number(fields.mapping(reward, "reward_breakdown"), name)
         if part is not None:
-            found[f"reward_{name.lower()}"] = part
-    return found
+            scores[f"reward_{name.lower()}"] = part
+    return scores

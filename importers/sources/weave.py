@@ -71,8 +71,8 @@ def _keep(spool: Spool, number: int, _file: InputFile, record: Record) -> Iterat
 def _trace(group: Group, _value: Json, file: InputFile) -> Iterator[Imported]:
     rows = [row for row in group.of(_CALL) if isinstance(row, dict)]
     rows.sort(key=_started)
-    known = {row["id"] for row in rows}
-    root = next((row for row in rows if row.get("parent_id") not in known), rows[0])
+    call_ids = {row["id"] for row in rows}
+    root = next((row for row in rows if row.get("parent_id") not in call_ids), rows[0])
     if (root.get("is_eval") is True or _op(root).startswith(_EVALUATIONS)) and not file.all_environments:
         yield Skipped(EVALUATION)
         return
@@ -84,10 +84,10 @@ def _trace(group: Group, _value: Json, file: InputFile) -> Iterator[Imported]:
 
 
 def _started(row: JsonObject) -> datetime:
-    found = fields.time(row, "started_at")
-    if found is None:
+    started_at = fields.time(row, "started_at")
+    if started_at is None:
         raise RecordError("the call has no started_at")
-    return found
+    return started_at
 
 
 def _op(row: JsonObject) -> str:
@@ -97,8 +97,8 @@ def _op(row: JsonObject) -> str:
 
 
 def _object(row: Mapping[str, Json], key: str) -> JsonObject:
-    found = row.get(key)
-    return found if isinstance(found, dict) else {}
+    value = row.get(key)
+    return value if isinstance(value, dict) else {}
 
 
 def _inputs(row: JsonObject) -> JsonObject:
@@ -117,8 +117,8 @@ def _usage(row: JsonObject) -> Usage | None:
 
 def _span(row: JsonObject, *, is_root: bool, is_leaf: bool) -> Span:
     usage = _usage(row)
-    given = _object(_object(row, "attributes"), "weave").get("kind")
-    kind = _KINDS.get(str(given)) or (
+    kind_name = _object(_object(row, "attributes"), "weave").get("kind")
+    kind = _KINDS.get(str(kind_name)) or (
         StepKind.LLM if usage is not None and is_leaf else StepKind.UNCLASSIFIED
     )
     if kind is StepKind.UNCLASSIFIED and is_root:
@@ -143,10 +143,10 @@ def _span(row: JsonObject, *, is_root: bool, is_leaf: bool) -> Span:
 
 def _error(row: JsonObject) -> str | None:
     """The exception: an object as JSON text, or (older clients) a traceback."""
-    found = decode(row.get("exception"))
-    if isinstance(found, dict):
-        return ": ".join(str(found[key]) for key in ("type", "message") if found.get(key)) or "failed"
-    lines = str(found or "").strip().splitlines()
+    error = decode(row.get("exception"))
+    if isinstance(error, dict):
+        return ": ".join(str(error[key]) for key in ("type", "message") if error.get(key)) or "failed"
+    lines = str(error or "").strip().splitlines()
     return lines[-1] if lines else None
 
 
@@ -154,11 +154,11 @@ def _cost(row: JsonObject) -> float | None:
     """US dollars by model, where the export has costs."""
     costs = _object(_object(_object(row, "summary"), "weave"), "costs").values()
     parts = [
-        found
-        for one in costs
-        if isinstance(one, dict)
+        cost
+        for model_cost in costs
+        if isinstance(model_cost, dict)
         for key in ("prompt_tokens_total_cost", "completion_tokens_total_cost")
-        if (found := fields.number(one, key)) is not None and math.isfinite(found)
+        if (cost := fields.number(model_cost, key)) is not None and math.isfinite(cost)
     ]
     return sum(parts) if parts else None
 
@@ -175,9 +175,9 @@ def _about(root: JsonObject, rows: Sequence[JsonObject]) -> About:
     notes: list[Json] = []
     for row in (*rows, root):
         listed = _object(_object(row, "summary"), "weave").get("feedback")
-        for one in listed if isinstance(listed, list) else ():
-            if isinstance(one, dict):
-                _take_feedback(one, scores, notes)
+        for feedback in listed if isinstance(listed, list) else ():
+            if isinstance(feedback, dict):
+                _take_feedback(feedback, scores, notes)
     if notes:
         metadata["notes"] = notes
     return About(
@@ -202,9 +202,11 @@ def _take_feedback(feedback: JsonObject, scores: dict[str, Score], notes: list[J
     value: Json = payload.get("output", payload.get("value"))
     if kind.startswith("wandb.reaction"):
         name, value = "reaction", payload.get("alias") or payload.get("emoji")
-    named = {f"{name}.{key}": one for key, one in value.items()} if isinstance(value, dict) else {name: value}
-    for key, one in named.items():
-        if isinstance(one, bool) or (isinstance(one, str) and one):
-            scores[key] = one
-        elif isinstance(one, int | float) and math.isfinite(number := fields.as_float(one)):
+    named = (
+        {f"{name}.{key}": score for key, score in value.items()} if isinstance(value, dict) else {name: value}
+    )
+    for key, score in named.items():
+        if isinstance(score, bool) or (isinstance(score, str) and score):
+            scores[key] = score
+        elif isinstance(score, int | float) and math.isfinite(number := fields.as_float(score)):
             scores[key] = number

@@ -65,8 +65,8 @@ class RawSpan:
 
     def first(self, *names: str) -> Any:
         """Return the first of these attributes that is set."""
-        held = self.attributes
-        return next((value for name in names if name in held and says(value := held[name])), None)
+        attributes = self.attributes
+        return next((value for name in names if name in attributes and says(value := attributes[name])), None)
 
     def nested(self, name: str) -> Json:
         """The attribute of this name, put together where it was flattened; None where there is none."""
@@ -119,20 +119,20 @@ def flat(value: Json, name: str = "") -> JsonObject:
 
     Data frames hold `[{"message.role": …}]` in one column, with each key of each row as null.
     """
-    found: JsonObject = {}
-    _flatten(value, name, found)
-    return found
+    flattened: JsonObject = {}
+    _flatten(value, name, flattened)
+    return flattened
 
 
-def _flatten(value: Json, name: str, found: JsonObject) -> None:
+def _flatten(value: Json, name: str, flattened: JsonObject) -> None:
     if isinstance(value, dict):
         for key, inner in value.items():
-            _flatten(inner, f"{name}.{key}" if name else str(key), found)
+            _flatten(inner, f"{name}.{key}" if name else str(key), flattened)
     elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
         for index, item in enumerate(value):
-            _flatten(item, f"{name}.{index}", found)
+            _flatten(item, f"{name}.{index}", flattened)
     elif value is not None:
-        found[name] = value
+        flattened[name] = value
 
 
 Reader = Callable[[RawSpan], Json]
@@ -196,7 +196,7 @@ def _genai_output(span: RawSpan) -> Json:
     if isinstance(messages, list) and len(messages) > 1:
         # One message for each choice: alternatives, not turns. OpenLLMetry writes the items of one answer of
         # the Responses API so, too, which no request for several choices asked for.
-        choices = all(isinstance(one, dict) and one.get("finish_reason") for one in messages)
+        choices = all(isinstance(message, dict) and message.get("finish_reason") for message in messages)
         several = span.attributes.get("gen_ai.request.choice.count") not in (None, 1, "1")
         items = not several and len(messages) > 1 and count_requests(messages) > 0
         return messages[:1] if choices and not items else messages
@@ -224,10 +224,10 @@ def raw_request(span: RawSpan, *fields: str) -> Json:
     if span.name != RAW_REQUEST:
         return None
     for name, value in span.attributes.items():
-        first, _, rest = name.partition(".")
-        found = decode(value) if first == "llm" and rest.partition(".")[2] in fields else None
-        if isinstance(found, list | dict) and found:
-            return found
+        first, _, key = name.partition(".")
+        request = decode(value) if first == "llm" and key.partition(".")[2] in fields else None
+        if isinstance(request, list | dict) and request:
+            return request
     return None
 
 
@@ -241,7 +241,7 @@ def _holder(span: RawSpan, name: str) -> Mapping[str, Any]:
     if says(span.attributes.get(name)):
         return span.attributes
     details = (event.attributes for event in span.events if event.name == DETAILS_EVENT)
-    return next((found for found in details if says(found.get(name))), {})
+    return next((detail for detail in details if says(detail.get(name))), {})
 
 
 def _events(span: RawSpan) -> list[Event]:
@@ -250,14 +250,14 @@ def _events(span: RawSpan) -> list[Event]:
         return list(span.events)
     listed = decode(span.first("events", "all_messages_events"))
     return [
-        Event(name=str(one["event.name"]), attributes=one)
-        for one in (listed if isinstance(listed, list) else ())
-        if isinstance(one, dict) and "event.name" in one
+        Event(name=str(recorded_event["event.name"]), attributes=recorded_event)
+        for recorded_event in (listed if isinstance(listed, list) else ())
+        if isinstance(recorded_event, dict) and "event.name" in recorded_event
     ]
 
 
 def _message_events(span: RawSpan) -> Json:
-    found: list[Json] = []
+    messages: list[Json] = []
     for event in _events(span):
         role = _ROLES.get(event.name)
         if role is None:
@@ -270,8 +270,8 @@ def _message_events(span: RawSpan) -> Json:
         }
         if role == "tool":
             message["tool_call_id"] = body.get("id", body.get("tool_call_id"))
-        found.append(message)
-    return found or None
+        messages.append(message)
+    return messages or None
 
 
 def _choice_events(span: RawSpan) -> Json:
@@ -287,8 +287,8 @@ def _choice_events(span: RawSpan) -> Json:
 
 def _content_event(name: str, attribute: str) -> Reader:
     def read(span: RawSpan) -> Json:
-        found = (event.attributes.get(attribute) for event in span.events if event.name == name)
-        return next((value for value in found if says(value)), None)
+        values = (event.attributes.get(attribute) for event in span.events if event.name == name)
+        return next((value for value in values if says(value)), None)
 
     return read
 
@@ -311,9 +311,9 @@ def _flattened(name: str) -> Reader:
 
 def _parts(content: Json) -> Json:
     """Content that may be the JSON text of its parts."""
-    found = decode(content)
-    if isinstance(found, list) and found and all(isinstance(part, dict) and _is_part(part) for part in found):
-        return found
+    parts = decode(content)
+    if isinstance(parts, list) and parts and all(isinstance(part, dict) and _is_part(part) for part in parts):
+        return parts
     return content
 
 
@@ -339,47 +339,49 @@ def _tool_event(name: str, attribute: str) -> Reader:
 
 def _out_of_parts(value: Json) -> Json:
     """The text or data in the parts of a result."""
-    found = decode(value)
-    if not isinstance(found, list) or any(
-        not isinstance(one, dict) or not _CONVERSE & one.keys() for one in found
+    parts = decode(value)
+    if not isinstance(parts, list) or any(
+        not isinstance(part, dict) or not _CONVERSE & part.keys() for part in parts
     ):
         return value
-    values = [one.get("json", one.get("text")) for one in found if isinstance(one, dict)]
+    values = [part.get("json", part.get("text")) for part in parts if isinstance(part, dict)]
     return values[0] if len(values) == 1 else values
 
 
 def _openinference(name: str) -> Reader:
     def read(span: RawSpan) -> Json:
         listed = span.nested(name)
-        found = [_openinference_message(one) for one in (listed if isinstance(listed, list) else ())]
-        return [message for message in found if message] or None
+        messages = [_openinference_message(entry) for entry in (listed if isinstance(listed, list) else ())]
+        return [message for message in messages if message] or None
 
     return read
 
 
 def _openinference_message(entry: Json) -> JsonObject | None:
-    own = entry.get("message") if isinstance(entry, dict) else None
-    if not isinstance(own, dict):
+    inner_message = entry.get("message") if isinstance(entry, dict) else None
+    if not isinstance(inner_message, dict):
         return None
-    message: JsonObject = {key: own[key] for key in ("role", "name", "tool_call_id") if key in own}
+    message: JsonObject = {
+        key: inner_message[key] for key in ("role", "name", "tool_call_id") if key in inner_message
+    }
     message.setdefault("role", "assistant")
-    contents = own.get("contents")
+    contents = inner_message.get("contents")
     parts: list[Json] = [
         part["message_content"]
         for part in (contents if isinstance(contents, list) else ())
         if isinstance(part, dict) and isinstance(part.get("message_content"), dict)
     ]
-    message["content"] = own.get("content") or parts
-    calls = own.get("tool_calls")
+    message["content"] = inner_message.get("content") or parts
+    calls = inner_message.get("tool_calls")
     message["tool_calls"] = [
         _openinference_call(call["tool_call"])
         for call in (calls if isinstance(calls, list) else ())
         if isinstance(call, dict) and isinstance(call.get("tool_call"), dict)
     ]
-    if isinstance(own.get("function_call_name"), str):
+    if isinstance(inner_message.get("function_call_name"), str):
         message["function_call"] = {
-            "name": own["function_call_name"],
-            "arguments": own.get("function_call_arguments_json"),
+            "name": inner_message["function_call_name"],
+            "arguments": inner_message.get("function_call_arguments_json"),
         }
     return message
 
@@ -403,8 +405,8 @@ def _vercel_answer(span: RawSpan) -> Json:
     text = span.first("ai.response.text", "ai.result.text")
     calls = decode(span.first("ai.response.toolCalls", "ai.result.toolCalls"))
     if text is None and not calls:
-        made: Json = span.first("ai.response.object", "ai.result.object")
-        return made
+        generated: Json = span.first("ai.response.object", "ai.result.object")
+        return generated
     return {"role": "assistant", "content": text or "", "tool_calls": calls}
 
 
@@ -439,14 +441,18 @@ _VERCEL_RESULT = (_encoded("ai.toolCall.result"), _encoded("gen_ai.tool.call.res
 
 def _schema_aside(span: RawSpan) -> Json:
     """`tool.parameters`: arguments to some instrumentors, the tool's schema to others."""
-    found: Json = decode(span.nested("tool.parameters"))
-    return None if isinstance(found, dict) and ("properties" in found or "$schema" in found) else found
+    parameters: Json = decode(span.nested("tool.parameters"))
+    return (
+        None
+        if isinstance(parameters, dict) and ("properties" in parameters or "$schema" in parameters)
+        else parameters
+    )
 
 
-def _out_of_wrapper(value: Json, key: str, other: str) -> Json:
+def _out_of_wrapper(value: Json, key: str, sibling: str) -> Json:
     """What LangChain's instrumentor of OpenLLMetry wraps: `{"input_str": …, "inputs": {…}}`."""
     decoded = decode(value)
-    if isinstance(decoded, dict) and {key, other} <= decoded.keys() and says(decoded[key]):
+    if isinstance(decoded, dict) and {key, sibling} <= decoded.keys() and says(decoded[key]):
         return decoded[key]
     return value
 

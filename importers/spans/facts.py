@@ -91,22 +91,22 @@ _COST = ("gen_ai.usage.cost", "llm.cost.total", "operation.cost")
 
 def model(span: RawSpan) -> str | None:
     """Return the responding model, else the requested one."""
-    found = span.first(*_MODEL)
-    if found is None and span.name == RAW_REQUEST:
-        found = next((value for name, value in span.attributes.items() if name.endswith(".model")), None)
-    return found if isinstance(found, str) else None
+    model_name = span.first(*_MODEL)
+    if model_name is None and span.name == RAW_REQUEST:
+        model_name = next((value for name, value in span.attributes.items() if name.endswith(".model")), None)
+    return model_name if isinstance(model_name, str) else None
 
 
 def usage(span: RawSpan) -> Usage | None:
     """Tokens; in all of these conventions the input counts what came from a cache."""
-    found = Usage(
+    span_usage = Usage(
         input_tokens=fields.count(span.attributes, *_INPUT_TOKENS),
         output_tokens=fields.count(span.attributes, *_OUTPUT_TOKENS),
         cache_read_tokens=fields.count(span.attributes, *_CACHE_READ),
         cache_write_tokens=fields.count(span.attributes, *_CACHE_WRITE),
     )
-    if found != Usage():
-        return found
+    if span_usage != Usage():
+        return span_usage
     langfuse = _langfuse_usage(decode(span.attributes.get("langfuse.observation.usage_details")))
     return (
         langfuse
@@ -118,20 +118,20 @@ def usage(span: RawSpan) -> Usage | None:
 def _langfuse_usage(details: Json) -> Usage | None:
     if not isinstance(details, dict):
         return None
-    found = Usage(
+    span_usage = Usage(
         input_tokens=fields.count(details, "input", "prompt_tokens", "input_tokens"),
         output_tokens=fields.count(details, "output", "completion_tokens", "output_tokens"),
         cache_read_tokens=fields.count(details, "input_cached_tokens", "cache_read_input_tokens"),
     )
-    return found if found != Usage() else None
+    return span_usage if span_usage != Usage() else None
 
 
 def cost(span: RawSpan) -> float | None:
     """US dollars, where a vendor computed them."""
     for name in _COST:
-        found = fields.number(span.attributes, name)
-        if found is not None and math.isfinite(found):
-            return found
+        dollars = fields.number(span.attributes, name)
+        if dollars is not None and math.isfinite(dollars):
+            return dollars
     details = decode(span.attributes.get("langfuse.observation.cost_details"))
     return fields.number(details, "total") if isinstance(details, dict) else None
 
@@ -170,35 +170,39 @@ def about(spans: Sequence[RawSpan]) -> About:
 
 
 def _first_text(spans: Sequence[RawSpan], *names: str) -> str | None:
-    return next((found for span in spans if (found := _text(span.attributes, *names))), None)
+    return next((text for span in spans if (text := _text(span.attributes, *names))), None)
 
 
 def _text(attributes: Mapping[str, Any], *names: str) -> str | None:
     for name in names:
-        found = attributes.get(name)
-        if says(found) and isinstance(found, str | int | float):
-            return str(found)
+        value = attributes.get(name)
+        if says(value) and isinstance(value, str | int | float):
+            return str(value)
     return None
 
 
 def _tags(spans: Sequence[RawSpan]) -> tuple[str, ...]:
     for span in spans:
         for name in _TAGS:
-            found = decode(span.nested(name))
-            if isinstance(found, list) and found:
-                return tuple(str(tag) for tag in found if isinstance(tag, str | int | float))
+            tags = decode(span.nested(name))
+            if isinstance(tags, list) and tags:
+                return tuple(str(tag) for tag in tags if isinstance(tag, str | int | float))
     return ()
 
 
 def _metadata(spans: Sequence[RawSpan], resource: JsonObject) -> JsonObject:
-    found: JsonObject = {}
+    metadata: JsonObject = {}
     for span in reversed(spans):
         for name in _METADATA:
-            own = decode(span.nested(name))
-            if isinstance(own, dict):
-                found.update({key: decode(value) for key, value in own.items() if key not in _TAKEN})
+            recorded = decode(span.nested(name))
+            if isinstance(recorded, dict):
+                metadata.update({key: decode(value) for key, value in recorded.items() if key not in _TAKEN})
     service = _text(resource, "service.name")
-    return {**found, "service": service} if service and not service.startswith("unknown_service") else found
+    return (
+        {**metadata, "service": service}
+        if service and not service.startswith("unknown_service")
+        else metadata
+    )
 
 
 def _evaluations(span: RawSpan) -> Iterator[tuple[str, Score]]:
@@ -269,10 +273,10 @@ def kind(span: RawSpan) -> StepKind:
     for name in _NAMED:
         word = span.attributes.get(name)
         if isinstance(word, str) and word:
-            found = _of_word(word)
+            span_kind = _of_word(word)
             # OpenInference's tool without a tool's name: the model called `transfer_to_…` for it.
             is_handoff = span.name.startswith(_HANDOFF) and span.first(*_TOOL_NAMES) is None
-            return StepKind.UNCLASSIFIED if found is StepKind.TOOL and is_handoff else found
+            return StepKind.UNCLASSIFIED if span_kind is StepKind.TOOL and is_handoff else span_kind
     if span.name == RAW_REQUEST:
         return (
             StepKind.UNCLASSIFIED
@@ -304,8 +308,8 @@ def is_evaluator(span: RawSpan) -> bool:
 
 
 def _braintrust_type(span: RawSpan) -> str:
-    found = decode(span.attributes.get("braintrust.span_attributes"))
-    return str(found.get("type") or "") if isinstance(found, dict) else ""
+    attributes = decode(span.attributes.get("braintrust.span_attributes"))
+    return str(attributes.get("type") or "") if isinstance(attributes, dict) else ""
 
 
 def tool_name(span: RawSpan) -> str:
@@ -316,5 +320,5 @@ def tool_name(span: RawSpan) -> str:
 
 def call_id(span: RawSpan) -> str | None:
     """The id of the call that a tool span ran for."""
-    found = span.first(*_CALL_IDS)
-    return str(found) if isinstance(found, str | int) else None
+    recorded_id = span.first(*_CALL_IDS)
+    return str(recorded_id) if isinstance(recorded_id, str | int) else None

@@ -59,8 +59,8 @@ def with_notes(trace: Trace | None, spans: Sequence[Span]) -> Iterator[Imported]
 
 def missing_spans(spans: Sequence[Span]) -> Iterator[Note]:
     """Yield a note where a span's parent is not among them: an export was cut, and calls may be missing."""
-    known = {span.id for span in spans}
-    if any(span.parent is not None and span.parent not in known for span in spans):
+    span_ids = {span.id for span in spans}
+    if any(span.parent is not None and span.parent not in span_ids for span in spans):
         yield Note(MISSING)
 
 
@@ -103,26 +103,26 @@ def trace(
     Raises:
         RecordError: a number in them cannot be read.
     """
-    known = {span.id for span in spans}
-    ordered = sorted(spans, key=lambda span: (span.parent in known, span.started_at))
-    found = [understood(span) for span in ordered]
+    span_ids = {span.id for span in spans}
+    ordered = sorted(spans, key=lambda span: (span.parent in span_ids, span.started_at))
+    interpreted = [understood(span) for span in ordered]
     about = facts.about(ordered)
     about.scores.update(scores)
-    made = of_spans(trace_id, source, found, about)
-    if made is None:
-        yield Skipped(EVALUATIONS if any(span.evaluator for span in found) else NO_AGENT)
+    spans_trace = of_spans(trace_id, source, interpreted, about)
+    if spans_trace is None:
+        yield Skipped(EVALUATIONS if any(span.evaluator for span in interpreted) else NO_AGENT)
         return
-    calls = [span for span in found if span.kind is StepKind.LLM]
-    if not made.input and not any(span.has_content for span in found):
+    calls = [span for span in interpreted if span.kind is StepKind.LLM]
+    if not spans_trace.input and not any(span.has_content for span in interpreted):
         yield Note(f"no contents were recorded; they are turned on by {_setting(ordered)}")
-    elif calls and not made.input:
+    elif calls and not spans_trace.input:
         yield Note("no input was recorded: contents may be switched off where the traces are made")
-    if definitions.KEY not in made.metadata and (tools := _tools(ordered)):
-        made = replace(made, metadata={**made.metadata, definitions.KEY: tools})
-    yield from span_notes(made, found, unread(zip(ordered, found, strict=True)))
-    if made.tool_calls and all(span.name in _OF_LITELLM for span in ordered):
+    if definitions.KEY not in spans_trace.metadata and (tools := _tools(ordered)):
+        spans_trace = replace(spans_trace, metadata={**spans_trace.metadata, definitions.KEY: tools})
+    yield from span_notes(spans_trace, interpreted, unread(zip(ordered, interpreted, strict=True)))
+    if spans_trace.tool_calls and all(span.name in _OF_LITELLM for span in ordered):
         yield Note(LITELLM_ALONE)
-    yield made
+    yield spans_trace
 
 
 def unread(spans: Iterable[tuple[RawSpan, Span]]) -> Iterator[Json]:

@@ -27,14 +27,14 @@ def attributes(listed: Json) -> JsonObject:
         return listed
     if listed is not None and not isinstance(listed, list):
         raise RecordError(f"attributes must be a list, not {fields.kind(listed)}")
-    found: JsonObject = {}
+    values: JsonObject = {}
     for pair in listed or ():
         name = pair.get("key") if isinstance(pair, dict) else None
         if not isinstance(pair, dict) or not isinstance(name, str):
             # It may have been the name of a tool, or its arguments: the span without it would look whole.
             raise RecordError("an attribute must be an object whose key is text")
-        found[name] = value_of(pair.get("value"))
-    return found
+        values[name] = value_of(pair.get("value"))
+    return values
 
 
 def value_of(value: Json) -> Json:
@@ -55,7 +55,7 @@ def value_of(value: Json) -> Json:
         if word == "intvalue":
             return int(inner) if isinstance(inner, str) and re.fullmatch(r"-?\d{1,19}", inner) else inner
         if word == "arrayvalue":
-            return [value_of(one) for one in _listed(inner)]
+            return [value_of(entry) for entry in _listed(inner)]
         if word == "kvlistvalue":
             return attributes(_listed(inner))
         if word in ("stringvalue", "boolvalue", "doublevalue", "bytesvalue"):
@@ -110,10 +110,10 @@ def start_time(value: Json, name: str) -> datetime:
     Raises:
         RecordError: there is none, or it is no time.
     """
-    found = js_time(value, name) if isinstance(value, list) else time_of(value, name)
-    if found is None:
+    time = js_time(value, name) if isinstance(value, list) else time_of(value, name)
+    if time is None:
         raise RecordError(f"the span has no {name}")
-    return found
+    return time
 
 
 def time_of(value: Json, name: str) -> datetime | None:

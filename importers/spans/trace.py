@@ -80,7 +80,7 @@ class Span:
     evaluator: bool = False
     """It judges an answer: neither it nor what is below it is part of the agent."""
     scope: str = ""
-    given: tuple[Message, ...] = ()
+    received: tuple[Message, ...] = ()
     """Messages that a model call was given; `of_spans` reads them."""
     produced: tuple[Message, ...] = ()
     """What a model call answered."""
@@ -109,7 +109,7 @@ def of_spans(trace_id: str, source: str, spans: Sequence[Span], about: About) ->
         return None
     tree = _with_agents_in_tools(_Tree(_without_double_calls(tree)))
     for span in tree.model_calls:
-        span.given, span.produced = _given(span), _produced(span)
+        span.received, span.produced = _received(span), _produced(span)
     calls = _tool_calls(tree)
     tops = list(_tops(tree, tree.roots))
     roots = tree.roots
@@ -218,9 +218,9 @@ class _Tree:
         """Children, their children, and so on."""
         waiting = list(self.children[span.id])
         while waiting:
-            one = waiting.pop()
-            yield one
-            waiting.extend(self.children[one.id])
+            inner = waiting.pop()
+            yield inner
+            waiting.extend(self.children[inner.id])
 
 
 def _agent_part(spans: Sequence[Span]) -> list[Span]:
@@ -229,7 +229,9 @@ def _agent_part(spans: Sequence[Span]) -> list[Span]:
         return list(spans)
     tree = _Tree(spans)
     return [
-        span for span in spans if not span.evaluator and not any(one.evaluator for one in tree.above(span))
+        span
+        for span in spans
+        if not span.evaluator and not any(ancestor.evaluator for ancestor in tree.above(span))
     ]
 
 
@@ -249,40 +251,55 @@ def _without_double_calls(tree: _Tree) -> list[Span]:
             twin.cost = twin.cost if twin.cost is not None else span.cost
             twin.error = twin.error or span.error
     for span in tree.spans:
-        holder = next((one for one in tree.above(span) if one.kind is StepKind.TOOL), None)
+        holder = next((ancestor for ancestor in tree.above(span) if ancestor.kind is StepKind.TOOL), None)
         if span.kind is StepKind.TOOL and holder is not None and _same_run(span, holder):
             into[span.id] = holder
             if _is_empty(holder.output):
                 holder.output = span.output
-    kept = [span for span in tree.spans if span.id not in into]
-    for span in kept:
-        holder = next((one for one in tree.above(span) if one.id not in into), None)
+    spans_left = [span for span in tree.spans if span.id not in into]
+    for span in spans_left:
+        holder = next((ancestor for ancestor in tree.above(span) if ancestor.id not in into), None)
         span.parent = holder.id if holder else None if span.depth else span.parent
-    return kept
+    return spans_left
 
 
 def _twin(tree: _Tree, span: Span, gone: Mapping[str, Span]) -> Span | None:
     """The other record of the same model call."""
-    holder = next((one for one in tree.above(span) if one.kind is StepKind.LLM), None)
+    holder = next((ancestor for ancestor in tree.above(span) if ancestor.kind is StepKind.LLM), None)
     if holder is not None and holder.has_content and _only_call(tree, holder):
         return holder
-    inner = [one for one in tree.below(span) if one.kind is StepKind.LLM and one.id not in gone]
+    inner = [
+        candidate
+        for candidate in tree.below(span)
+        if candidate.kind is StepKind.LLM and candidate.id not in gone
+    ]
     if len(inner) == 1 and inner[0].has_content:
         return inner[0]
     if not span.scope.startswith(SDK_SCOPE):
         return None
-    beside = (one for one in tree.children[span.parent if span.depth else None] if one.id not in gone)
-    return next((one for one in beside if one.kind is StepKind.LLM and _holds_in_time(one, span)), None)
+    beside = (
+        candidate
+        for candidate in tree.children[span.parent if span.depth else None]
+        if candidate.id not in gone
+    )
+    return next(
+        (
+            candidate
+            for candidate in beside
+            if candidate.kind is StepKind.LLM and _holds_in_time(candidate, span)
+        ),
+        None,
+    )
 
 
 def _only_call(tree: _Tree, wrapper: Span) -> bool:
-    return sum(one.kind is StepKind.LLM for one in tree.below(wrapper)) == 1
+    return sum(span.kind is StepKind.LLM for span in tree.below(wrapper)) == 1
 
 
-def _holds_in_time(one: Span, other: Span) -> bool:
-    if one.scope == other.scope or one.ended_at is None or other.ended_at is None:
+def _holds_in_time(outer: Span, inner: Span) -> bool:
+    if outer.scope == inner.scope or outer.ended_at is None or inner.ended_at is None:
         return False
-    return one.started_at <= other.started_at and other.ended_at <= one.ended_at
+    return outer.started_at <= inner.started_at and inner.ended_at <= outer.ended_at
 
 
 def _same_run(span: Span, holder: Span) -> bool:
@@ -338,7 +355,7 @@ def _answer(agent: Span, calls: Sequence[Span]) -> str | None:
     return None if last is None else final_response(_produced(last))
 
 
-def _given(span: Span) -> tuple[Message, ...]:
+def _received(span: Span) -> tuple[Message, ...]:
     messages = read_messages(span.input)
     if messages is None and not _is_empty(span.input):
         text = read_text(span.input)
@@ -352,24 +369,28 @@ def _produced(span: Span) -> tuple[Message, ...]:
     if messages is None and not _is_empty(span.output):
         text = read_text(span.output)
         return (Message(role="assistant", text=text),) if text else ()
-    found = messages or ()
-    last_user = max((index for index, message in enumerate(found) if message.role == "user"), default=-1)
-    return tuple(message for message in found[last_user + 1 :] if message.role in ("assistant", "tool"))
+    produced = messages or ()
+    last_user = max((index for index, message in enumerate(produced) if message.role == "user"), default=-1)
+    return tuple(message for message in produced[last_user + 1 :] if message.role in ("assistant", "tool"))
 
 
 def _tool_calls(tree: _Tree) -> tuple[ToolCall, ...]:
     requested = {
         call.name for span in tree.model_calls for message in span.produced for call in message.tool_calls
     }
-    wanted = requested - {span.name for span in tree.spans if span.kind is StepKind.TOOL}
+    untraced_tools = requested - {span.name for span in tree.spans if span.kind is StepKind.TOOL}
     for span in tree.spans:
         # A function or an agent that was traced as such is known for a tool by its name.
-        if span.kind in (StepKind.UNCLASSIFIED, StepKind.AGENT) and span.depth and span.name in wanted:
+        if (
+            span.kind in (StepKind.UNCLASSIFIED, StepKind.AGENT)
+            and span.depth
+            and span.name in untraced_tools
+        ):
             span.kind = StepKind.TOOL
     tree.mark_inner()
     return joined_calls(
         [
-            ModelTurn(started_at=span.started_at, given=span.given, produced=span.produced)
+            ModelTurn(started_at=span.started_at, received=span.received, produced=span.produced)
             for span in tree.model_calls
             if not span.in_tool
         ],
@@ -414,8 +435,8 @@ def _input(tree: _Tree, tops: Sequence[Span]) -> str:
         if text:
             return text
     for span in tree.model_calls:
-        if span.given:
-            return conversation(span.given, input_only=True).input
+        if span.received:
+            return conversation(span.received, input_only=True).input
     return ""
 
 
@@ -428,15 +449,15 @@ def _final_response(tree: _Tree, tops: Sequence[Span]) -> str | None:
             last = messages[-1]
             if last.role == "assistant" and not last.tool_calls:
                 return _as_written(last.text, ended) or None
-            return ended if ended and any(one.text == ended for one in messages) else None
+            return ended if ended and any(message.text == ended for message in messages) else None
         decoded, text = decode(span.output), read_text(span.output)
         if text is None:
             text = canonical_args(decoded) if isinstance(decoded, dict) else _as_text(span.output)
         # CrewAI's span has the answer within an object.
         is_within = ended and isinstance(decoded, dict) and ended in decoded.values()
         return ended if is_within else _as_written(text, ended)
-    own = [span for span in tree.model_calls if not span.in_tool] or tree.model_calls
-    for span in sorted(own, key=lambda span: span.ended_at or span.started_at)[::-1]:
+    agent_calls = [span for span in tree.model_calls if not span.in_tool] or tree.model_calls
+    for span in sorted(agent_calls, key=lambda span: span.ended_at or span.started_at)[::-1]:
         if text := final_response(span.produced):
             return text
     return None
@@ -449,15 +470,15 @@ def _as_written(text: str, ended: str | None) -> str:
 
 def _last_text(tree: _Tree) -> str | None:
     """The text with which the last model call ended the run; an agent's span may list its calls beside it."""
-    own = [span for span in tree.model_calls if not span.in_tool and span.produced]
-    last = max(own, key=lambda span: span.started_at, default=None)
+    agent_calls = [span for span in tree.model_calls if not span.in_tool and span.produced]
+    last = max(agent_calls, key=lambda span: span.started_at, default=None)
     return None if last is None else final_response(last.produced)
 
 
 def _failed_call(tree: _Tree) -> str | None:
     """The error of the last model call, where the agent gave no answer after it."""
-    own = [span for span in tree.model_calls if not span.in_tool]
-    last = max(own, key=lambda span: span.started_at, default=None)
+    agent_calls = [span for span in tree.model_calls if not span.in_tool]
+    last = max(agent_calls, key=lambda span: span.started_at, default=None)
     return last.error if last is not None else None
 
 
@@ -469,9 +490,9 @@ def _conversation(
     tree: _Tree, tops: Sequence[Span], question: str, answered: str | None
 ) -> tuple[Message, ...]:
     """The longest message list of the trace, with what was answered to it; else input and final response."""
-    own = [span for span in tree.model_calls if not span.in_tool] or tree.model_calls
+    agent_calls = [span for span in tree.model_calls if not span.in_tool] or tree.model_calls
     # Of two as long, the later one has the answer.
-    longest = max(((*span.given, *span.produced) for span in reversed(own)), key=len, default=())
+    longest = max(((*span.received, *span.produced) for span in reversed(agent_calls)), key=len, default=())
     for span in tops:
         state = read_messages(span.output) or ()
         if all(message.role != "user" for message in state):
@@ -486,14 +507,14 @@ def _conversation(
 
 def _usage(tree: _Tree, span: Span) -> Usage | None:
     """Tokens of a span and all below it: a wrapper's own count only where nothing below it has one."""
-    inner = total_usage(_usage(tree, one) for one in tree.children[span.id])
+    inner = total_usage(_usage(tree, child) for child in tree.children[span.id])
     if span.kind is StepKind.LLM and span.id not in tree.wrappers:
         return total_usage((span.usage, inner))
     return inner or (span.usage if span.kind in (StepKind.LLM, StepKind.AGENT) else None)
 
 
 def _cost(tree: _Tree, span: Span) -> float | None:
-    inner = [cost for one in tree.children[span.id] if (cost := _cost(tree, one)) is not None]
+    inner = [cost for child in tree.children[span.id] if (cost := _cost(tree, child)) is not None]
     if span.cost is not None and span.kind is StepKind.LLM and span.id not in tree.wrappers:
         inner.append(span.cost)
     return sum(inner) if inner else span.cost
@@ -507,7 +528,7 @@ def _steps(tree: _Tree) -> Iterator[Step]:
             kind=span.kind,
             name=span.name or span.kind,
             parent=index_of.get(span.parent) if span.parent and span.depth else None,
-            messages=span.given,
+            messages=span.received,
             output=decode(span.output) if span.kind is StepKind.LLM else span.output,
             model=span.model,
             usage=span.usage,

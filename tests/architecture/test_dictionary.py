@@ -53,8 +53,8 @@ def offences() -> list[tuple[Path, int, str]]:
     ]
 
 
-OPEN = frozenset({"cases/triage", "diff", "importers", "replay/agents", "replay/engine"})
-OPEN_BELOW = ("importers/", "replay/engine/", "replay/worker")
+OPEN = frozenset({"cases/triage", "diff", "replay/agents", "replay/engine"})
+OPEN_BELOW = ("replay/engine/", "replay/worker")
 """Rooms that still have such names; the budget of every other room is 0."""
 
 

@@ -57,7 +57,7 @@ def source(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     """Each source; those that can be read in several processes also in that way."""
     name = str(request.param)
     if name.endswith(IN_PROCESSES):
-        monkeypatch.setattr("replaydiff.importers.ingest.ONE_PROCESS_BYTES", 0)
+        monkeypatch.setattr("replaydiff.importers.ingest.SMALL_BYTES", 0)
         monkeypatch.setattr("replaydiff.importers.ingest.cores", lambda: 2)
         monkeypatch.setattr("replaydiff.importers.jobs.ProcessPoolExecutor", Threads)
     return name.removesuffix(IN_PROCESSES)

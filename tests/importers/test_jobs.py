@@ -17,7 +17,7 @@ import pytest
 
 from replaydiff.importers.base import find_importer
 from replaydiff.importers.collect import collected
-from replaydiff.importers.ingest import ONE_PROCESS_BYTES, ingest
+from replaydiff.importers.ingest import SMALL_BYTES, ingest
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.import_records import list_rejects
 from replaydiff.replay.store.traces import count_traces
@@ -48,7 +48,7 @@ def test_blocks_give_what_the_whole_file_gives(
     found: list[Any] = []
     monkeypatch.setattr("replaydiff.importers.ingest.cores", lambda: 2)
     for name, alone_bytes, size in (("alone", 10**9, 10**9), ("many", 0, block_bytes)):
-        monkeypatch.setattr("replaydiff.importers.ingest.ONE_PROCESS_BYTES", alone_bytes)
+        monkeypatch.setattr("replaydiff.importers.ingest.SMALL_BYTES", alone_bytes)
         monkeypatch.setattr("replaydiff.importers.reading.json_values.BLOCK_BYTES", size)
         with collected([str(file)]) as files, open_store(tmp_path / f"{name}.duckdb") as con:
             report = ingest(con, find_importer("jsonl"), files)
@@ -102,7 +102,7 @@ def test_logs_in_blocks_give_the_same_runs_and_batches(
     found: list[Any] = []
     monkeypatch.setattr("replaydiff.importers.ingest.cores", lambda: 2)
     for name, alone_bytes, size in (("alone", 10**9, 10**9), ("many", 0, 4_000)):
-        monkeypatch.setattr("replaydiff.importers.ingest.ONE_PROCESS_BYTES", alone_bytes)
+        monkeypatch.setattr("replaydiff.importers.ingest.SMALL_BYTES", alone_bytes)
         monkeypatch.setattr("replaydiff.importers.reading.json_values.BLOCK_BYTES", size)
         with collected(paths) as files, open_store(tmp_path / f"{name}.duckdb") as con:
             reports = [ingest(con, find_importer("openai"), files) for _ in range(2)]
@@ -123,7 +123,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for number in range(TRACES):
             record = {**good_record("jsonl", number), "metadata": {"text": "wide " * 400}}
             file.write(json.dumps(record) + "\n")
-    assert path.stat().st_size > ONE_PROCESS_BYTES
+    assert path.stat().st_size > SMALL_BYTES
     return path
 
 
@@ -195,7 +195,7 @@ def test_files_in_several_processes_give_what_one_gives(
     monkeypatch.setattr("replaydiff.importers.reading.archives.PART_BYTES", 1)
     found: list[Any] = []
     for name, alone_bytes in (("alone", 10**9), ("many", 0)):
-        monkeypatch.setattr("replaydiff.importers.ingest.ONE_PROCESS_BYTES", alone_bytes)
+        monkeypatch.setattr("replaydiff.importers.ingest.SMALL_BYTES", alone_bytes)
         with (
             collected([*paths, str(broken), str(packed)]) as files,
             open_store(tmp_path / f"{name}.duckdb") as con,

@@ -21,9 +21,9 @@ def at(second: float) -> datetime:
     return START + timedelta(seconds=second)
 
 
-def turn(second: float, *calls: ToolCall, given: Sequence[Message] = ()) -> ModelTurn:
+def turn(second: float, *calls: ToolCall, received: Sequence[Message] = ()) -> ModelTurn:
     produced = (Message(role="assistant", tool_calls=calls),) if calls else ()
-    return ModelTurn(started_at=at(second), given=given, produced=produced)
+    return ModelTurn(started_at=at(second), received=received, produced=produced)
 
 
 def call(call_id: str | None, **args: Json) -> ToolCall:
@@ -86,7 +86,7 @@ def test_arguments_pair_whatever_a_framework_made_of_them(lima: Json, oslo: Json
 def test_the_history_pairs_runs_without_ids_and_arguments() -> None:
     history = answered((OSLO, LIMA), ("3C", "25C"), ("c0", "c1"))
     found = joined_calls(
-        [turn(0, OSLO, LIMA), turn(5, given=history)], [ran(1, None, "25C"), ran(2, None, "3C")]
+        [turn(0, OSLO, LIMA), turn(5, received=history)], [ran(1, None, "25C"), ran(2, None, "3C")]
     )
     assert read(found) == [("Oslo", "3C", Witness.HISTORY), ("Lima", "25C", Witness.HISTORY)]
 
@@ -101,7 +101,7 @@ def test_the_only_run_left_is_paired_by_position_and_several_by_name() -> None:
 def test_a_history_by_id_wins_over_spans_with_swapped_results_and_the_conflict_is_kept() -> None:
     history = answered((OSLO, LIMA), ("3C", "25C"), ("c0", "c1"))
     found = joined_calls(
-        [turn(0, OSLO, LIMA), turn(5, given=history)],
+        [turn(0, OSLO, LIMA), turn(5, received=history)],
         [ran(1, {"city": "Oslo"}, "25C"), ran(2, {"city": "Lima"}, "3C")],
     )
     assert read(found) == [("Oslo", "3C", Witness.HISTORY), ("Lima", "25C", Witness.HISTORY)]
@@ -116,13 +116,15 @@ def test_a_run_with_other_arguments_than_the_only_call_is_a_conflict() -> None:
 
 def test_a_rendering_of_a_result_in_the_history_is_no_conflict() -> None:
     history = answered((OSLO,), ("{'temp': 3}",), ("c0",))
-    (found,) = joined_calls([turn(0, OSLO), turn(5, given=history)], [ran(1, {"city": "Oslo"}, {"temp": 3})])
+    (found,) = joined_calls(
+        [turn(0, OSLO), turn(5, received=history)], [ran(1, {"city": "Oslo"}, {"temp": 3})]
+    )
     assert (found.result, found.conflict) == ({"temp": 3}, None)
 
 
 def test_calls_that_only_a_later_history_has_are_taken_once() -> None:
     history = answered((OSLO, LIMA), ("3C", "25C"), ("c0", "c1"))
-    found = joined_calls([turn(0), turn(5, given=history), turn(9, given=history)], [])
+    found = joined_calls([turn(0), turn(5, received=history), turn(9, received=history)], [])
     assert read(found) == [("Oslo", "3C", Witness.HISTORY), ("Lima", "25C", Witness.HISTORY)]
 
 
@@ -145,7 +147,7 @@ def test_any_order_of_parallel_runs_gives_each_call_its_own_result(order: list[i
         for place, number in enumerate(order)
     ]
     history = answered(calls, results, [f"c{number}" for number in range(6)])
-    later = [turn(9, given=history)] if evidence == "history" else []
+    later = [turn(9, received=history)] if evidence == "history" else []
     found = joined_calls([turn(0, *calls), *later], runs)
     assert [one.result for one in found] == results
     assert {one.witness for one in found} == {evidence}

@@ -103,8 +103,8 @@ def _command(text: str) -> str | None:
 
 
 def _tagged(text: str, tag: str) -> str | None:
-    _, start, rest = text.partition(f"<{tag}>")
-    inner, end, _ = rest.partition(f"</{tag}>")
+    _, start, after = text.partition(f"<{tag}>")
+    inner, end, _ = after.partition(f"</{tag}>")
     return inner.strip() if start and end else None
 
 
@@ -152,8 +152,8 @@ class SessionTurn:
     @property
     def message_ids(self) -> list[str]:
         """The ids of the model's messages, which a copy of the turn has too."""
-        found = (message_of(answer.lines[0]).get("id") for answer in self.answers)
-        return [one for one in found if isinstance(one, str)]
+        ids = (message_of(answer.lines[0]).get("id") for answer in self.answers)
+        return [message_id for message_id in ids if isinstance(message_id, str)]
 
     @property
     def is_answered(self) -> bool:
@@ -170,7 +170,7 @@ def taken_back(lines: Sequence[JsonObject]) -> list[JsonObject]:
         if isinstance(parent, str) and isinstance(uuid, str) and prompt(line) is not None:
             newest[parent] = uuid
     gone: set[str] = set()
-    kept = []
+    lines_left = []
     for line in lines:
         parent, uuid = line.get("parentUuid"), line.get("uuid")
         if isinstance(parent, str) and isinstance(uuid, str):
@@ -178,8 +178,8 @@ def taken_back(lines: Sequence[JsonObject]) -> list[JsonObject]:
             if parent in gone or edited:
                 gone.add(uuid)
                 continue
-        kept.append(line)
-    return kept
+        lines_left.append(line)
+    return lines_left
 
 
 def turns(lines: Sequence[JsonObject]) -> list[SessionTurn]:
@@ -225,12 +225,12 @@ def _answer(turn: SessionTurn, line: JsonObject, answers: dict[str, AnswerBlocks
         turn.errors.append(line)
         return
     message_id = message.get("id")
-    found = answers.get(message_id) if isinstance(message_id, str) else None
-    if found is None:
-        found = AnswerBlocks()
-        turn.events.append(found)
+    answer = answers.get(message_id) if isinstance(message_id, str) else None
+    if answer is None:
+        answer = AnswerBlocks()
+        turn.events.append(answer)
         if isinstance(message_id, str):
-            answers[message_id] = found
+            answers[message_id] = answer
     # A copy has the same block under another uuid.
-    if all(message_of(known).get("content") != message.get("content") for known in found.lines):
-        found.lines.append(line)
+    if all(message_of(earlier).get("content") != message.get("content") for earlier in answer.lines):
+        answer.lines.append(line)

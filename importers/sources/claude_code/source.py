@@ -80,7 +80,7 @@ def trace(
     models = [answer.model for answer in answers if answer.model]
     question = prompt(turn.prompt_line) or "" if turn.prompt_line is not None else ""
     return Trace(
-        trace_id=f"{session}:{_own_id(turn, number)}",
+        trace_id=f"{session}:{_turn_id(turn, number)}",
         source=source,
         started_at=started_at,
         ended_at=ended_at,
@@ -105,7 +105,7 @@ def _plain(record: JsonObject, key: str) -> JsonObject:
     return record if isinstance(record.get(key), str) else {}
 
 
-def _own_id(turn: SessionTurn, number: int) -> str:
+def _turn_id(turn: SessionTurn, number: int) -> str:
     """The uuid of the turn's first line; its number in the session where lines have none."""
     for line in (turn.prompt_line, turn.first, turn.result):
         uuid = line.get("uuid") if line else None
@@ -123,14 +123,14 @@ def _release(turn: SessionTurn) -> str | None:
 
 
 def _metadata(turn: SessionTurn) -> JsonObject:
-    found: JsonObject = {
+    metadata: JsonObject = {
         name: turn.first[key]
         for key, name in _METADATA.items()
         if isinstance(turn.first.get(key), str) and turn.first[key]
     }
     if turn.interrupted:
-        found["interrupted"] = True
-    return found
+        metadata["interrupted"] = True
+    return metadata
 
 
 def _error(turn: SessionTurn, final: str | None) -> str | None:
@@ -167,20 +167,25 @@ class _AnswerMessage:
 
 def _messages(turn: SessionTurn) -> tuple[list[Message], list[datetime | None]]:
     """What followed on the prompt, each with its time."""
-    found: list[Message] = []
+    messages: list[Message] = []
     times: list[datetime | None] = []
     for event in turn.events:
         if isinstance(event, AnswerBlocks):
             answer = _AnswerMessage(event)
-            own, at = answer.messages, answer.started_at
+            answer_messages, at = answer.messages, answer.started_at
         else:
             message = message_of(event)
-            own, at = read_messages({"role": "user", "content": message.get("content")}) or (), None
-            own = tuple(one for one in own if one.role == "tool")
+            answer_messages, at = (
+                read_messages({"role": "user", "content": message.get("content")}) or (),
+                None,
+            )
+            answer_messages = tuple(
+                answer_message for answer_message in answer_messages if answer_message.role == "tool"
+            )
             at = fields.time(event, "timestamp")
-        found.extend(own)
-        times.extend([at] * len(own))
-    return found, times
+        messages.extend(answer_messages)
+        times.extend([at] * len(answer_messages))
+    return messages, times
 
 
 def _calls(messages: Sequence[Message], times: Sequence[datetime | None]) -> tuple[ToolCall, ...]:
@@ -264,14 +269,14 @@ def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | FileJob]:
                         common |= _in_common(record.value, holders)
             answers: dict[str, str] = {}
             waiting: list[_Packed] = []
-            for key, place, text in spool.packed():
-                file = files[place[0]]
+            for key, position, text in spool.packed():
+                file = files[position[0]]
                 if key in common or len(text) > LARGEST_FILE_JOB:
                     yield from _job(waiting)
                     waiting = []
-                    yield from _session(unpacked(place, text), answers, file)
+                    yield from _session(unpacked(position, text), answers, file)
                     continue
-                waiting.append((place, text, anywhere(file)))
+                waiting.append((position, text, anywhere(file)))
                 if sum(len(text) for _, text, _ in waiting) >= FILES_BYTES:
                     yield from _job(waiting)
                     waiting = []
@@ -296,7 +301,7 @@ def _in_common(line: Json, holders: dict[str, str]) -> set[str]:
 
 
 _Packed = tuple[tuple[int, int], bytes, InputFile]
-"""Place and rows of a session as `Spool.packed` yields them, and the file of its first line."""
+"""Position and rows of a session as `Spool.packed` yields them, and the file of its first line."""
 
 
 def _job(sessions: Sequence[_Packed]) -> Iterator[FileJob]:
@@ -306,8 +311,8 @@ def _job(sessions: Sequence[_Packed]) -> Iterator[FileJob]:
 
 def _alone(sessions: Sequence[_Packed]) -> Iterator[Imported]:
     """The traces of sessions that have no answer in common with another."""
-    for place, text, file in sessions:
-        yield from _session(unpacked(place, text), {}, file)
+    for position, text, file in sessions:
+        yield from _session(unpacked(position, text), {}, file)
 
 
 def _session(group: Group, answers: dict[str, str], file: InputFile) -> Iterator[Imported]:
@@ -345,37 +350,40 @@ COPIES = "turns of a resumed session that are copies of turns that were read alr
 def _traces(group: Group, answers: dict[str, str], _value: Json, file: InputFile) -> Iterator[Imported]:
     """The traces of a session; `answers` is message id → session, of all turns that were taken so far."""
     lines = [line for line in group.of(_LINE) if isinstance(line, dict)]
-    kept = taken_back(lines)
-    for _ in range(len(lines) - len(kept)):
+    lines_left = taken_back(lines)
+    for _ in range(len(lines) - len(lines_left)):
         yield Skipped("lines of turns that the user took back by editing the prompt")
-    found = turns(kept)
-    if not found:
+    session_turns = turns(lines_left)
+    if not session_turns:
         yield Skipped("sessions without a prompt that was answered")
     before: list[Message] = []
     every: list[Trace] = []
-    for number, turn in enumerate(found):
+    for number, turn in enumerate(session_turns):
         if not turn.is_answered:
             yield Skipped("prompts that were not answered")
             continue
         ids = turn.message_ids
-        holder = next((answers[one] for one in ids if one in answers), None)
+        holder = next((answers[message_id] for message_id in ids if message_id in answers), None)
         if holder == group.key:
             yield Skipped(COPIES)
             continue
-        made = list(_made(group, number, before, turn, file))
+        traces = list(_turn_items(group, number, before, turn, file))
         answers.update(dict.fromkeys(ids, group.key) if holder is None else {})
-        yield from made if holder is None else [Skipped(COPIES)]
+        yield from traces if holder is None else [Skipped(COPIES)]
         # What was written, without the tools between: a session would be stored once for each of its turns.
-        for one in made:
-            if isinstance(one, Trace):
-                every.append(one)
-                exchange = (_message("user", one.input), _message("assistant", one.final_response))
+        for item in traces:
+            if isinstance(item, Trace):
+                every.append(item)
+                exchange = (
+                    _message("user", item.input),
+                    _message("assistant", item.final_response),
+                )
                 before += [message for message in exchange if message]
-    if every and has_unread_calls((line for line in kept if line.get("type") == "assistant"), *every):
+    if every and has_unread_calls((line for line in lines_left if line.get("type") == "assistant"), *every):
         yield Note(UNKNOWN_CALLS)
 
 
-def _made(
+def _turn_items(
     group: Group, number: int, before: Sequence[Message], turn: SessionTurn, file: InputFile
 ) -> Iterator[Imported]:
     """The trace of a turn with its notes; a field that cannot be read costs its own turn alone."""

@@ -35,14 +35,14 @@ class FetchedRows(Spool):
     """The file in a query's folder; `close` it."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(folder / "answers.sqlite", kept=True)
+        super().__init__(folder / "answers.sqlite", is_resumed=True)
         for statement in (
             "CREATE TABLE IF NOT EXISTS observations (trace_id TEXT, id TEXT, parent TEXT, started TEXT,"
             " ended TEXT, root INTEGER, PRIMARY KEY (trace_id, id)) WITHOUT ROWID",
             "CREATE TABLE IF NOT EXISTS listed (trace_id TEXT, id TEXT, PRIMARY KEY (trace_id, id))"
             " WITHOUT ROWID",
-            "CREATE TABLE IF NOT EXISTS wanted (trace_id TEXT PRIMARY KEY, done INTEGER)",
-            "CREATE INDEX IF NOT EXISTS wanted_still ON wanted (trace_id) WHERE NOT done",
+            "CREATE TABLE IF NOT EXISTS chosen (trace_id TEXT PRIMARY KEY, done INTEGER)",
+            "CREATE INDEX IF NOT EXISTS chosen_still ON chosen (trace_id) WHERE NOT done",
             "CREATE TABLE IF NOT EXISTS rated (trace_id TEXT PRIMARY KEY)",
         ):
             self._con.execute(statement)
@@ -106,7 +106,7 @@ class FetchedRows(Spool):
         """Ask for these traces whole, those of which nothing is here only where `others` says so."""
         for trace_id in trace_ids:
             if others is Others.WANT or self._knows(trace_id):
-                self._con.execute("INSERT OR IGNORE INTO wanted VALUES (?, 0)", (trace_id,))
+                self._con.execute("INSERT OR IGNORE INTO chosen VALUES (?, 0)", (trace_id,))
 
     def want_cut(self, start: datetime, end: datetime, near: timedelta) -> None:
         """Ask for the traces whole that a span has cut, as far as their rows show it.
@@ -115,7 +115,7 @@ class FetchedRows(Spool):
         parent was never sent, or stands in another service's trace.) At its end: something ended after it.
         """
         self._con.execute(
-            "INSERT OR IGNORE INTO wanted SELECT DISTINCT child.trace_id, 0 FROM observations AS child"
+            "INSERT OR IGNORE INTO chosen SELECT DISTINCT child.trace_id, 0 FROM observations AS child"
             " JOIN (SELECT trace_id, min(started) AS started FROM observations GROUP BY trace_id) AS trace"
             " USING (trace_id)"
             " WHERE child.parent IS NOT NULL AND NOT child.root AND trace.started < ?"
@@ -124,18 +124,18 @@ class FetchedRows(Spool):
             (_moment(start + near),),
         )
         self._con.execute(
-            "INSERT OR IGNORE INTO wanted SELECT DISTINCT trace_id, 0 FROM observations WHERE ended >= ?",
+            "INSERT OR IGNORE INTO chosen SELECT DISTINCT trace_id, 0 FROM observations WHERE ended >= ?",
             (_moment(end),),
         )
 
     def want_all(self) -> None:
         """Ask for every trace of which there is a row, whole."""
-        self._con.execute("INSERT OR IGNORE INTO wanted SELECT DISTINCT key, 0 FROM rows WHERE key <> ''")
+        self._con.execute("INSERT OR IGNORE INTO chosen SELECT DISTINCT key, 0 FROM rows WHERE key <> ''")
 
     def want_listed(self) -> None:
         """Ask for the traces whole that list observations which are not here."""
         self._con.execute(
-            "INSERT OR IGNORE INTO wanted SELECT DISTINCT trace_id, 0 FROM"
+            "INSERT OR IGNORE INTO chosen SELECT DISTINCT trace_id, 0 FROM"
             " (SELECT trace_id, id FROM listed EXCEPT SELECT trace_id, id FROM observations)"
         )
 
@@ -144,26 +144,26 @@ class FetchedRows(Spool):
         query = "SELECT 1 FROM rows WHERE key = ? AND sort = ? LIMIT 1"
         return self._first(query, trace_id, Sort.TRACE) is not None
 
-    def wanted(self) -> str | None:
+    def unfinished_trace(self) -> str | None:
         """Return a trace that must still be fetched; None if there is none."""
-        return self._first("SELECT trace_id FROM wanted WHERE NOT done ORDER BY trace_id LIMIT 1")
+        return self._first("SELECT trace_id FROM chosen WHERE NOT done ORDER BY trace_id LIMIT 1")
 
-    def wanted_left(self) -> int:
+    def count_unfinished(self) -> int:
         """Return how many traces must still be fetched."""
-        return int(self._first("SELECT count(*) FROM wanted WHERE NOT done") or 0)
+        return int(self._first("SELECT count(*) FROM chosen WHERE NOT done") or 0)
 
     def got(self, trace_id: str) -> None:
         """This trace was answered whole."""
-        self._con.execute("UPDATE wanted SET done = 1 WHERE trace_id = ?", (trace_id,))
+        self._con.execute("UPDATE chosen SET done = 1 WHERE trace_id = ?", (trace_id,))
 
     def unrated(self, before: datetime, number: int) -> list[str]:
         """Return some traces that began before this time and whose scores are not all fetched yet."""
-        found = self._con.execute(
+        rows = self._con.execute(
             "SELECT trace_id FROM observations WHERE trace_id NOT IN (SELECT trace_id FROM rated)"
             " GROUP BY trace_id HAVING min(started) < ? ORDER BY trace_id LIMIT ?",
             (_moment(before), number),
         )
-        return [row[0] for row in found]
+        return [row[0] for row in rows]
 
     def rated(self, trace_ids: Sequence[str]) -> None:
         """All scores of these traces were answered."""
@@ -179,8 +179,8 @@ class FetchedRows(Spool):
             yield trace_rows(Group(trace_id, 0, number, self.of(trace_id)))
 
     def _first(self, query: str, *values: str) -> str | None:
-        found = self._con.execute(query, values).fetchone()
-        return None if found is None else str(found[0])
+        row = self._con.execute(query, values).fetchone()
+        return None if row is None else str(row[0])
 
 
 def _moment(time: datetime | None) -> str | None:

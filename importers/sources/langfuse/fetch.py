@@ -226,8 +226,8 @@ class _Traces(Fetching, ABC):
         return Comments(self._http, self._answers, self._query, self._span, self._show_status)
 
     def _whole_traces(self) -> None:
-        left = self._answers.wanted_left()
-        while (trace_id := self._answers.wanted()) is not None:
+        left = self._answers.count_unfinished()
+        while (trace_id := self._answers.unfinished_trace()) is not None:
             self._show_status(f"{left:,} traces to complete")
             left -= 1
             self._complete(trace_id)
@@ -278,8 +278,8 @@ class Events(_Traces):
             return cursor_page(self._http, V2_OBSERVATIONS, params, after, limit, attempts)
 
         def keep(rows: Iterable[Json]) -> None:
-            found = {row.get("traceId") for row in rows if isinstance(row, dict)}
-            self._answers.want((key for key in found if isinstance(key, str)), others)
+            ids = {row.get("traceId") for row in rows if isinstance(row, dict)}
+            self._answers.want((key for key in ids if isinstance(key, str)), others)
 
         fetch_pages(self._answers, name, span, LIMITS, ask, keep)
 
@@ -318,15 +318,15 @@ class Events(_Traces):
     def _page(self, selection: Selection, after: str | None, limit: int, attempts: int) -> Page:
         """A page with all fields; once more where metadata was cut, with the keys of the cut values named."""
         text = self._answers.marked(_EXPANDED) or "[]"
-        known: list[str] = [] if text == _REFUSED else msgspec.json.decode(text, type=list[str])
+        trace_ids: list[str] = [] if text == _REFUSED else msgspec.json.decode(text, type=list[str])
         params: Selection = {
             "fields": FIELDS,
             **selection,
-            **({"expandMetadata": ",".join(known)} if known else {}),
+            **({"expandMetadata": ",".join(trace_ids)} if trace_ids else {}),
         }
         page = cursor_page(self._http, V2_OBSERVATIONS, params, after, limit, attempts)
-        keys = [] if text == _REFUSED else [*known, *sorted(_cut_keys(page.rows) - set(known))]
-        if len(keys) == len(known) or len(keys) > _MOST_EXPANDED:
+        keys = [] if text == _REFUSED else [*trace_ids, *sorted(_cut_keys(page.rows) - set(trace_ids))]
+        if len(keys) == len(trace_ids) or len(keys) > _MOST_EXPANDED:
             return page
         try:
             params["expandMetadata"] = ",".join(keys)

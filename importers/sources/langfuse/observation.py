@@ -89,8 +89,8 @@ class Observation:
         """What a tool was called with; some instrumentations keep it among the attributes alone."""
         if self.input is not None and self.input != "":
             return self.input
-        found = decode(self.attributes.get("tool.parameters"))
-        return found if isinstance(found, dict) and "properties" not in found else self.input
+        args = decode(self.attributes.get("tool.parameters"))
+        return args if isinstance(args, dict) and "properties" not in args else self.input
 
     @property
     def tool_result(self) -> Json:
@@ -112,27 +112,29 @@ class Observation:
     @property
     def call_id(self) -> str | None:
         """The id of the call a tool ran for, where it was recorded."""
-        found = next((self.attributes[key] for key in _CALL_ID_KEYS if self.attributes.get(key)), None)
-        return str(found) if isinstance(found, str | int) else None
+        call_id = next((self.attributes[key] for key in _CALL_ID_KEYS if self.attributes.get(key)), None)
+        return str(call_id) if isinstance(call_id, str | int) else None
 
 
 def observations(rows: Iterable[JsonObject]) -> list[Observation]:
     """The observations of one trace, parents before what started with them."""
-    found = [_observation(row) for row in rows]
-    by_id = {one.id: one for one in found}
-    wrappers = _above_generations(found, by_id)
-    for one in found:
-        one.is_root = one.marked_root or one.parent is None or one.parent not in by_id
-        one.is_model_call = one.type == "GENERATION" and one.id not in wrappers
-    depth = {one.id: _depth(one, by_id) for one in found}
-    return sorted(found, key=lambda one: (one.started_at, depth[one.id]))
+    unordered = [_observation(row) for row in rows]
+    by_id = {observation.id: observation for observation in unordered}
+    wrappers = _above_generations(unordered, by_id)
+    for observation in unordered:
+        observation.is_root = (
+            observation.marked_root or observation.parent is None or observation.parent not in by_id
+        )
+        observation.is_model_call = observation.type == "GENERATION" and observation.id not in wrappers
+    depth = {observation.id: _depth(observation, by_id) for observation in unordered}
+    return sorted(unordered, key=lambda observation: (observation.started_at, depth[observation.id]))
 
 
-def _above_generations(found: Sequence[Observation], by_id: Mapping[str, Observation]) -> set[str]:
+def _above_generations(all_observations: Sequence[Observation], by_id: Mapping[str, Observation]) -> set[str]:
     """Ids of everything that has a generation below it."""
     above: set[str] = set()
-    for one in found:
-        parent = one.parent if one.type == "GENERATION" else None
+    for observation in all_observations:
+        parent = observation.parent if observation.type == "GENERATION" else None
         while parent is not None and parent not in above:
             above.add(parent)
             holder = by_id.get(parent)
@@ -140,8 +142,8 @@ def _above_generations(found: Sequence[Observation], by_id: Mapping[str, Observa
     return above
 
 
-def _depth(one: Observation, by_id: Mapping[str, Observation]) -> int:
-    return sum(1 for _ in _above(one, by_id))
+def _depth(observation: Observation, by_id: Mapping[str, Observation]) -> int:
+    return sum(1 for _ in _above(observation, by_id))
 
 
 def _observation(row: JsonObject) -> Observation:
@@ -192,39 +194,39 @@ def _usage(row: Mapping[str, Any]) -> Usage | None:
         "prompt_details.cache_read",
     )
     written = fields.count(details, "input_cache_creation", "cache_creation_input_tokens")
-    given = fields.count(details, "input", "prompt_tokens", "input_tokens")
-    found = Usage(
-        input_tokens=max(total - output, 0) if total else given,
+    input_tokens = fields.count(details, "input", "prompt_tokens", "input_tokens")
+    usage = Usage(
+        input_tokens=max(total - output, 0) if total else input_tokens,
         output_tokens=output,
         cache_read_tokens=cached,
         cache_write_tokens=written,
     )
-    return found if found != Usage() else None
+    return usage if usage != Usage() else None
 
 
 def _cost(row: Mapping[str, Any]) -> float | None:
     """Dollars; Langfuse writes 0 where it knows no price."""
     details = fields.number(table(row, "costDetails"), "total")
     for key in ("totalCost", "calculatedTotalCost"):
-        found = fields.number(row, key)
-        if found:
-            return found
+        cost = fields.number(row, key)
+        if cost:
+            return cost
     return details
 
 
-def produced(one: Observation) -> tuple[Message, ...]:
+def produced(observation: Observation) -> tuple[Message, ...]:
     """The messages that a model call added to the conversation."""
-    messages = read_messages(one.output) or ()
+    messages = read_messages(observation.output) or ()
     if messages:
-        found = _new(messages)
+        new_messages = _new(messages)
     else:
-        text = _text(one.output)
-        found = (Message(role="assistant", text=text),) if text else ()
-    calls = () if any(message.tool_calls for message in messages) else _listed_calls(one.row)
+        text = _text(observation.output)
+        new_messages = (Message(role="assistant", text=text),) if text else ()
+    calls = () if any(message.tool_calls for message in messages) else _listed_calls(observation.row)
     if not calls:
-        return found
-    last = found[-1] if found else Message(role="assistant")
-    return (*found[:-1], replace(last, tool_calls=calls))
+        return new_messages
+    last = new_messages[-1] if new_messages else Message(role="assistant")
+    return (*new_messages[:-1], replace(last, tool_calls=calls))
 
 
 def _new(messages: tuple[Message, ...]) -> tuple[Message, ...]:
@@ -249,103 +251,109 @@ def _listed_calls(row: JsonObject) -> tuple[ToolCall, ...]:
 
 
 def _call(name: Json, entry: Json) -> ToolCall:
-    known = entry if isinstance(entry, dict) else {}
-    call_id = known.get("id")
+    details = entry if isinstance(entry, dict) else {}
+    call_id = details.get("id")
     return ToolCall(
         name=str(name),
-        args=read_args(known.get("arguments")),
+        args=read_args(details.get("arguments")),
         call_id=call_id if isinstance(call_id, str) and call_id else None,
     )
 
 
 def tool_calls(
-    found: Sequence[Observation],
-    given: dict[str, tuple[Message, ...]],
+    all_observations: Sequence[Observation],
+    received: dict[str, tuple[Message, ...]],
     produced: dict[str, tuple[Message, ...]],
 ) -> tuple[ToolCall, ...]:
     """The calls of a trace, each once.
 
-    `given` and `produced` are the messages a model call was asked with and answered, by observation id;
+    `received` and `produced` are the messages a model call was asked with and answered, by observation id;
     `mark_runs` has marked the tools.
     """
     return joined_calls(
         [
             ModelTurn(
-                started_at=one.started_at, given=given.get(one.id, ()), produced=produced.get(one.id, ())
+                started_at=observation.started_at,
+                received=received.get(observation.id, ()),
+                produced=produced.get(observation.id, ()),
             )
-            for one in found
-            if one.is_model_call and not one.in_tool
+            for observation in all_observations
+            if observation.is_model_call and not observation.in_tool
         ],
         [
             tool_run(
-                one.runs,
-                one.tool_args,
-                one.tool_result,
-                call_id=one.call_id,
-                error=one.error,
-                started_at=one.started_at,
-                ended_at=one.ended_at,
+                observation.runs,
+                observation.tool_args,
+                observation.tool_result,
+                call_id=observation.call_id,
+                error=observation.error,
+                started_at=observation.started_at,
+                ended_at=observation.ended_at,
             )
-            for one in found
-            if one.runs and not one.in_tool
+            for observation in all_observations
+            if observation.runs and not observation.in_tool
         ],
     )
 
 
-def mark_runs(found: Sequence[Observation], produced: Mapping[str, Sequence[Message]]) -> None:
+def mark_runs(all_observations: Sequence[Observation], produced: Mapping[str, Sequence[Message]]) -> None:
     """Mark the observations that are runs of tools, and those that ran within one.
 
     Older SDKs leave only the tool's name on a span; an agent that is called as a tool is an observation of
     an agent by the tool's name.
     """
-    requested = {call.name for messages in produced.values() for one in messages for call in one.tool_calls}
-    named = {one.tool_name for one in found}
-    for one in found:
-        if one.event is not None:
+    requested = {
+        call.name for messages in produced.values() for message in messages for call in message.tool_calls
+    }
+    named = {observation.tool_name for observation in all_observations}
+    for observation in all_observations:
+        if observation.event is not None:
             continue
-        one.runs = one.tool_name
-        by_name = one.type == "SPAN" or (one.type in _CALLED and one.name not in named)
-        if one.runs is None and by_name and one.name in requested and not one.is_root:
-            one.runs = one.name
-    _mark_started(found)
-    by_id = {one.id: one for one in found}
-    for one in found:
-        one.in_tool = any(
-            above.runs and above.event is None and not above.is_root for above in _above(one, by_id)
+        observation.runs = observation.tool_name
+        by_name = observation.type == "SPAN" or (
+            observation.type in _CALLED and observation.name not in named
+        )
+        if observation.runs is None and by_name and observation.name in requested and not observation.is_root:
+            observation.runs = observation.name
+    _mark_started(all_observations)
+    by_id = {observation.id: observation for observation in all_observations}
+    for observation in all_observations:
+        observation.in_tool = any(
+            above.runs and above.event is None and not above.is_root for above in _above(observation, by_id)
         )
 
 
-def _mark_started(found: Sequence[Observation]) -> None:
+def _mark_started(all_observations: Sequence[Observation]) -> None:
     """Mark the starts of tools among the events of a framework; each takes the result of its success."""
-    names = _offered(found)
-    for place, one in enumerate(found):
-        emitter, name = one.event or ("", "")
+    names = _offered(all_observations)
+    for position, observation in enumerate(all_observations):
+        emitter, name = observation.event or ("", "")
         if not emitter.startswith("tool.") or name != "start":
             continue
-        one.runs = names.get(_letters(emitter.rpartition(".")[2]), emitter.rpartition(".")[2])
+        observation.runs = names.get(_letters(emitter.rpartition(".")[2]), emitter.rpartition(".")[2])
         later = [
-            (other, other.event[1])
-            for other in found[place + 1 :]
-            if other.event is not None and other.event[0] == emitter
+            (candidate, candidate.event[1])
+            for candidate in all_observations[position + 1 :]
+            if candidate.event is not None and candidate.event[0] == emitter
         ]
         end = next((pair for pair in later if pair[1] in ("success", "error", "start")), None)
         if end is not None and end[1] != "start":
-            _take_end(one, end[0])
+            _take_end(observation, end[0])
 
 
-def _take_end(one: Observation, end: Observation) -> None:
+def _take_end(observation: Observation, end: Observation) -> None:
     """Give the start of a tool what its end knows."""
-    one.ended_at = end.started_at
-    one.output = end.output if end.output is not None else end.attributes.get("output.value")
+    observation.ended_at = end.started_at
+    observation.output = end.output if end.output is not None else end.attributes.get("output.value")
     thrown = end.attributes.get("exception.message")
-    one.error = one.error or end.error or (str(thrown) if thrown else None)
+    observation.error = observation.error or end.error or (str(thrown) if thrown else None)
 
 
-def _offered(found: Sequence[Observation]) -> dict[str, str]:
+def _offered(all_observations: Sequence[Observation]) -> dict[str, str]:
     """The names of the tools that the agent was given, by their letters alone, without `tool` at the end."""
     names: dict[str, str] = {}
-    for one in found:
-        listed = decode(one.attributes.get("llm.tools"))
+    for observation in all_observations:
+        listed = decode(observation.attributes.get("llm.tools"))
         for tool in listed if isinstance(listed, list) else ():
             name = tool.get("tool.name") if isinstance(tool, dict) else None
             if isinstance(name, str):
@@ -357,31 +365,31 @@ def _letters(name: str) -> str:
     return "".join(filter(str.isalnum, name)).lower().removesuffix("tool")
 
 
-def _above(one: Observation, by_id: Mapping[str, Observation]) -> Iterator[Observation]:
+def _above(observation: Observation, by_id: Mapping[str, Observation]) -> Iterator[Observation]:
     """Parent, its parent, and so on."""
-    seen = {one.id}
-    while one.parent is not None and one.parent in by_id and one.parent not in seen:
-        one = by_id[one.parent]
-        seen.add(one.id)
-        yield one
+    seen = {observation.id}
+    while observation.parent is not None and observation.parent in by_id and observation.parent not in seen:
+        observation = by_id[observation.parent]
+        seen.add(observation.id)
+        yield observation
 
 
-_OWN_TEXTS = {"input", "output", "metadata", "name", "traceName", "statusMessage"}
-_OWN_LISTS = {"tags", "comments", "scores", "corrections", "observations", "toolCalls", "toolCallNames"}
-_LISTS = _OWN_TEXTS | _OWN_LISTS
+_ROW_TEXTS = {"input", "output", "metadata", "name", "traceName", "statusMessage"}
+_ROW_LISTS = {"tags", "comments", "scores", "corrections", "observations", "toolCalls", "toolCallNames"}
+_LISTS = _ROW_TEXTS | _ROW_LISTS
 """Columns of Langfuse's own that may hold a list, or text that reads like one; any other list is a score."""
 
 
 def scores(group: TraceRows) -> dict[str, Score]:
     """Scores by name; of two of one name the later one counts."""
-    found: dict[str, Score] = {}
+    scores_by_name: dict[str, Score] = {}
     for holder in (*group.observations, *group.traces):
-        found.update(_columns(holder))
+        scores_by_name.update(_columns(holder))
     for row in score_rows(group):
         value = _value(row)
         if value is not None and not _is_correction(row):
-            found[str(row["name"])] = value
-    return found
+            scores_by_name[str(row["name"])] = value
+    return scores_by_name
 
 
 def correction(group: TraceRows, roots: Collection[str]) -> str | None:
@@ -389,8 +397,8 @@ def correction(group: TraceRows, roots: Collection[str]) -> str | None:
 
     A correction of an observation that is none of the `roots` says nothing of the whole.
     """
-    found = [row for row in (*_listed(group, "corrections"), *score_rows(group)) if _is_correction(row)]
-    of_whole = [row for row in found if _score_target(row) is None or _score_target(row) in roots]
+    corrections = [row for row in (*_listed(group, "corrections"), *score_rows(group)) if _is_correction(row)]
+    of_whole = [row for row in corrections if _score_target(row) is None or _score_target(row) in roots]
     texts = [text for row in sorted(of_whole, key=_time) if isinstance(text := _value(row), str) and text]
     return texts[-1] if texts else None
 
@@ -412,8 +420,8 @@ def _score_target(row: Mapping[str, Any]) -> str | None:
     subject = row.get("subject")
     if isinstance(subject, dict):
         return str(subject.get("id")) if subject.get("kind") == "observation" else None
-    found = row.get("observationId")
-    return str(found) if found else None
+    observation_id = row.get("observationId")
+    return str(observation_id) if observation_id else None
 
 
 def _listed(group: TraceRows, key: str) -> Iterator[Mapping[str, Any]]:

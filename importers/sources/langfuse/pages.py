@@ -84,12 +84,12 @@ def _timeout() -> float:
     if not text:
         return TIMEOUT_S
     try:
-        found = float(text)
+        seconds = float(text)
     except ValueError:
-        found = 0.0
-    if not 0 < found < float("inf"):
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
         raise SettingsError(f"LANGFUSE_TIMEOUT must be a number of seconds above 0, not {text[:40]!r}")
-    return found
+    return seconds
 
 
 def iso(time: datetime) -> str:
@@ -217,68 +217,68 @@ def fetch_pages(
     Raises:
         CredentialsError, HttpError: the server refuses even the smallest question.
     """
-    place = _marked(spool, name, of)
-    if place is None:
+    position = _marked(spool, name, of)
+    if position is None:
         length = span.end - span.start
         length = length if whole else min(FIRST_WINDOW, length)
-        place = Position(of=of, end=span.end, window=length, limit=limits[0])
-    while not place.done:
-        window = TimeRange(start=max(span.start, place.end - place.window), end=place.end)
-        smallest = place.limit == limits[-1] and (whole or place.window <= SHORTEST_WINDOW)
+        position = Position(of=of, end=span.end, window=length, limit=limits[0])
+    while not position.done:
+        window = TimeRange(start=max(span.start, position.end - position.window), end=position.end)
+        smallest = position.limit == limits[-1] and (whole or position.window <= SHORTEST_WINDOW)
         try:
-            page = ask(window, place.after, place.limit, ATTEMPTS if smallest else EARLY)
+            page = ask(window, position.after, position.limit, ATTEMPTS if smallest else EARLY)
         except HttpError as error:
-            smaller = _smaller(place, error, limits, whole)
+            smaller = _smaller(position, error, limits, whole)
             if smaller is None:
                 raise
-            place = smaller
+            position = smaller
         else:
             keep(page.rows)
-            place = _next(place, page, window, span, limits, whole)
-            if place.done:
+            position = _next(position, page, window, span, limits, whole)
+            if position.done:
                 finish()
-        spool.mark(f"walk {name}", msgspec.json.encode(place).decode())
+        spool.mark(f"walk {name}", msgspec.json.encode(position).decode())
         spool.commit()
 
 
 def _marked(spool: Spool, name: str, of: str) -> Position | None:
     text = spool.marked(f"walk {name}")
-    place = msgspec.json.decode(text, type=Position) if text is not None else None
-    return place if place is not None and place.of == of else None
+    position = msgspec.json.decode(text, type=Position) if text is not None else None
+    return position if position is not None and position.of == of else None
 
 
-def _smaller(place: Position, error: HttpError, limits: Sequence[int], whole: bool) -> Position | None:
+def _smaller(position: Position, error: HttpError, limits: Sequence[int], whole: bool) -> Position | None:
     """What to ask for instead; None where nothing smaller is left."""
-    if error.status == 400 and place.after is not None and not place.again:
-        return replace(place, after=None, again=True)
+    if error.status == 400 and position.after is not None and not position.again:
+        return replace(position, after=None, again=True)
     if not error.heavy:
         return None
-    fewer = next((limit for limit in limits if limit < place.limit), None)
+    fewer = next((limit for limit in limits if limit < position.limit), None)
     if fewer is not None:
-        return replace(place, limit=fewer, good=0, patience=place.patience * 2)
-    if whole or place.after is not None or place.window <= SHORTEST_WINDOW:
+        return replace(position, limit=fewer, good=0, patience=position.patience * 2)
+    if whole or position.after is not None or position.window <= SHORTEST_WINDOW:
         return None
-    return replace(place, window=max(place.window / 8, SHORTEST_WINDOW))
+    return replace(position, window=max(position.window / 8, SHORTEST_WINDOW))
 
 
 def _next(
-    place: Position, page: Page, window: TimeRange, span: TimeRange, limits: Sequence[int], whole: bool
+    position: Position, page: Page, window: TimeRange, span: TimeRange, limits: Sequence[int], whole: bool
 ) -> Position:
-    limit, good = _limit(place, page, limits)
-    if place.total is not None and page.total is not None and page.total < place.total:
+    limit, good = _limit(position, page, limits)
+    if position.total is not None and page.total is not None and page.total < position.total:
         # Rows were deleted meanwhile, and rows behind them moved to pages that were read before.
-        return replace(place, after=None, total=page.total, pages=0)
-    total = page.total if place.total is None else place.total
-    place = replace(place, limit=limit, good=good, pages=place.pages + 1, total=total)
+        return replace(position, after=None, total=page.total, pages=0)
+    total = page.total if position.total is None else position.total
+    position = replace(position, limit=limit, good=good, pages=position.pages + 1, total=total)
     if page.after is not None:
-        return replace(place, after=page.after)
-    length = place.window
-    if place.pages == 1 and len(page.rows) < limit // 4:
+        return replace(position, after=page.after)
+    length = position.window
+    if position.pages == 1 and len(page.rows) < limit // 4:
         length = min(length * 4, LONGEST_WINDOW)
-    elif place.pages > MANY_PAGES:
+    elif position.pages > MANY_PAGES:
         length = max(length / 2, SHORTEST_WINDOW)
     return replace(
-        place,
+        position,
         end=window.start,
         window=length,
         after=None,
@@ -289,13 +289,13 @@ def _next(
     )
 
 
-def _limit(place: Position, page: Page, limits: Sequence[int]) -> tuple[int, int]:
+def _limit(position: Position, page: Page, limits: Sequence[int]) -> tuple[int, int]:
     """Rows of the next page, and how many pages went well with so many."""
-    more = next((limit for limit in reversed(limits) if limit > place.limit), None)
-    if more is None or place.good + 1 < place.patience:
-        return place.limit, place.good + 1
+    more = next((limit for limit in reversed(limits) if limit > position.limit), None)
+    if more is None or position.good + 1 < position.patience:
+        return position.limit, position.good + 1
     # Where pages are numbered, a larger one begins at a multiple of its own size alone.
     numbered = page.after is not None and page.after.isdigit()
     if numbered and int(page.after or 0) % more:
-        return place.limit, place.good + 1
+        return position.limit, position.good + 1
     return more, 0

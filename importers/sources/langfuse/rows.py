@@ -107,19 +107,19 @@ def read_row(values: JsonObject) -> Row:
         raise RecordError(f"neither an observation, a trace nor a score of Langfuse: it has {shown}")
     if sort is Sort.MANIFEST:
         return Row(sort, "", "", {})
-    own_id = row.get("id")
-    trace_id = own_id if sort is Sort.TRACE else _trace_of(row)
+    row_id = row.get("id")
+    trace_id = row_id if sort is Sort.TRACE else _trace_of(row)
     if sort is Sort.COMMENT:
         # Of observations, sessions and prompts there are comments, too.
         trace_id = row["objectId"] if row["objectType"] == "TRACE" else ""
-    if not isinstance(own_id, str) or not isinstance(trace_id, str):
-        missing = "id" if not isinstance(own_id, str) else "traceId"
+    if not isinstance(row_id, str) or not isinstance(trace_id, str):
+        missing = "id" if not isinstance(row_id, str) else "traceId"
         if sort is Sort.SCORE and missing == "traceId":
-            return Row(sort, str(own_id), "", row)
+            return Row(sort, str(row_id), "", row)
         raise RecordError(f"the {sort} has no {missing}")
     if sort is Sort.OBSERVATION and "startTime" not in row:
         raise RecordError("the observation has no startTime")
-    return Row(sort, own_id, trace_id, row)
+    return Row(sort, row_id, trace_id, row)
 
 
 def sort_of(row: Mapping[str, Any]) -> Sort | None:
@@ -153,8 +153,8 @@ def _camel(key: str) -> str:
 def _trace_of(row: Mapping[str, Any]) -> Json:
     subject = row.get("subject")
     if "traceId" in row or not isinstance(subject, dict):
-        found: Json = row.get("traceId")
-        return found
+        trace_id: Json = row.get("traceId")
+        return trace_id
     return subject.get("traceId") or (subject.get("id") if subject.get("kind") == "trace" else None)
 
 
@@ -184,13 +184,13 @@ def keep_row(rows: Spool, row: Row, file: int = 0, line: int = 0) -> None:
     rows.add(row.trace_id, row.sort, row.id, value, updated=_moment(row.values), file=file, line=line)
 
 
-def trace_rows(found: Group) -> TraceRows:
+def trace_rows(group: Group) -> TraceRows:
     """The rows of one trace by their sort."""
     observations, traces, scores, comments = (
-        cast("list[JsonObject]", found.of(sort))
+        cast("list[JsonObject]", group.of(sort))
         for sort in (Sort.OBSERVATION, Sort.TRACE, Sort.SCORE, Sort.COMMENT)
     )
-    return TraceRows(found.key, found.file, found.line, observations, traces, scores, comments)
+    return TraceRows(group.key, group.file, group.line, observations, traces, scores, comments)
 
 
 def _moment(row: JsonObject) -> str:
@@ -232,27 +232,27 @@ def export(files: Sequence[InputFile]) -> ExportManifest:
         else:
             entries.update(_entries(Path(file.path).parent.parent, listed))
     projects = {project for project, _, _ in entries}
-    found = ExportManifest()
+    manifest = ExportManifest()
     for file in data:
         named = _named(Path(file.path))
         rows = entries.get(named)
         if named[0] in projects and named[1] in TABLES and named not in entries:
-            found.remarks.append(Skipped(_NOT_NAMED))
+            manifest.remarks.append(Skipped(_NOT_NAMED))
         else:
-            found.files.append(file)
+            manifest.files.append(file)
             if rows is not None:
-                found.rows[file.path] = rows
-    found.remarks.extend(Note(_NOT_HERE) for named in entries if not _is_here(named))
-    return found
+                manifest.rows[file.path] = rows
+    manifest.remarks.extend(Note(_NOT_HERE) for named in entries if not _is_here(named))
+    return manifest
 
 
 def _manifest(file: InputFile) -> list[Json] | None:
     """The files that a manifest lists; None where it is none."""
     if Path(file.path).parent.name != FOLDER:
         return None
-    for found in islice(records(file), 1):
-        if isinstance(found, Record) and isinstance(found.value, dict) and "window" in found.value:
-            listed = found.value.get("files")
+    for record in islice(records(file), 1):
+        if isinstance(record, Record) and isinstance(record.value, dict) and "window" in record.value:
+            listed = record.value.get("files")
             return listed if isinstance(listed, list) else None
     return None
 
@@ -272,4 +272,4 @@ def _named(path: Path) -> Named:
 
 def _is_here(named: Named) -> bool:
     project, table, name = named
-    return any((project / table / one).exists() for one in (name, f"{name}.gz"))
+    return any((project / table / file_name).exists() for file_name in (name, f"{name}.gz"))

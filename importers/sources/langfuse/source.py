@@ -55,13 +55,15 @@ RECOGNISED_BY = "records are observations, traces or scores of Langfuse"
 def recognises(record: Json) -> float:
     """By the sort of its first rows."""
     try:
-        found = [sort_of(camel_keys({k: v for k, v in row.items() if v is not None})) for row in rows(record)]
+        row_sorts = [
+            sort_of(camel_keys({k: v for k, v in row.items() if v is not None})) for row in rows(record)
+        ]
     except RecordError:
         return 0.0
-    sorts = [sort for sort in found if sort]
+    sorts = [sort for sort in row_sorts if sort]
     if not sorts:
         return 0.0
-    share = len(sorts) / len(found)
+    share = len(sorts) / len(row_sorts)
     # A trace row alone has little that only Langfuse has: an id and a timestamp.
     only_traces = set(sorts) == {Sort.TRACE}
     return (0.6 if only_traces else 0.95) * share
@@ -77,25 +79,25 @@ def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | Job]:
     with tempfile.TemporaryDirectory(prefix="replay-langfuse-") as folder:
         spool = Spool(Path(folder) / "rows.sqlite")
         try:
-            found = export(files)
-            yield from found.remarks
-            for number, file in enumerate(found.files):
-                yield from _spooled(spool, file, number, found.rows.get(file.path, 0))
-            yield from group_jobs(spool, found.files, _grouped)
+            manifest = export(files)
+            yield from manifest.remarks
+            for number, file in enumerate(manifest.files):
+                yield from _spooled(spool, file, number, manifest.rows.get(file.path, 0))
+            yield from group_jobs(spool, manifest.files, _grouped)
         finally:
             spool.close()
 
 
 def _spooled(spool: Spool, file: InputFile, number: int, promised: int) -> Iterator[Imported]:
-    found = Rows(rows)
-    yield from spooled(NAME, file, found, partial(_kept, spool, number))
-    if found.seen < promised:
+    file_rows = Rows(rows)
+    yield from spooled(NAME, file, file_rows, partial(_spool_record, spool, number))
+    if file_rows.seen < promised:
         yield Note(
             "a file has fewer rows than the manifest of the blob export counts: it is cut off; fetch it again"
         )
 
 
-def _kept(spool: Spool, number: int, record: Record) -> Iterator[Imported]:
+def _spool_record(spool: Spool, number: int, record: Record) -> Iterator[Imported]:
     assert isinstance(record.value, dict)  # noqa: S101 - `rows` yields objects
     row = read_row(record.value)
     if row.sort is Sort.MANIFEST:
@@ -106,11 +108,11 @@ def _kept(spool: Spool, number: int, record: Record) -> Iterator[Imported]:
         keep_row(spool, row, number, record.line)
 
 
-def _grouped(files: Mapping[int, InputFile], found: Group) -> Iterator[Imported]:
-    group = trace_rows(found)
+def _grouped(files: Mapping[int, InputFile], spooled_group: Group) -> Iterator[Imported]:
+    group = trace_rows(spooled_group)
     name = environment(group)
-    wanted = files[group.file].all_environments
-    if name is not None and name.startswith(NOT_PRODUCTION) and not wanted:
+    is_included = files[group.file].all_environments
+    if name is not None and name.startswith(NOT_PRODUCTION) and not is_included:
         yield Skipped(f"traces of evaluations and experiments (environment {name})")
         return
     if not group.observations and not group.traces:
@@ -154,12 +156,12 @@ def read_live(query: Query, folder: Path, show_status: ShowStatus) -> Iterator[I
 
 def _fetch(http: JsonClient, answers: FetchedRows, query: Query, show_status: ShowStatus) -> None:
     span = TimeRange(start=query.start or _BEGINNING, end=query.end)
-    known = answers.marked(_API)
-    if known != _TABLES:
+    marked_api = answers.marked(_API)
+    if marked_api != _TABLES:
         try:
             Events(http, answers, query, span, show_status).fetch()
         except HttpError as error:
-            if error.status not in GONE or known or http.answers:
+            if error.status not in GONE or marked_api or http.answers:
                 raise
         else:
             return
@@ -167,7 +169,7 @@ def _fetch(http: JsonClient, answers: FetchedRows, query: Query, show_status: Sh
     try:
         Tables(http, answers, query, span, show_status).fetch()
     except HttpError as error:
-        if error.status not in GONE or known or http.answers:
+        if error.status not in GONE or marked_api or http.answers:
             raise
         raise HttpError(
             f"{error}; a newer address, /v2/observations, is not there either: LANGFUSE_BASE_URL must be "
@@ -181,10 +183,10 @@ def _chosen(group: TraceRows, query: Query, file: InputFile) -> Iterator[Importe
     if not group.observations and not group.traces:
         return
     record = Record(group.line, (group.observations or group.traces)[0])
-    made = list(guarded(NAME, file, record, lambda _value, _file: items(group, NAME)))
-    trace = next((item for item in made if isinstance(item, Trace)), None)
+    traces = list(guarded(NAME, file, record, lambda _value, _file: items(group, NAME)))
+    trace = next((item for item in traces if isinstance(item, Trace)), None)
     if trace is None:
-        yield from made
+        yield from traces
         return
     began = fields.time(group.traces[-1], "timestamp") if group.traces else None
     began = began or trace.started_at
@@ -192,11 +194,11 @@ def _chosen(group: TraceRows, query: Query, file: InputFile) -> Iterator[Importe
     if early or began >= query.end or not _matches(trace, query):
         return
     name = environment(group)
-    wanted = query.all_environments or name in query.environments
-    if name is not None and name.startswith(NOT_PRODUCTION) and not wanted:
+    is_included = query.all_environments or name in query.environments
+    if name is not None and name.startswith(NOT_PRODUCTION) and not is_included:
         yield Skipped(f"traces of evaluations and experiments (environment {name})")
         return
-    yield from made
+    yield from traces
 
 
 def _matches(trace: Trace, query: Query) -> bool:

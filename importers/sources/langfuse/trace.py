@@ -55,10 +55,10 @@ NOT_PRODUCTION = ("sdk-experiment", "langfuse-")
 
 def environment(group: TraceRows) -> str | None:
     """The environment of a trace; None where none was set."""
-    found = next(
+    name = next(
         (row["environment"] for row in (*group.traces, *group.observations) if row.get("environment")), None
     )
-    return str(found) if found not in (None, DEFAULT_ENVIRONMENT) else None
+    return str(name) if name not in (None, DEFAULT_ENVIRONMENT) else None
 
 
 def items(group: TraceRows, source: str) -> Iterator[Imported]:
@@ -72,41 +72,66 @@ def items(group: TraceRows, source: str) -> Iterator[Imported]:
             "no observations of the trace are there, so its tool calls are not known; export the "
             "observations, too, and import both"
         )
-    found = observations(group.observations)
-    made = _trace(group, source, found)
+    all_observations = observations(group.observations)
+    trace = _trace(group, source, all_observations)
     generations = [row for row in group.observations if row.get("type") == "GENERATION"]
     contents = [value for row in generations for key, value in row.items() if key not in _ABOUT]
-    tools = {one.runs for one in found if one.runs and one.tool_args is None}
-    yield from call_notes(made, contents, without_arguments=tools)
-    yield made
+    tools = {
+        observation.runs
+        for observation in all_observations
+        if observation.runs and observation.tool_args is None
+    }
+    yield from call_notes(trace, contents, without_arguments=tools)
+    yield trace
 
 
-def _trace(group: TraceRows, source: str, found: Sequence[Observation]) -> Trace:
-    roots = [one for one in found if one.is_root]
-    own = group.traces[-1] if group.traces else {}
-    holders = [own, *(one.row for one in roots), *(one.row for one in found)]
-    given = {one.id: read_messages(one.input) or () for one in found if one.is_model_call}
-    produced = {one.id: answer(one) for one in found if one.is_model_call}
-    mark_runs(found, produced)
-    started_at = _first_time(found, roots, own)
+def _trace(group: TraceRows, source: str, all_observations: Sequence[Observation]) -> Trace:
+    roots = [observation for observation in all_observations if observation.is_root]
+    trace_row = group.traces[-1] if group.traces else {}
+    holders = [
+        trace_row,
+        *(observation.row for observation in roots),
+        *(observation.row for observation in all_observations),
+    ]
+    received = {
+        observation.id: read_messages(observation.input) or ()
+        for observation in all_observations
+        if observation.is_model_call
+    }
+    produced = {
+        observation.id: answer(observation) for observation in all_observations if observation.is_model_call
+    }
+    mark_runs(all_observations, produced)
+    started_at = _first_time(all_observations, roots, trace_row)
     # A tool whose parent was not exported stands at the top, too, and says nothing of the whole.
-    tops = [one for one in roots if one.runs is None]
-    ended_at = _ended(found, roots)
-    metadata = _metadata(own, tops)
+    tops = [observation for observation in roots if observation.runs is None]
+    ended_at = _ended(all_observations, roots)
+    metadata = _metadata(trace_row, tops)
     version = _first_text(holders, "version")
     if version is not None:
         metadata.setdefault("version", version)
-    corrected = correction(group, {one.id for one in roots})
+    corrected = correction(group, {observation.id for observation in roots})
     if corrected is not None:
         metadata[CORRECTION] = corrected
     if group.comments:
         metadata["comments"] = _comments(group.comments)
-    if definitions.KEY not in metadata and (tools := _tools(found)):
+    if definitions.KEY not in metadata and (tools := _tools(all_observations)):
         metadata[definitions.KEY] = tools
-    question, answered = _input(own, tops, given), _final_response(own, tops, found, produced)
-    messages = _conversation(own, roots, found, given, produced, question, answered)
-    models = [one.model for one in found if one.is_model_call and one.model]
-    costs = [one.cost for one in found if one.is_model_call and one.cost is not None]
+    question, answered = (
+        _input(trace_row, tops, received),
+        _final_response(trace_row, tops, all_observations, produced),
+    )
+    messages = _conversation(trace_row, roots, all_observations, received, produced, question, answered)
+    models = [
+        observation.model
+        for observation in all_observations
+        if observation.is_model_call and observation.model
+    ]
+    costs = [
+        observation.cost
+        for observation in all_observations
+        if observation.is_model_call and observation.cost is not None
+    ]
     return Trace(
         trace_id=group.trace_id,
         source=source,
@@ -114,7 +139,7 @@ def _trace(group: TraceRows, source: str, found: Sequence[Observation]) -> Trace
         ended_at=ended_at,
         incomplete=_never_ended(roots, ended_at),
         updated_at=_updated(group),
-        name=_first_text([own], "name")
+        name=_first_text([trace_row], "name")
         or _first_text(holders, "traceName")
         or (roots[0].name if roots else None),
         session_id=_first_text(holders, "sessionId"),
@@ -126,45 +151,50 @@ def _trace(group: TraceRows, source: str, found: Sequence[Observation]) -> Trace
         input=question,
         messages=messages,
         final_response=answered,
-        steps=tuple(_steps(found, given)),
-        tool_calls=tool_calls(found, given, produced) or calls_of_turn(messages),
-        usage=total_usage(one.usage for one in found if one.is_model_call),
-        cost_usd=sum(costs) if costs else fields.number(own, "totalCost"),
+        steps=tuple(_steps(all_observations, received)),
+        tool_calls=tool_calls(all_observations, received, produced) or calls_of_turn(messages),
+        usage=total_usage(observation.usage for observation in all_observations if observation.is_model_call),
+        cost_usd=sum(costs) if costs else fields.number(trace_row, "totalCost"),
         latency_ms=fields.elapsed_ms(started_at, ended_at),
-        error=next((one.error for one in roots if one.error), None)
-        or (None if answered else _failed_call(found)),
+        error=next((observation.error for observation in roots if observation.error), None)
+        or (None if answered else _failed_call(all_observations)),
         scores=scores(group),
         metadata=metadata,
     )
 
 
-def _tools(found: Sequence[Observation]) -> list[Json]:
+def _tools(all_observations: Sequence[Observation]) -> list[Json]:
     """The tools that the model calls were offered."""
     places: list[Json] = []
-    for one in found:
-        if one.is_model_call:
-            places += [one.input, one.attributes.get("gen_ai.tool.definitions")]
-            places.append(list(definitions.by_name(one.row.get("toolDefinitions"))))
+    for observation in all_observations:
+        if observation.is_model_call:
+            places += [observation.input, observation.attributes.get("gen_ai.tool.definitions")]
+            places.append(list(definitions.by_name(observation.row.get("toolDefinitions"))))
     return definitions.definitions(*places)
 
 
-def _first_time(found: Sequence[Observation], roots: Sequence[Observation], own: JsonObject) -> datetime:
-    if roots or found:
-        return min(one.started_at for one in roots or found)
-    at = fields.time(own, "timestamp")
+def _first_time(
+    all_observations: Sequence[Observation], roots: Sequence[Observation], trace_row: JsonObject
+) -> datetime:
+    if roots or all_observations:
+        return min(observation.started_at for observation in roots or all_observations)
+    at = fields.time(trace_row, "timestamp")
     if at is None:
         raise RecordError("the trace has neither observations nor a timestamp")
     return at
 
 
-def _ended(found: Sequence[Observation], roots: Sequence[Observation]) -> datetime | None:
+def _ended(all_observations: Sequence[Observation], roots: Sequence[Observation]) -> datetime | None:
     """Return when the last root ended; for one that never ended, the server reports its start."""
-    last = max((one.ended_at for one in found if one.ended_at), default=None)
+    last = max(
+        (observation.ended_at for observation in all_observations if observation.ended_at), default=None
+    )
     return max(
         (
-            one.ended_at
-            for one in roots
-            if one.ended_at and not (one.ended_at == one.started_at and last != one.ended_at)
+            observation.ended_at
+            for observation in roots
+            if observation.ended_at
+            and not (observation.ended_at == observation.started_at and last != observation.ended_at)
         ),
         default=None,
     )
@@ -191,35 +221,39 @@ def _comments(rows: Sequence[JsonObject]) -> list[Json]:
 
 def _first_text(rows: Sequence[JsonObject], key: str) -> str | None:
     for row in rows:
-        found = fields.text(row, key)
-        if found is not None:
-            return found
+        text = fields.text(row, key)
+        if text is not None:
+            return text
     return None
 
 
 def _tags(rows: Sequence[JsonObject]) -> tuple[str, ...]:
     for row in rows:
-        found = decode(row.get("tags"))
-        if isinstance(found, list) and found:
-            return tuple(str(tag) for tag in found)
+        tags = decode(row.get("tags"))
+        if isinstance(tags, list) and tags:
+            return tuple(str(tag) for tag in tags)
     return ()
 
 
-def _metadata(own: JsonObject, roots: Sequence[Observation]) -> JsonObject:
-    found: JsonObject = {}
-    for one in reversed(roots):
-        found.update(one.metadata)
+def _metadata(trace_row: JsonObject, roots: Sequence[Observation]) -> JsonObject:
+    metadata: JsonObject = {}
+    for root in reversed(roots):
+        metadata.update(root.metadata)
     noise = {"attributes", "resourceAttributes", "scope"}
-    found.update({key: decode(value) for key, value in table(own, "metadata").items() if key not in noise})
-    return found
+    metadata.update(
+        {key: decode(value) for key, value in table(trace_row, "metadata").items() if key not in noise}
+    )
+    return metadata
 
 
 def _is_empty(value: Json) -> bool:
     return value is None or value == "" or value == {} or value == [] or value == "null"
 
 
-def _input(own: JsonObject, roots: Sequence[Observation], given: dict[str, tuple[Message, ...]]) -> str:
-    for value in (own.get("input"), *(root.input for root in roots)):
+def _input(
+    trace_row: JsonObject, roots: Sequence[Observation], received: dict[str, tuple[Message, ...]]
+) -> str:
+    for value in (trace_row.get("input"), *(root.input for root in roots)):
         if _is_empty(value):
             continue
         messages = read_messages(value)
@@ -227,17 +261,17 @@ def _input(own: JsonObject, roots: Sequence[Observation], given: dict[str, tuple
         if text:
             return text
     return next(
-        (conversation(messages, input_only=True).input for messages in given.values() if messages), ""
+        (conversation(messages, input_only=True).input for messages in received.values() if messages), ""
     )
 
 
 def _final_response(
-    own: JsonObject,
+    trace_row: JsonObject,
     roots: Sequence[Observation],
-    found: Sequence[Observation],
+    all_observations: Sequence[Observation],
     produced: dict[str, tuple[Message, ...]],
 ) -> str | None:
-    for value in (own.get("output"), *(root.output for root in reversed(roots))):
+    for value in (trace_row.get("output"), *(root.output for root in reversed(roots))):
         if _is_empty(value):
             continue
         messages = read_messages(value)
@@ -249,35 +283,41 @@ def _final_response(
             decoded = decode(value)
             text = canonical_args(decoded) if isinstance(decoded, dict) else str(value)
         return text
-    calls = [one for one in found if one.is_model_call]
-    own_calls = [one for one in calls if not one.in_tool] or calls
-    for one in sorted(own_calls, key=lambda one: one.ended_at or one.started_at)[::-1]:
-        if text := final_response(produced[one.id]):
+    calls = [observation for observation in all_observations if observation.is_model_call]
+    agent_calls = [observation for observation in calls if not observation.in_tool] or calls
+    for observation in sorted(
+        agent_calls, key=lambda observation: observation.ended_at or observation.started_at
+    )[::-1]:
+        if text := final_response(produced[observation.id]):
             return text
     return None
 
 
-def _failed_call(found: Sequence[Observation]) -> str | None:
+def _failed_call(all_observations: Sequence[Observation]) -> str | None:
     """The error of the last model call, where the agent gave no answer after it."""
-    own = [one for one in found if one.is_model_call and not one.in_tool]
-    return own[-1].error if own else None
+    agent_calls = [
+        observation
+        for observation in all_observations
+        if observation.is_model_call and not observation.in_tool
+    ]
+    return agent_calls[-1].error if agent_calls else None
 
 
 def _conversation(
-    own: JsonObject,
+    trace_row: JsonObject,
     roots: Sequence[Observation],
-    found: Sequence[Observation],
-    given: dict[str, tuple[Message, ...]],
+    all_observations: Sequence[Observation],
+    received: dict[str, tuple[Message, ...]],
     produced: dict[str, tuple[Message, ...]],
     question: str,
     answered: str | None,
 ) -> tuple[Message, ...]:
     """The longest message list of the trace, with what was answered to it; else input and final response."""
-    calls = [one for one in found if one.is_model_call]
-    own_calls = [one for one in calls if not one.in_tool] or calls
-    lists = [(*given[one.id], *produced[one.id]) for one in own_calls]
+    calls = [observation for observation in all_observations if observation.is_model_call]
+    agent_calls = [observation for observation in calls if not observation.in_tool] or calls
+    lists = [(*received[observation.id], *produced[observation.id]) for observation in agent_calls]
     longest = max(lists, key=len, default=())
-    for holder in (own, *(root.row for root in roots)):
+    for holder in (trace_row, *(root.row for root in roots)):
         state = read_messages(holder.get("output")) or ()
         if not any(message.role == "user" for message in state):
             # All that a run added, where its model calls were given what is new alone.
@@ -293,31 +333,31 @@ def _conversation(
 
 
 def _steps(
-    found: Sequence[Observation],
-    given: dict[str, tuple[Message, ...]],
+    all_observations: Sequence[Observation],
+    received: dict[str, tuple[Message, ...]],
 ) -> Iterator[Step]:
-    index_of = {one.id: index for index, one in enumerate(found)}
-    for index, one in enumerate(found):
+    index_of = {observation.id: index for index, observation in enumerate(all_observations)}
+    for index, observation in enumerate(all_observations):
         kind = (
             StepKind.LLM
-            if one.type == "GENERATION"
+            if observation.type == "GENERATION"
             else StepKind.TOOL
-            if one.runs
+            if observation.runs
             else StepKind.AGENT
-            if one.type == "AGENT"
+            if observation.type == "AGENT"
             else StepKind.UNCLASSIFIED
         )
         yield Step(
             index=index,
             kind=kind,
-            name=one.name or one.type.lower(),
-            parent=index_of.get(one.parent) if one.parent else None,
-            messages=given.get(one.id, ()),
-            output=decode(one.output) if kind is StepKind.LLM else one.output,
-            model=one.model,
-            usage=one.usage,
-            started_at=one.started_at,
-            ended_at=one.ended_at,
-            error=one.error,
-            source_span_id=one.id,
+            name=observation.name or observation.type.lower(),
+            parent=index_of.get(observation.parent) if observation.parent else None,
+            messages=received.get(observation.id, ()),
+            output=decode(observation.output) if kind is StepKind.LLM else observation.output,
+            model=observation.model,
+            usage=observation.usage,
+            started_at=observation.started_at,
+            ended_at=observation.ended_at,
+            error=observation.error,
+            source_span_id=observation.id,
         )

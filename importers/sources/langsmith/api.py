@@ -66,8 +66,8 @@ class RunQuery:
 
 def environment(name: str) -> str:
     """A variable of LangSmith under its new or its old name."""
-    found = os.environ.get(f"LANGSMITH_{name}") or os.environ.get(f"LANGCHAIN_{name}") or ""
-    return found.strip().strip("\"'")
+    value = os.environ.get(f"LANGSMITH_{name}") or os.environ.get(f"LANGCHAIN_{name}") or ""
+    return value.strip().strip("\"'")
 
 
 def key() -> str:
@@ -76,10 +76,10 @@ def key() -> str:
     Raises:
         CredentialsError: there is none.
     """
-    found = environment("API_KEY")
-    if not found:
+    api_key = environment("API_KEY")
+    if not api_key:
         raise CredentialsError("LANGSMITH_API_KEY is not set; LangSmith's settings page makes one")
-    return found
+    return api_key
 
 
 def address() -> str:
@@ -123,16 +123,16 @@ class Api:
         path = "/api/v1/sessions"
         if project is None:
             return list(self._listed(path, {"reference_free": "true"}))
-        found = objects(self._http.get(path, {"name": project, "limit": 1}))
-        if not found and _UUID.fullmatch(project):
+        projects = objects(self._http.get(path, {"name": project, "limit": 1}))
+        if not projects and _UUID.fullmatch(project):
             try:
-                found = objects([self._http.get(f"{path}/{project}")])
+                projects = objects([self._http.get(f"{path}/{project}")])
             except HttpError as error:
                 if error.status not in (404, 422):
                     raise
-        if not found:
+        if not projects:
             raise InputError(f"there is no project {project!r} here; --project takes its name or its id")
-        return found
+        return projects
 
     def feedback(self, runs: list[str]) -> Iterator[JsonObject]:
         """All feedback on these runs."""
@@ -225,4 +225,4 @@ def _iso(moment: datetime) -> str:
 
 def objects(value: Json) -> list[JsonObject]:
     """The objects in a list; nothing where it is none."""
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []

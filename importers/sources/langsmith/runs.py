@@ -105,8 +105,8 @@ class LangsmithRun:
         return self._metadata_text("environment", "env")
 
     def _metadata_text(self, *keys: str) -> str | None:
-        found = (self.metadata.get(key) for key in keys)
-        return next((str(value) for value in found if isinstance(value, str | int) and value != ""), None)
+        values = (self.metadata.get(key) for key in keys)
+        return next((str(value) for value in values if isinstance(value, str | int) and value != ""), None)
 
 
 def is_run(record: JsonObject) -> bool:
@@ -149,7 +149,7 @@ def _of_batch(record: JsonObject) -> Iterator[JsonObject]:
     for row in fields.sequence(record, BEGUN):
         yield from rows(row)
     for row in fields.sequence(record, UPDATED):
-        if not isinstance(row, dict) or trace_of(row) is None or _own_id(row) is None:
+        if not isinstance(row, dict) or trace_of(row) is None or _row_id(row) is None:
             raise RecordError("an update of a run has no id or no trace_id")
         yield {UPDATED: row}
 
@@ -164,14 +164,14 @@ def whole_runs(runs: Sequence[Json], updates: Sequence[Json]) -> Iterator[Langsm
     Raises:
         RecordError: a run cannot be read, or an update's run is not among them.
     """
-    begun = {_own_id(row): row for row in runs if isinstance(row, dict)}
+    begun = {_row_id(row): row for row in runs if isinstance(row, dict)}
     for update in updates:
         assert isinstance(update, dict)  # noqa: S101 - as `add_row` kept it
-        own_id = _own_id(update)
-        if own_id not in begun and "start_time" not in update:
-            raise RecordError(f"the beginning of run {own_id} is not in these files")
-        known = {key: value for key, value in update.items() if value is not None}
-        begun[own_id] = {**begun.get(own_id, {}), **known}
+        run_id = _row_id(update)
+        if run_id not in begun and "start_time" not in update:
+            raise RecordError(f"the beginning of run {run_id} is not in these files")
+        changes = {key: value for key, value in update.items() if value is not None}
+        begun[run_id] = {**begun.get(run_id, {}), **changes}
     return map(read_run, begun.values())
 
 
@@ -184,14 +184,14 @@ def add_row(spool: Spool, row: JsonObject, *, file: int = 0, line: int = 0) -> N
     if is_feedback(row):
         # Only the API names the trace; the run that a user rates is mostly the root, which names it.
         key = fields.text(row, "trace_id") or fields.text(row, "run_id") or ""
-        own_id = fields.text(row, "id") or f"{key} {row['key']}"
-        spool.add(key, FEEDBACK, own_id, row, updated=str(row.get("modified_at") or ""), file=file, line=line)
+        row_id = fields.text(row, "id") or f"{key} {row['key']}"
+        spool.add(key, FEEDBACK, row_id, row, updated=str(row.get("modified_at") or ""), file=file, line=line)
         return
     update = row.get(UPDATED)
     if isinstance(update, dict):
         # Several may come of one run.
-        own_id = msgspec.json.encode(update).decode()
-        spool.add(str(trace_of(update)), UPDATE, own_id, update, file=file, line=line)
+        row_id = msgspec.json.encode(update).decode()
+        spool.add(str(trace_of(update)), UPDATE, row_id, update, file=file, line=line)
         return
     run = read_run(row)
     ended = run.ended_at.isoformat() if run.ended_at else ""
@@ -200,9 +200,9 @@ def add_row(spool: Spool, row: JsonObject, *, file: int = 0, line: int = 0) -> N
 
 def trace_of(row: JsonObject) -> str | None:
     """The trace of a run or feedback; for a feedback that does not say, None."""
-    found = fields.text(row, "trace_id")
-    if found is not None or is_feedback(row):
-        return found
+    trace_id = fields.text(row, "trace_id")
+    if trace_id is not None or is_feedback(row):
+        return trace_id
     path = _path(row)
     if path:
         return path[0]
@@ -216,7 +216,7 @@ def read_run(row: JsonObject) -> LangsmithRun:
     Raises:
         RecordError: it has no id or no start, or a field is of the wrong type.
     """
-    run_id = _own_id(row)
+    run_id = _row_id(row)
     trace_id = trace_of(row)
     started_at = fields.time(row, "start_time")
     if run_id is None or trace_id is None:
@@ -253,7 +253,7 @@ def read_run(row: JsonObject) -> LangsmithRun:
     )
 
 
-def _own_id(row: JsonObject) -> str | None:
+def _row_id(row: JsonObject) -> str | None:
     return fields.text(row, "id") or fields.text(row, "run_id")
 
 
@@ -268,8 +268,8 @@ def began(run: LangsmithRun) -> datetime:
 def _path(row: JsonObject) -> list[str]:
     """Ids from the root down to the run itself."""
     order = row.get("dotted_order")
-    found = [_ID.search(part) for part in order.split(".")] if isinstance(order, str) else []
-    return [match.group() for match in found if match]
+    matches = [_ID.search(part) for part in order.split(".")] if isinstance(order, str) else []
+    return [match.group() for match in matches if match]
 
 
 def _parents(row: JsonObject) -> list[str]:
@@ -292,8 +292,8 @@ def _plain(value: Json) -> JsonObject:
 
 def _tags(row: JsonObject) -> tuple[str, ...]:
     """The user's tags; those that LangGraph numbers its steps with are left out."""
-    found = fields.tags({"tags": decode(row.get("tags")) or None})
-    return tuple(tag for tag in found if not tag.startswith(("seq:step:", "graph:step:", "map:key:")))
+    tags = fields.tags({"tags": decode(row.get("tags")) or None})
+    return tuple(tag for tag in tags if not tag.startswith(("seq:step:", "graph:step:", "map:key:")))
 
 
 def _error(row: JsonObject) -> str | None:
@@ -310,10 +310,10 @@ def _usage(row: JsonObject) -> Usage | None:
     """Tokens as the server counted them; of what is no model call they are sums of what is below."""
     details = _plain(decode(row.get("prompt_token_details")))
     details = _plain(details.get("raw")) or details
-    found = Usage(
+    usage = Usage(
         input_tokens=fields.count(row, "prompt_tokens"),
         output_tokens=fields.count(row, "completion_tokens"),
         cache_read_tokens=fields.count(details, "cache_read"),
         cache_write_tokens=fields.count(details, "cache_creation", "cache_write"),
     )
-    return found if found != Usage() else None
+    return usage if usage != Usage() else None

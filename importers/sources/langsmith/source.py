@@ -45,7 +45,7 @@ from replaydiff.importers.sources.langsmith.runs import (
     rows,
     whole_runs,
 )
-from replaydiff.importers.sources.langsmith.trace import made
+from replaydiff.importers.sources.langsmith.trace import trace_items
 from replaydiff.replay.model import Json, JsonObject
 
 LOOK_BACK = timedelta(days=1)
@@ -71,7 +71,7 @@ def gathered(query: Query, folder: Path, show_status: ShowStatus) -> Iterator[Gr
     """Yield the traces of a query, each as its rows, after all were fetched."""
     if query.updates and query.start is not None:
         query = replace(query, start=query.start - LOOK_BACK)
-    spool = Spool(folder / "langsmith.sqlite", kept=True)
+    spool = Spool(folder / "langsmith.sqlite", is_resumed=True)
     try:
         with client(show_status) as http:
             _Fetch(Api(http), query, spool, show_status).all()
@@ -101,21 +101,28 @@ class _Fetch:
         for run_query in list(self._cut()):
             self._pages(f"trace {run_query.trace_id}", run_query)
         rated = list(self._rated())
-        for place in range(0, len(rated), _FEEDBACK_RUNS):
-            self._feedback(rated[place : place + _FEEDBACK_RUNS])
+        for first_run in range(0, len(rated), _FEEDBACK_RUNS):
+            self._feedback(rated[first_run : first_run + _FEEDBACK_RUNS])
 
     def _projects(self) -> list[tuple[str, datetime]]:
         """Projects to read, and when each was begun."""
-        known = self._spool.marked("projects")
-        if known is None:
-            wanted = _project(self._query)
-            projects = self._api.projects(wanted)
-            if wanted is None and not self._query.all_environments:
-                projects = [one for one in projects if one.get("name") != _EVALUATORS]
-            known = json.dumps([(str(one["id"]), _begun(one).isoformat()) for one in projects])
-            self._spool.mark("projects", known)
+        marked = self._spool.marked("projects")
+        if marked is None:
+            project_name = _project(self._query)
+            projects = self._api.projects(project_name)
+            if project_name is None and not self._query.all_environments:
+                projects = [
+                    listed_project for listed_project in projects if listed_project.get("name") != _EVALUATORS
+                ]
+            marked = json.dumps(
+                [
+                    (str(listed_project["id"]), _begun(listed_project).isoformat())
+                    for listed_project in projects
+                ]
+            )
+            self._spool.mark("projects", marked)
             self._spool.commit()
-        return [(project, datetime.fromisoformat(since)) for project, since in json.loads(known)]
+        return [(project, datetime.fromisoformat(since)) for project, since in json.loads(marked)]
 
     def _pages(self, mark: str, run_query: RunQuery) -> None:
         """Continue at `mark`; each page and its mark are written together."""
@@ -143,8 +150,8 @@ class _Fetch:
             add_row(self._spool, row)
         except RecordError:
             # It is rejected where traces are made, with what is wrong.
-            own_id = str(row.get("id"))
-            self._spool.add(str(row.get("trace_id") or own_id), RUN, own_id, row)
+            row_id = str(row.get("id"))
+            self._spool.add(str(row.get("trace_id") or row_id), RUN, row_id, row)
 
     def _cut(self) -> Iterator[RunQuery]:
         """The rest of traces whose root ran past the end of the query, or had not ended."""
@@ -187,13 +194,13 @@ def _windows(start: datetime, end: datetime) -> Iterator[tuple[datetime, datetim
 
 def _root(group: Group) -> LangsmithRun | None:
     """The root of a trace, else the run that comes first; None where none can be read."""
-    found = []
+    roots = []
     for row in group.of(RUN):
         try:
-            found.append(read_run(row) if isinstance(row, dict) else None)
+            roots.append(read_run(row) if isinstance(row, dict) else None)
         except RecordError:
             continue
-    return min((run for run in found if run), key=lambda run: run.order, default=None)
+    return min((run for run in roots if run), key=lambda run: run.order, default=None)
 
 
 def _is_of(group: Group, query: Query) -> bool:
@@ -256,7 +263,7 @@ def _trace(group: Group, _value: Json, file: InputFile) -> Iterator[Imported]:
         yield Skipped("feedback on runs that are not in these files")
         return
     feedback = [row for row in group.of(FEEDBACK) if isinstance(row, dict)]
-    yield from made(group.key, runs, feedback, NAME, all_environments=file.all_environments)
+    yield from trace_items(group.key, runs, feedback, NAME, all_environments=file.all_environments)
 
 
 def read_live(query: Query, folder: Path, show_status: ShowStatus) -> Iterator[Imported]:

@@ -34,7 +34,7 @@ _FIELDS = {
 """Names within metadata that are a field of a trace already."""
 
 
-def made(
+def trace_items(
     trace_id: str,
     runs: Sequence[LangsmithRun],
     feedback: Sequence[JsonObject],
@@ -105,25 +105,25 @@ def _output(outputs: Json) -> Json:
 
 def _generation(outputs: Json) -> JsonObject:
     """The first answer of a model call of LangChain."""
-    found = outputs.get("generations") if isinstance(outputs, dict) else None
-    while isinstance(found, list) and found:
-        found = found[0]
-    return found if isinstance(found, dict) else {}
+    generations = outputs.get("generations") if isinstance(outputs, dict) else None
+    while isinstance(generations, list) and generations:
+        generations = generations[0]
+    return generations if isinstance(generations, dict) else {}
 
 
 def _message(outputs: Json) -> JsonObject:
     """The message that a model call of LangChain answered, flat or serialised."""
-    found = _generation(outputs).get("message")
-    found = found if isinstance(found, dict) else {}
-    inner = found.get("kwargs")
-    return inner if isinstance(inner, dict) else found
+    message = _generation(outputs).get("message")
+    message = message if isinstance(message, dict) else {}
+    inner = message.get("kwargs")
+    return inner if isinstance(inner, dict) else message
 
 
 def _call_id(run: LangsmithRun, output: Json) -> str | None:
     """The id of the call that a tool ran for."""
     in_output = output.get("tool_call_id") if isinstance(output, dict) else None
-    found = run.extra.get("tool_call_id") or in_output
-    return found if isinstance(found, str) else None
+    call_id = run.extra.get("tool_call_id") or in_output
+    return call_id if isinstance(call_id, str) else None
 
 
 def _tool_error(output: Json) -> str | None:
@@ -135,19 +135,19 @@ def _tool_error(output: Json) -> str | None:
 
 def _model(run: LangsmithRun) -> str | None:
     invocation = _object(run.extra, "invocation_params")
-    given = run.inputs if isinstance(run.inputs, dict) else {}
+    inputs = run.inputs if isinstance(run.inputs, dict) else {}
     outputs = run.outputs if isinstance(run.outputs, dict) else {}
     response = _object(_message(run.outputs), "response_metadata")
-    found = (
+    names = (
         run.metadata.get("ls_model_name"),
         invocation.get("model"),
         invocation.get("model_name"),
         response.get("model_name"),
         response.get("model"),
         outputs.get("model"),
-        given.get("model"),
+        inputs.get("model"),
     )
-    return next((name for name in found if isinstance(name, str) and name), None)
+    return next((name for name in names if isinstance(name, str) and name), None)
 
 
 def _usage(run: LangsmithRun) -> Usage | None:
@@ -162,10 +162,10 @@ def _usage(run: LangsmithRun) -> Usage | None:
         _object(message, "response_metadata").get("token_usage"),
         outputs.get("usage"),
     )
-    for one in candidates:
-        found = _langchain_usage(one) or fields.usage(one)
-        if found:
-            return found
+    for candidate in candidates:
+        usage = _langchain_usage(candidate) or fields.usage(candidate)
+        if usage:
+            return usage
     return None
 
 
@@ -211,19 +211,19 @@ def _scores(runs: Sequence[LangsmithRun], feedback: Sequence[JsonObject]) -> dic
 
     Of two of one key the later one counts.
     """
-    found: dict[str, Score] = {}
+    scores: dict[str, Score] = {}
     for run in runs:
         for key, statistics in run.feedback.items():
             value = _typical(statistics)
             if value is not None:
-                found[key] = value
+                scores[key] = value
     for row in sorted(feedback, key=_changed):
-        given = next((row[name] for name in ("score", "value") if _is_score(row.get(name))), None)
-        if isinstance(given, bool | str):
-            found[str(row.get("key"))] = given
-        elif isinstance(given, int | float):
-            found[str(row.get("key"))] = float(given)
-    return found
+        score_value = next((row[name] for name in ("score", "value") if _is_score(row.get(name))), None)
+        if isinstance(score_value, bool | str):
+            scores[str(row.get("key"))] = score_value
+        elif isinstance(score_value, int | float):
+            scores[str(row.get("key"))] = float(score_value)
+    return scores
 
 
 def _correction(root: LangsmithRun, feedback: Sequence[JsonObject]) -> str | None:
@@ -259,5 +259,5 @@ def _typical(statistics: Json) -> Score | None:
 
 
 def _object(holder: Mapping[str, Json], key: str) -> JsonObject:
-    found = holder.get(key)
-    return found if isinstance(found, dict) else {}
+    value = holder.get(key)
+    return value if isinstance(value, dict) else {}

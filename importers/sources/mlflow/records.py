@@ -115,8 +115,8 @@ def read_info(info: JsonObject) -> Info:
 
 
 def _text(info: JsonObject, *keys: str) -> str | None:
-    found = (info.get(key) for key in keys)
-    return next((value for value in found if isinstance(value, str) and value), None)
+    values = (info.get(key) for key in keys)
+    return next((value for value in values if isinstance(value, str) and value), None)
 
 
 def _duration(info: JsonObject) -> timedelta | None:
@@ -148,7 +148,11 @@ def _table(info: JsonObject, key: str) -> JsonObject:
     """Keys and values, written as an object or as a list of both."""
     value = info.get(key)
     if isinstance(value, list):
-        return {str(one["key"]): one.get("value") for one in value if isinstance(one, dict) and "key" in one}
+        return {
+            str(entry["key"]): entry.get("value")
+            for entry in value
+            if isinstance(entry, dict) and "key" in entry
+        }
     return fields.mapping(info, key)
 
 
@@ -184,13 +188,13 @@ def read_span(span: Json) -> RawSpan:
 
 def _id(holder: Mapping[str, Any], key: str) -> str | None:
     """A span id as MLflow shows it: hex; base64 and `0x` are its other spellings."""
-    found = fields.text(holder, key)
-    if found is None or not _BASE64_ID.fullmatch(found):
-        return found.removeprefix("0x") if found else None
+    value = fields.text(holder, key)
+    if value is None or not _BASE64_ID.fullmatch(value):
+        return value.removeprefix("0x") if value else None
     try:
-        return base64.b64decode(found, validate=True).hex()
+        return base64.b64decode(value, validate=True).hex()
     except binascii.Error:
-        return found
+        return value
 
 
 def _attributes(holder: JsonObject) -> JsonObject:
@@ -237,7 +241,7 @@ def _value(value: Json) -> Json:
         values = inner.get("values", []) if isinstance(inner, dict) and inner.keys() <= {"values"} else None
         if not isinstance(values, list):
             raise RecordError(f"{kind} of an attribute has no values")
-        return [_value(one) for one in values] if kind == "array_value" else _of_protobuf(values)
+        return [_value(entry) for entry in values] if kind == "array_value" else _of_protobuf(values)
     return inner
 
 
@@ -259,7 +263,7 @@ def bounds(query: Query) -> tuple[int, int]:
     return 0 if since is None else _milliseconds(since), _milliseconds(query.end)
 
 
-def is_wanted(info: Info, query: Query) -> bool:
+def matches(info: Info, query: Query) -> bool:
     """Return whether a trace within `bounds` matches the query."""
     labels = {**info.tags, **info.metadata}
     has = {*(str(key) for key in info.tags), *(f"{key}={value}" for key, value in info.tags.items())}
@@ -280,9 +284,9 @@ def _since(info: Info, start: datetime | None) -> bool:
     if info.ended_at is not None and info.ended_at >= start:
         return True
     changes = (
-        fields.time(one, "last_update_time", "create_time")
-        for one in info.assessments
-        if isinstance(one, dict)
+        fields.time(assessment, "last_update_time", "create_time")
+        for assessment in info.assessments
+        if isinstance(assessment, dict)
     )
     return any(moment is not None and moment >= start for moment in changes)
 
@@ -342,28 +346,28 @@ def _traces(con: sqlite3.Connection, query: Query, show_status: ShowStatus) -> I
             "tags": _column(row, "trace_name", "mlflow.traceName") | _sql_table(con, "trace_tags", trace_id),
             "assessments": _assessments(con, trace_id) if "assessments" in tables else [],
         }
-        if _is_wanted(info, query):
+        if _matches(info, query):
             yield {"trace_info": info, "spans": _spans(con, trace_id) if "spans" in tables else []}
 
 
-def _is_wanted(info: JsonObject, query: Query) -> bool:
+def _matches(info: JsonObject, query: Query) -> bool:
     try:
-        return is_wanted(read_info(info), query)
+        return matches(read_info(info), query)
     except RecordError:
         # It is rejected where traces are made.
         return True
 
 
-def _experiments(con: sqlite3.Connection, wanted: str | None) -> set[int]:
-    if wanted is None:
-        found = con.execute("SELECT experiment_id FROM experiments WHERE lifecycle_stage = 'active'")
-        return {row[0] for row in found}
+def _experiments(con: sqlite3.Connection, project: str | None) -> set[int]:
+    if project is None:
+        active = con.execute("SELECT experiment_id FROM experiments WHERE lifecycle_stage = 'active'")
+        return {row[0] for row in active}
     for column in ("name", "CAST(experiment_id AS TEXT)"):
-        own = con.execute(f"SELECT experiment_id FROM experiments WHERE {column} = ?", (wanted,))
-        ids = {row[0] for row in own}
+        chosen = con.execute(f"SELECT experiment_id FROM experiments WHERE {column} = ?", (project,))
+        ids = {row[0] for row in chosen}
         if ids:
             return ids
-    raise InputError(f"there is no experiment {wanted!r} in this store; --project takes its name or its id")
+    raise InputError(f"there is no experiment {project!r} in this store; --project takes its name or its id")
 
 
 def _column(row: sqlite3.Row, column: str, name: str) -> JsonObject:
@@ -372,12 +376,12 @@ def _column(row: sqlite3.Row, column: str, name: str) -> JsonObject:
 
 
 def _sql_table(con: sqlite3.Connection, table: str, trace_id: str) -> JsonObject:
-    found = con.execute(f"SELECT key, value FROM {table} WHERE request_id = ?", (trace_id,))
-    return {str(row["key"]): row["value"] for row in found}
+    rows = con.execute(f"SELECT key, value FROM {table} WHERE request_id = ?", (trace_id,))
+    return {str(row["key"]): row["value"] for row in rows}
 
 
 def _assessments(con: sqlite3.Connection, trace_id: str) -> list[Json]:
-    found = con.execute("SELECT * FROM assessments WHERE trace_id = ?", (trace_id,))
+    cursor = con.execute("SELECT * FROM assessments WHERE trace_id = ?", (trace_id,))
     return [
         {
             "assessment_name": row["name"],
@@ -385,7 +389,7 @@ def _assessments(con: sqlite3.Connection, trace_id: str) -> list[Json]:
             "valid": bool(row["valid"]),
             str(row["assessment_type"]): {"value": _plain(row["value"])},
         }
-        for row in found
+        for row in cursor
     ]
 
 
@@ -396,7 +400,7 @@ def _plain(value: Json) -> Json:
 
 
 def _spans(con: sqlite3.Connection, trace_id: str) -> list[Json]:
-    found = con.execute(
+    rows = con.execute(
         "SELECT content FROM spans WHERE trace_id = ? ORDER BY start_time_unix_nano", (trace_id,)
     )
-    return [decode(row["content"]) for row in found]
+    return [decode(row["content"]) for row in rows]

@@ -23,14 +23,14 @@ from replaydiff.importers.reading import Record
 from replaydiff.importers.sources.mlflow.records import (
     SCHEME,
     bounds,
-    is_wanted,
+    matches,
     path_of,
     project,
     read_info,
     stored,
     traces_in,
 )
-from replaydiff.importers.sources.mlflow.trace import made
+from replaydiff.importers.sources.mlflow.trace import trace_items
 from replaydiff.replay.errors import InputError, SettingsError
 from replaydiff.replay.model import Json, JsonObject
 
@@ -52,10 +52,10 @@ def origin(query: Query) -> str:
     """The server or store, the user and the experiment."""
     user = os.environ.get("MLFLOW_TRACKING_USERNAME", "")
     who = f" as {user}" if user and not os.environ.get("MLFLOW_TRACKING_TOKEN") else ""
-    wanted = project(query)
+    experiment = project(query)
     uri = tracking_uri()
     where = str(path_of(uri).resolve()) if uri.startswith(SCHEME) else read_url(URI, uri) + who
-    return f"MLflow at {where}, {f'experiment {wanted}' if wanted else 'all experiments'}"
+    return f"MLflow at {where}, {f'experiment {experiment}' if experiment else 'all experiments'}"
 
 
 def gathered(query: Query, folder: Path, show_status: ShowStatus) -> Iterator[JsonObject]:
@@ -64,7 +64,7 @@ def gathered(query: Query, folder: Path, show_status: ShowStatus) -> Iterator[Js
     if uri.startswith(SCHEME):
         yield from stored(path_of(uri), query, show_status)
         return
-    spool = Spool(folder / "mlflow.sqlite", kept=True)
+    spool = Spool(folder / "mlflow.sqlite", is_resumed=True)
     try:
         with JsonClient(
             read_url(URI, uri),
@@ -124,7 +124,7 @@ class _ServerReader:
             token = self.spool.marked(experiment) or ""
             while token != _DONE:
                 infos, token = self._page(experiment, token)
-                self._keep(self._wanted(infos))
+                self._keep(self._matching(infos))
                 self.spool.mark(experiment, token)
                 self.spool.commit()
                 self.show_status(f"{self.traces:,} traces")
@@ -135,17 +135,17 @@ class _ServerReader:
         Raises:
             InputError: there is none of this name or id.
         """
-        wanted = project(self.query)
-        if wanted is None:
+        experiment = project(self.query)
+        if experiment is None:
             return self._all_experiments()
-        found = self._experiment("get-by-name", {"experiment_name": wanted})
-        if found is None and wanted.isdecimal():
-            found = self._experiment("get", {"experiment_id": wanted})
-        if found is None:
+        experiment_id = self._experiment("get-by-name", {"experiment_name": experiment})
+        if experiment_id is None and experiment.isdecimal():
+            experiment_id = self._experiment("get", {"experiment_id": experiment})
+        if experiment_id is None:
             raise InputError(
-                f"there is no experiment {wanted!r} on this server; --project takes its name or its id"
+                f"there is no experiment {experiment!r} on this server; --project takes its name or its id"
             )
-        return [found]
+        return [experiment_id]
 
     def _experiment(self, by: str, params: dict[str, str]) -> str | None:
         try:
@@ -154,22 +154,24 @@ class _ServerReader:
             if error.status == 404:
                 return None
             raise
-        found = _object(answer.get("experiment")).get("experiment_id")
-        return str(found) if found is not None else None
+        experiment_id = _object(answer.get("experiment")).get("experiment_id")
+        return str(experiment_id) if experiment_id is not None else None
 
     def _all_experiments(self) -> list[str]:
-        found: list[str] = []
+        experiment_ids: list[str] = []
         token = ""
         while True:
             body: JsonObject = {"max_results": _PAGE_EXPERIMENTS}
             if token:
                 body["page_token"] = token
             answer = _object(self.client.post("/api/2.0/mlflow/experiments/search", body))
-            found += [str(one["experiment_id"]) for one in _objects(answer, "experiments")]
+            experiment_ids += [
+                str(experiment["experiment_id"]) for experiment in _objects(answer, "experiments")
+            ]
             following = str(answer.get("next_page_token") or "")
             check_next(token, following, "experiments/search")
             if not following:
-                return found
+                return experiment_ids
             token = following
 
     def _page(self, experiment: str, token: str) -> tuple[list[JsonObject], str]:
@@ -198,24 +200,24 @@ class _ServerReader:
         check_next(token, following, "traces/search")
         return _objects(page, "traces"), following
 
-    def _wanted(self, infos: Sequence[JsonObject]) -> list[tuple[str, JsonObject]]:
-        found = []
+    def _matching(self, infos: Sequence[JsonObject]) -> list[tuple[str, JsonObject]]:
+        traces = []
         for info in infos:
             try:
                 read = read_info(info)
             except RecordError:
                 # It is kept, and rejected where traces are made.
-                found.append((str(info.get("trace_id") or info.get("request_id") or ""), info))
+                traces.append((str(info.get("trace_id") or info.get("request_id") or ""), info))
                 continue
-            if is_wanted(read, self.query):
-                found.append((read.trace_id, info))
-        return found
+            if matches(read, self.query):
+                traces.append((read.trace_id, info))
+        return traces
 
-    def _keep(self, wanted: Sequence[tuple[str, JsonObject]]) -> None:
+    def _keep(self, traces: Sequence[tuple[str, JsonObject]]) -> None:
         size = _PAGE_TRACES
         start = 0
-        while start < len(wanted):
-            part = wanted[start : start + size]
+        while start < len(traces):
+            part = traces[start : start + size]
             try:
                 spans = self._spans([trace_id for trace_id, _ in part])
             except HttpError as error:
@@ -230,7 +232,7 @@ class _ServerReader:
             start += len(part)
 
     def _spans(self, trace_ids: list[str]) -> dict[str, list[Json]]:
-        found: dict[str, list[Json]] = {}
+        spans_by_trace: dict[str, list[Json]] = {}
         try:
             answer = _object(
                 self.client.get(
@@ -245,11 +247,11 @@ class _ServerReader:
             answer = {}
         for trace in _objects(answer, "traces"):
             trace_id = str(_object(trace.get("trace_info")).get("trace_id"))
-            found[trace_id] = _list(trace.get("spans"))
+            spans_by_trace[trace_id] = _list(trace.get("spans"))
         for trace_id in trace_ids:
-            if not found.get(trace_id):
-                found[trace_id] = self._artifact(trace_id)
-        return found
+            if not spans_by_trace.get(trace_id):
+                spans_by_trace[trace_id] = self._artifact(trace_id)
+        return spans_by_trace
 
     def _artifact(self, trace_id: str) -> list[Json]:
         """The spans of a trace that older versions of MLflow keep as a file; none where there is no file."""
@@ -268,7 +270,7 @@ def _object(value: Json) -> JsonObject:
 
 
 def _objects(holder: JsonObject, key: str) -> list[JsonObject]:
-    return [one for one in _list(holder.get(key)) if isinstance(one, dict)]
+    return [entry for entry in _list(holder.get(key)) if isinstance(entry, dict)]
 
 
 def _list(value: Json) -> list[Json]:
@@ -286,8 +288,14 @@ def recognises(record: Json) -> float:
         info, spans = next(traces_in(record), ({}, []))
     except RecordError:
         return 0.0
-    own = {"trace_metadata", "request_metadata", "trace_location", "execution_time_ms", "request_time"}
-    return 0.95 if own & info.keys() else 0.6 if spans else 0.0
+    mlflow_keys = {
+        "trace_metadata",
+        "request_metadata",
+        "trace_location",
+        "execution_time_ms",
+        "request_time",
+    }
+    return 0.95 if mlflow_keys & info.keys() else 0.6 if spans else 0.0
 
 
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
@@ -302,7 +310,7 @@ def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | Job]:
 
 def _convert(record: Json, file: InputFile) -> Iterator[Imported]:
     for info, spans in traces_in(record):
-        yield from made(info, spans, NAME, all_environments=file.all_environments)
+        yield from trace_items(info, spans, NAME, all_environments=file.all_environments)
 
 
 def read_live(query: Query, folder: Path, show_status: ShowStatus) -> Iterator[Imported]:

@@ -25,11 +25,11 @@ EVALUATION = "traces of evaluations"
 """Why a trace is left out."""
 NO_SPANS = "no spans were found: the tool calls of the trace are not known"
 _EVALUATION_TAGS = ("mlflow.eval.requestId", "mlflow.trace.sourceScorer")
-_OWN = "mlflow."
+_PREFIX = "mlflow."
 _NUMBERED = re.compile(r"(.+)_[1-9]\d*")
 
 
-def made(
+def trace_items(
     info: JsonObject, spans: Sequence[Json], source: str, *, all_environments: bool
 ) -> Iterator[Imported]:
     """The trace, with what a person should know of it.
@@ -44,14 +44,14 @@ def made(
     raw = [read_span(span) for span in spans]
     read = _spans(raw)
     about = _about(details)
-    found = of_spans(details.trace_id, source, read, about) if read else None
+    spans_trace = of_spans(details.trace_id, source, read, about) if read else None
     if not read:
         yield Note(NO_SPANS)
-    elif found and not found.input:
-        found = replace(found, input=arguments(read))
-    if found:
-        yield from span_notes(found, read, unread(zip(raw, read, strict=True)))
-    yield _completed(found or _bare(details, source, about), details)
+    elif spans_trace and not spans_trace.input:
+        spans_trace = replace(spans_trace, input=arguments(read))
+    if spans_trace:
+        yield from span_notes(spans_trace, read, unread(zip(raw, read, strict=True)))
+    yield _completed(spans_trace or _bare(details, source, about), details)
 
 
 def _completed(trace: Trace, info: Info) -> Trace:
@@ -96,13 +96,13 @@ def _text(value: Json) -> str | None:
     """The text of an input or output that MLflow keeps as JSON text."""
     if value is None or value == "":
         return None
-    found = read_text(value)
-    return found if found is not None else str(value)
+    text = read_text(value)
+    return text if text is not None else str(value)
 
 
 def _about(info: Info) -> About:
-    own = {**info.tags, **info.metadata}
-    metadata = {key: value for key, value in own.items() if not key.startswith(_OWN)}
+    tags = {**info.tags, **info.metadata}
+    metadata = {key: value for key, value in tags.items() if not key.startswith(_PREFIX)}
     if info.experiment is not None:
         metadata["experiment_id"] = info.experiment
     corrected = _correction(info.assessments)
@@ -112,11 +112,11 @@ def _about(info: Info) -> About:
         metadata["assessments"] = structured
     return About(
         name=fields.text(info.tags, "mlflow.traceName"),
-        session_id=fields.text(own, "mlflow.trace.session"),
-        user_id=fields.text(own, "mlflow.trace.user"),
-        environment=fields.text(own, "environment"),
-        release=fields.text(own, "mlflow.source.git.commit"),
-        tags=tuple(tag_of(key, value) for key, value in info.tags.items() if not key.startswith(_OWN)),
+        session_id=fields.text(tags, "mlflow.trace.session"),
+        user_id=fields.text(tags, "mlflow.trace.user"),
+        environment=fields.text(tags, "environment"),
+        release=fields.text(tags, "mlflow.source.git.commit"),
+        tags=tuple(tag_of(key, value) for key, value in info.tags.items() if not key.startswith(_PREFIX)),
         scores=_scores(info.assessments),
         metadata=metadata,
     )
@@ -129,39 +129,46 @@ def tag_of(key: str, value: Json) -> str:
 
 def _scores(assessments: Sequence[Json]) -> dict[str, Score]:
     """Assessments by name; of two of one name the later one counts."""
-    found: dict[str, Score] = {}
-    for one in _counting(assessments):
-        value = _value(one, "feedback", "expectation")
+    scores: dict[str, Score] = {}
+    for assessment in _counting(assessments):
+        value = _value(assessment, "feedback", "expectation")
         if isinstance(value, bool | int | float | str):
-            found[_name(one)] = value if isinstance(value, bool | str) else float(value)
-    return found
+            scores[_name(assessment)] = value if isinstance(value, bool | str) else float(value)
+    return scores
 
 
 def _structured(assessments: Sequence[Json]) -> JsonObject:
     """Assessments that are objects or lists (`expected_facts`), by name: no score can hold them."""
-    found: JsonObject = {}
-    for one in _counting(assessments):
-        value = _value(one, "feedback", "expectation")
+    values: JsonObject = {}
+    for assessment in _counting(assessments):
+        value = _value(assessment, "feedback", "expectation")
         if isinstance(value, dict | list):
-            found[_name(one)] = value
-    return found
+            values[_name(assessment)] = value
+    return values
 
 
 def _correction(assessments: Sequence[Json]) -> str | None:
     """The answer that should have been given, in MLflow's own name for it."""
-    found = [
-        _value(one, "expectation") for one in _counting(assessments) if _name(one) == "expected_response"
+    responses = [
+        _value(assessment, "expectation")
+        for assessment in _counting(assessments)
+        if _name(assessment) == "expected_response"
     ]
-    texts = [value for value in found if isinstance(value, str) and value]
+    texts = [value for value in responses if isinstance(value, str) and value]
     return texts[-1] if texts else None
 
 
 def _counting(assessments: Sequence[Json]) -> list[JsonObject]:
     """Those that were not overruled, the latest last."""
-    found = [
-        one for one in assessments if isinstance(one, dict) and one.get("valid") is not False and _name(one)
+    valid = [
+        assessment
+        for assessment in assessments
+        if isinstance(assessment, dict) and assessment.get("valid") is not False and _name(assessment)
     ]
-    return sorted(found, key=lambda one: str(one.get("last_update_time") or one.get("create_time") or ""))
+    return sorted(
+        valid,
+        key=lambda assessment: str(assessment.get("last_update_time") or assessment.get("create_time") or ""),
+    )
 
 
 def _name(assessment: JsonObject) -> str:
@@ -176,8 +183,8 @@ def _value(assessment: JsonObject, *kinds_of: str) -> Json:
 def _spans(raw: Sequence[RawSpan]) -> list[Span]:
     """The spans as what they mean; MLflow 2 numbers spans of one name: `search_1`, `search_2`."""
     names = {span.name for span in raw}
-    found = (_NUMBERED.fullmatch(name) for name in names)
-    numbered = {match[1] for match in found if match and f"{match[1]}_1" in names}
+    matches = (_NUMBERED.fullmatch(name) for name in names)
+    numbered = {match[1] for match in matches if match and f"{match[1]}_1" in names}
     return [_span(span, numbered) for span in raw]
 
 
@@ -193,15 +200,15 @@ def _span(raw: RawSpan, numbered: set[str]) -> Span:
         span.name = _tool_name(raw, numbered)
     elif span.kind is StepKind.LLM:
         span.model = span.model or _model(span.input)
-    own = raw.attributes
-    cost = own.get("mlflow.llm.cost")
+    attributes = raw.attributes
+    cost = attributes.get("mlflow.llm.cost")
     if span.kind is StepKind.LLM and isinstance(span.output, dict):
         # The provider's own counts say which of them hold others; MLflow's do not.
         span.usage = span.usage or fields.usage(span.output.get("usage"))
-    span.usage = span.usage or _usage(own.get("mlflow.chat.tokenUsage"))
+    span.usage = span.usage or _usage(attributes.get("mlflow.chat.tokenUsage"))
     if span.cost is None and isinstance(cost, dict):
         span.cost = fields.number(cost, "total_cost")
-    span.evaluator = span.evaluator or own.get("mlflow.spanType") == facts.EVALUATOR
+    span.evaluator = span.evaluator or attributes.get("mlflow.spanType") == facts.EVALUATOR
     return span
 
 
@@ -214,8 +221,8 @@ def _tool_name(raw: RawSpan, numbered: set[str]) -> str:
 
 def _model(request: Json) -> str | None:
     """The model in a request."""
-    found = request.get("model") if isinstance(request, dict) else None
-    return found if isinstance(found, str) else None
+    model = request.get("model") if isinstance(request, dict) else None
+    return model if isinstance(model, str) else None
 
 
 def _usage(value: Json) -> Usage | None:
@@ -223,12 +230,12 @@ def _usage(value: Json) -> Usage | None:
     provider."""
     if not isinstance(value, dict):
         return None
-    given, read = fields.count(value, "input_tokens"), fields.count(value, "cache_read_input_tokens")
+    input_tokens, read = fields.count(value, "input_tokens"), fields.count(value, "cache_read_input_tokens")
     written = fields.count(value, "cache_creation_input_tokens")
-    found = Usage(
-        input_tokens=given if read + written <= given else given + read + written,
+    usage = Usage(
+        input_tokens=input_tokens if read + written <= input_tokens else input_tokens + read + written,
         output_tokens=fields.count(value, "output_tokens"),
         cache_read_tokens=read,
         cache_write_tokens=written,
     )
-    return found if found != Usage() else None
+    return usage if usage != Usage() else None

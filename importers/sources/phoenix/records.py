@@ -117,7 +117,7 @@ def read_span(row: JsonObject) -> FoundSpan:
     return FoundSpan(
         trace_id,
         RawSpan(
-            id=fields.text(ids, "span_id") or own_id(row),
+            id=fields.text(ids, "span_id") or row_id(row),
             parent=fields.text(row, "parent_id"),
             name=fields.text(row, "name") or "",
             started_at=started_at,
@@ -132,31 +132,31 @@ def read_span(row: JsonObject) -> FoundSpan:
 
 def _attributes(row: JsonObject) -> JsonObject:
     """Return attributes by dotted names, from `attributes` or from one column each."""
-    own = decode(row.get("attributes"))
-    found = flat(own) if isinstance(own, dict) else {}
+    decoded = decode(row.get("attributes"))
+    attributes = flat(decoded) if isinstance(decoded, dict) else {}
     for key, value in row.items():
         if key.startswith(_ATTRIBUTES):
             name = key.removeprefix(_ATTRIBUTES)
             # What Phoenix has no name of its own for is one column for each first part of a name.
-            found.update(flat(decode(value) if name in _TABLES or "." not in name else value, name))
-    return found
+            attributes.update(flat(decode(value) if name in _TABLES or "." not in name else value, name))
+    return attributes
 
 
 def _events(row: JsonObject) -> tuple[Event, ...]:
     listed = decode(row.get("events"))
     return tuple(
-        Event(name=str(event.get("name") or ""), attributes=_own(event))
+        Event(name=str(event.get("name") or ""), attributes=_event_attributes(event))
         for event in (listed if isinstance(listed, list) else ())
         if isinstance(event, dict)
     )
 
 
-def _own(event: Mapping[str, Any]) -> JsonObject:
-    own = decode(event.get("attributes"))
-    return own if isinstance(own, dict) else {}
+def _event_attributes(event: Mapping[str, Any]) -> JsonObject:
+    decoded = decode(event.get("attributes"))
+    return decoded if isinstance(decoded, dict) else {}
 
 
-def own_id(row: JsonObject) -> str:
+def row_id(row: JsonObject) -> str:
     """An id for a row that has none: the same for the same row."""
     return _LOST + hashlib.sha256(msgspec.json.encode(row, order="sorted")).hexdigest()[:16]
 
@@ -176,9 +176,9 @@ def linked(spans: Sequence[RawSpan]) -> list[RawSpan]:
         if span.parent is not None:
             children[span.parent].append(span)
     ids: dict[str, str] = {}
-    for parent, own in children.items():
-        start = min(span.started_at for span in own)
-        end = max(span.ended_at or span.started_at for span in own)
+    for parent, spans_below in children.items():
+        start = min(span.started_at for span in spans_below)
+        end = max(span.ended_at or span.started_at for span in spans_below)
         enclosing = [
             (span.ended_at - span.started_at, span.id)
             for span in spans
@@ -235,11 +235,17 @@ def scores(
     """Scores by name. Of one name those of the trace or its root count before those of other spans, a
     person's before a machine's, a later before an earlier."""
     roots = {span.id for span in spans if span.parent is None}
-    ranked = [(one.of in roots, one.human, one.updated, one) for one in of_spans]
-    ranked += [(True, one.human, one.updated, one) for one in of_trace]
+    ranked = [
+        (annotation.of in roots, annotation.human, annotation.updated, annotation) for annotation in of_spans
+    ]
+    ranked += [(True, annotation.human, annotation.updated, annotation) for annotation in of_trace]
     ranked.sort(key=lambda entry: entry[:3])
-    labels = {f"{one.name}_label": one.label for *_, one in ranked if one.label is not None}
-    return {**labels, **{one.name: one.value for *_, one in ranked}}
+    labels = {
+        f"{annotation.name}_label": annotation.label
+        for *_, annotation in ranked
+        if annotation.label is not None
+    }
+    return {**labels, **{annotation.name: annotation.value for *_, annotation in ranked}}
 
 
 SESSION = "session "
@@ -254,9 +260,9 @@ LOST_IDS = (
 class Gathered:
     """Two spools in a folder: spans by trace, annotations by what they are of. `close` it."""
 
-    def __init__(self, folder: Path, *, kept: bool = False) -> None:
-        self.spans = Spool(folder / "spans.sqlite", kept=kept)
-        self.annotations = Spool(folder / "annotations.sqlite", kept=kept)
+    def __init__(self, folder: Path, *, is_resumed: bool = False) -> None:
+        self.spans = Spool(folder / "spans.sqlite", is_resumed=is_resumed)
+        self.annotations = Spool(folder / "annotations.sqlite", is_resumed=is_resumed)
         self._used = 0
 
     def close(self) -> None:
@@ -276,20 +282,24 @@ class Gathered:
             RecordError: it cannot be read.
         """
         if is_annotation(row):
-            found = read_annotation(row)
-            if found is not None:
-                key = f"{found.name} {found.human} {row.get('identifier') or ''}"
-                self.annotations.add(found.of, _ANNOTATION, key, asdict(found), updated=found.updated)
+            annotation = read_annotation(row)
+            if annotation is not None:
+                key = f"{annotation.name} {annotation.human} {row.get('identifier') or ''}"
+                self.annotations.add(
+                    annotation.of, _ANNOTATION, key, asdict(annotation), updated=annotation.updated
+                )
             return True
         if not is_span(row):
             return False
-        one = read_span(row)
-        self.spans.add(one.trace_id, _SPAN, one.span.id, msgspec.to_builtins(one.span), file=file, line=line)
+        span = read_span(row)
+        self.spans.add(
+            span.trace_id, _SPAN, span.span.id, msgspec.to_builtins(span.span), file=file, line=line
+        )
         return True
 
     def refuse(self, row: JsonObject, reason: str) -> None:
         """Keep what was wrong with a row, for an import that may be interrupted before it says so."""
-        self.annotations.add("", _REFUSED, own_id(row), {"row": row, "reason": reason})
+        self.annotations.add("", _REFUSED, row_id(row), {"row": row, "reason": reason})
 
     def refused(self) -> Iterator[tuple[JsonObject, str]]:
         """Rows that could not be taken, and why."""
@@ -297,7 +307,7 @@ class Gathered:
             assert isinstance(row.value, dict)  # noqa: S101 - as it was written above
             yield row.value["row"], str(row.value["reason"])  # type: ignore[misc]
 
-    def made(self, group: Group, source: str) -> Iterator[Imported]:
+    def trace_items(self, group: Group, source: str) -> Iterator[Imported]:
         """The trace of a group of spans, with its scores.
 
         Raises:
@@ -307,16 +317,16 @@ class Gathered:
         if ids_lost(spans):
             yield Note(LOST_IDS)
             spans = linked(spans)
-        of_spans = [one for span in spans for one in self._judged(span.id)]
-        session = next((str(one) for span in spans if (one := span.first("session.id"))), None)
+        of_spans = [annotation for span in spans for annotation in self._judged(span.id)]
+        session = next((str(value) for span in spans if (value := span.first("session.id"))), None)
         of_session = self._judged(SESSION + session) if session is not None else []
-        found = scores(spans, of_spans, self._judged(group.key))
-        yield from trace(group.key, source, spans, {**scores(spans, [], of_session), **found})
+        scores_by_name = scores(spans, of_spans, self._judged(group.key))
+        yield from trace(group.key, source, spans, {**scores(spans, [], of_session), **scores_by_name})
 
     def _judged(self, key: str) -> list[Annotation]:
-        found = [msgspec.convert(row.value, Annotation) for row in self.annotations.of(key)]
-        self._used += len(found)
-        return found
+        annotations = [msgspec.convert(row.value, Annotation) for row in self.annotations.of(key)]
+        self._used += len(annotations)
+        return annotations
 
     @property
     def unused(self) -> int:

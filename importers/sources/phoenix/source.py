@@ -64,19 +64,19 @@ def origin(query: Query) -> str:
 
 def read_live(query: Query, folder: Path, show_status: ShowStatus) -> Iterator[Imported]:
     """Yield the traces of a query, after all of their spans were fetched."""
-    gathered = Gathered(folder, kept=True)
+    gathered = Gathered(folder, is_resumed=True)
     try:
         with JsonClient(
             server_url(), headers=server_headers(), service="Phoenix", keys=KEYS, show_status=show_status
         ) as client:
             reader = _PageReader(client, query, gathered, show_status)
             reader.read()
-        place = InputFile(path=os.devnull, name=origin(query), size=0, modified=0)
+        origin_file = InputFile(path=os.devnull, name=origin(query), size=0, modified=0)
         for row, reason in gathered.refused():
-            yield refused(NAME, place, Record(1, row), reason)
+            yield refused(NAME, origin_file, Record(1, row), reason)
         for group in gathered.spans.groups():
-            found = Record(1, group.rows[0].value)
-            yield from guarded(NAME, place, found, partial(reader.made, group))
+            record = Record(1, group.rows[0].value)
+            yield from guarded(NAME, origin_file, record, partial(reader.trace_items, group))
     finally:
         gathered.close()
 
@@ -99,15 +99,15 @@ def server_url() -> str:
 
 def server_headers() -> dict[str, str]:
     """Headers of the environment, `name=value` with commas between them, URL-encoded; and the key."""
-    found: dict[str, str] = {}
+    headers: dict[str, str] = {}
     for pair in os.environ.get("PHOENIX_CLIENT_HEADERS", "").split(","):
         name, equals, value = pair.partition("=")
         if equals and name.strip():
-            found[unquote(name).strip().lower()] = unquote(value).strip()
+            headers[unquote(name).strip().lower()] = unquote(value).strip()
     key = os.environ.get("PHOENIX_API_KEY", "").strip()
-    if key and "authorization" not in found:
-        found["authorization"] = f"Bearer {key}"
-    return found
+    if key and "authorization" not in headers:
+        headers["authorization"] = f"Bearer {key}"
+    return headers
 
 
 def _project(query: Query) -> str:
@@ -138,13 +138,13 @@ class _PageReader:
             if start is not None:
                 self._fetch("before", start - _EDGE, start, cut)
 
-    def made(self, group: Group, _value: Json, _file: InputFile) -> Iterator[Imported]:
+    def trace_items(self, group: Group, _value: Json, _file: InputFile) -> Iterator[Imported]:
         """The trace of a group, where the query wants it."""
-        items = list(self._gathered.made(group, NAME))
-        made = next((item for item in items if isinstance(item, Trace)), None)
-        if made is None or _wanted(made, self._query):
+        items = list(self._gathered.trace_items(group, NAME))
+        trace = next((item for item in items if isinstance(item, Trace)), None)
+        if trace is None or _matches(trace, self._query):
             cut = self._cannot_complete and _lacks_parent(_spans(group))
-            if cut and made is not None:
+            if cut and trace is not None:
                 yield Note(CUT)
             for item in items:
                 yield replace(item, incomplete=True) if cut and isinstance(item, Trace) else item
@@ -153,18 +153,18 @@ class _PageReader:
         """Take the spans that started in a span of time, of all traces or `only` of these."""
         spool = self._gathered.spans
         selection = {"end_time": _iso(end)} | ({"start_time": _iso(start)} if start else {})
-        place = spool.marked(mark) or ""
-        while place != _DONE:
-            found, place = self._page(selection, place)
-            self._keep([row for row in found if only is None or _trace_id(row) in only])
-            spool.mark(mark, place)
+        cursor = spool.marked(mark) or ""
+        while cursor != _DONE:
+            rows, cursor = self._page(selection, cursor)
+            self._keep([row for row in rows if only is None or _trace_id(row) in only])
+            spool.mark(mark, cursor)
             self._gathered.commit()
             self._show_status(f"{len(spool):,} spans")
 
-    def _page(self, selection: Params, place: str) -> tuple[list[JsonObject], str]:
+    def _page(self, selection: Params, cursor: str) -> tuple[list[JsonObject], str]:
         """Spans of a page, and the place of the next one."""
         while True:
-            params = {**selection, "limit": self._size, **({"cursor": place} if place else {})}
+            params = {**selection, "limit": self._size, **({"cursor": cursor} if cursor else {})}
             smaller = next((size for size in _PAGE_SIZES if size < self._size), None)
             heavy_attempts = ATTEMPTS if smaller is None else _EARLY
             try:
@@ -177,7 +177,7 @@ class _PageReader:
                     raise InputError(self._no_project()) from None
                 raise
             data, following = _listed(answer)
-            check_next(place, following, f"{self._path}/spans")
+            check_next(cursor, following, f"{self._path}/spans")
             return data, following or _DONE
 
     def _no_project(self) -> str:
@@ -189,7 +189,7 @@ class _PageReader:
                 f"{origin(self._query)}: nothing there answers as Phoenix 11 or later does; "
                 "is the address right?"
             )
-        names = ", ".join(str(one.get("name")) for one in listed)
+        names = ", ".join(str(project.get("name")) for project in listed)
         return f"{origin(self._query)}: there is no such project; --project takes one of: {names}"
 
     def _keep(self, spans: Sequence[JsonObject]) -> None:
@@ -198,11 +198,13 @@ class _PageReader:
         contexts = [row["context"] for row in spans if isinstance(row.get("context"), dict)]
         self._annotate("span", list(dict.fromkeys(_ids(contexts, "span_id"))))
         self._annotate("trace", list(dict.fromkeys(_ids(contexts, "trace_id"))))
-        held = (row.get("attributes") for row in spans)
+        attributes = (row.get("attributes") for row in spans)
         sessions = dict.fromkeys(
-            str(one["session.id"]) for one in held if isinstance(one, dict) and one.get("session.id")
+            str(session["session.id"])
+            for session in attributes
+            if isinstance(session, dict) and session.get("session.id")
         )
-        unseen = [one for one in sessions if one not in self._sessions]
+        unseen = [session for session in sessions if session not in self._sessions]
         self._sessions.update(unseen)
         self._annotate("session", unseen)
 
@@ -221,17 +223,17 @@ class _PageReader:
             while True:
                 path = f"{self._path}/{what}_annotations"
                 try:
-                    found, place = _listed(self._client.get(path, params))
+                    rows, cursor = _listed(self._client.get(path, params))
                 except HttpError as error:
                     if error.status in _NOT_THERE:
                         return
                     raise
-                for row in found:
+                for row in rows:
                     self._take(row)
-                if not place:
+                if not cursor:
                     break
-                check_next(params.get("cursor"), place, path)
-                params["cursor"] = place
+                check_next(params.get("cursor"), cursor, path)
+                params["cursor"] = cursor
 
     def _is_cut(self, group: Group) -> bool:
         """Whether spans of a trace may lie beyond the span of time."""
@@ -241,13 +243,13 @@ class _PageReader:
 
     def _complete(self, trace_id: str) -> None:
         """Ask for all spans of a trace, where the server knows that question."""
-        place = ""
-        while place != _DONE and not self._cannot_complete:
-            found, place = self._page({"trace_id": trace_id}, place)
-            own = [row for row in found if _trace_id(row) == trace_id]
+        cursor = ""
+        while cursor != _DONE and not self._cannot_complete:
+            rows, cursor = self._page({"trace_id": trace_id}, cursor)
+            trace_spans = [row for row in rows if _trace_id(row) == trace_id]
             # A server that does not know the parameter answers with spans of any trace.
-            self._cannot_complete = len(own) < len(found)
-            self._keep(own)
+            self._cannot_complete = len(trace_spans) < len(rows)
+            self._keep(trace_spans)
 
 
 def _spans(group: Group) -> list[RawSpan]:
@@ -263,18 +265,20 @@ def _trace_id(row: JsonObject) -> str:
     return next(iter(_ids([row.get("context")], "trace_id")), "")
 
 
-def _wanted(made: Trace, query: Query) -> bool:
+def _matches(trace: Trace, query: Query) -> bool:
     """Return whether a trace matches the query; Phoenix itself filters spans, not traces."""
-    early = query.start is not None and made.started_at < query.start and not query.updates
-    if early or made.started_at >= query.end:
+    early = query.start is not None and trace.started_at < query.start and not query.updates
+    if early or trace.started_at >= query.end:
         return False
     pairs = (
-        (query.environments, made.environment),
-        (query.releases, made.release),
-        (query.names, made.name),
-        (query.users, made.user_id),
+        (query.environments, trace.environment),
+        (query.releases, trace.release),
+        (query.names, trace.name),
+        (query.users, trace.user_id),
     )
-    return all(not values or value in values for values, value in pairs) and set(query.tags) <= set(made.tags)
+    return all(not values or value in values for values, value in pairs) and set(query.tags) <= set(
+        trace.tags
+    )
 
 
 def _listed(answer: Json) -> tuple[list[JsonObject], str]:
@@ -287,7 +291,11 @@ def _listed(answer: Json) -> tuple[list[JsonObject], str]:
 
 
 def _ids(contexts: Sequence[Json], key: str) -> list[str]:
-    return [str(one[key]) for one in contexts if isinstance(one, dict) and isinstance(one.get(key), str)]
+    return [
+        str(context[key])
+        for context in contexts
+        if isinstance(context, dict) and isinstance(context.get(key), str)
+    ]
 
 
 def _iso(moment: datetime) -> str:
@@ -301,11 +309,11 @@ RECOGNISED_BY = "records are spans or annotations of Phoenix"
 def recognises(record: Json) -> float:
     """By the fields of its rows."""
     try:
-        found = list(rows(record))
+        all_rows = list(rows(record))
     except RecordError:
         return 0.0
-    own = sum(is_span(row) or is_annotation(row) for row in found)
-    return 0.95 * own / len(found) if found else 0.0
+    recognised = sum(is_span(row) or is_annotation(row) for row in all_rows)
+    return 0.95 * recognised / len(all_rows) if all_rows else 0.0
 
 
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
@@ -317,7 +325,7 @@ def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
                 yield from spooled(NAME, file, Rows(rows), partial(_take, gathered, number))
             for group in gathered.spans.groups():
                 source = Record(group.line, group.rows[0].value)
-                yield from guarded(NAME, files[group.file], source, partial(_made, gathered, group))
+                yield from guarded(NAME, files[group.file], source, partial(_trace_items, gathered, group))
             for _ in range(gathered.unused):
                 yield Skipped("annotations of spans that are not in these files")
         finally:
@@ -333,5 +341,5 @@ def _take(gathered: Gathered, number: int, record: Record) -> Iterator[Imported]
     return iter(())
 
 
-def _made(gathered: Gathered, group: Group, _value: Json, _file: InputFile) -> Iterator[Imported]:
-    return gathered.made(group, NAME)
+def _trace_items(gathered: Gathered, group: Group, _value: Json, _file: InputFile) -> Iterator[Imported]:
+    return gathered.trace_items(group, NAME)
