@@ -73,6 +73,18 @@ def truncate_a_file():
 
 
 @attempt
+def truncate_a_file_by_opening_it_for_reading():
+    os.close(os.open(FILE, os.O_RDONLY | os.O_TRUNC))
+
+
+@attempt
+def exchange_files():
+    with open("exchanged", "w") as file:
+        file.write("changed")
+    LIBC.renameat2(-100, b"exchanged", -100, FILE.encode(), 2)
+
+
+@attempt
 def remove_a_file():
     os.remove(FILE)
 
@@ -302,6 +314,28 @@ def connect_by_several_messages():
 
 
 @attempt
+def connect_again_after_a_disconnection():
+    with socket.socket() as client:
+        client.settimeout(2)
+        LIBC.connect(client.fileno(), struct.pack("=H14x", socket.AF_UNSPEC), 16)
+        client.connect(("127.0.0.1", KNOWN["tcp"]))
+
+
+@attempt
+def connect_a_socket_of_ipv6_to_ipv4():
+    with socket.socket(socket.AF_INET6) as client:
+        LIBC.connect(client.fileno(), address(KNOWN["tcp"]), 16)
+
+
+@attempt
+def connect_with_encryption_set():
+    with socket.socket() as client:
+        client.setsockopt(socket.IPPROTO_TCP, 31, b"tls")
+        client.settimeout(2)
+        client.connect(("127.0.0.1", KNOWN["tcp"]))
+
+
+@attempt
 def connect_with_fast_open_set():
     with socket.socket() as client:
         client.setsockopt(socket.IPPROTO_TCP, 30, 1)
@@ -327,6 +361,12 @@ def connect_by_smc():
 @attempt
 def send_a_datagram():
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+        client.sendto(b"x", ("127.0.0.1", KNOWN["udp"]))
+
+
+@attempt
+def send_a_datagram_of_udp_lite():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM, 136) as client:
         client.sendto(b"x", ("127.0.0.1", KNOWN["udp"]))
 
 
@@ -387,7 +427,9 @@ def connect_a_paired_socket_to_a_path():
 @attempt
 def connect_a_paired_stream_to_a_path():
     for kind in (socket.SOCK_STREAM, socket.SOCK_SEQPACKET):
-        first, _ = socket.socketpair(socket.AF_UNIX, kind)
+        first, second = socket.socketpair(socket.AF_UNIX, kind)
+        second.close()
+        LIBC.connect(first.fileno(), struct.pack("=H14x", socket.AF_UNSPEC), 16)
         with contextlib.suppress(OSError):
             first.connect(KNOWN["path"])
             first.send(b"x")
@@ -451,6 +493,26 @@ def send_a_signal_through_a_descriptor():
     fcntl.fcntl(first, fcntl.F_SETOWN, PID)
     fcntl.fcntl(first, fcntl.F_SETFL, fcntl.fcntl(first, fcntl.F_GETFL) | os.O_ASYNC)
     second.send(b"x")
+
+
+@attempt
+def send_a_signal_through_a_notification():
+    for request in (0x400, 0x402):  # of a lease, and of a folder
+        descriptor = os.open(".", os.O_RDONLY)
+        fcntl.fcntl(descriptor, fcntl.F_SETOWN, PID)
+        fcntl.fcntl(descriptor, 10, int(signal.SIGUSR1))
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(descriptor, request, 0x80000004 if request == 0x402 else 0)
+        open("notified", "w").close()
+
+
+@attempt
+def write_to_the_settings_of_a_process():
+    for name, text in (("oom_score_adj", "500"), ("comm", "x"), ("clear_refs", "1"), ("autogroup", "5")):
+        with contextlib.suppress(OSError), open(f"/proc/{PID}/{name}", "w") as file:
+            file.write(text)
+            file.flush()
+            make_marker(f"{name} of a process was changed")
 
 
 @attempt
@@ -552,6 +614,15 @@ def clone_with_a_structure():
     if child == 0:
         os._exit(0)
     make_marker("a process with namespaces was made")
+
+
+@attempt
+def replace_rules_of_landlock():
+    rules = syscall(444, 444, struct.pack("=QQQ", 2, 0, 0), 24, 0)
+    syscall(445, 445, rules, 1, struct.pack("=Qi", 2, os.open("/", os.O_PATH)), 0)
+    syscall(446, 446, rules, 0)
+    with open(FILE, "w") as file:
+        file.write("changed")
 
 
 @attempt

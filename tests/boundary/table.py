@@ -29,7 +29,7 @@ ROWS = (
         "read-only; `/tmp` and caches are private copies",
         "read-only; `TMPDIR` is a private folder",
         (
-            "write_a_file", "append_to_a_file", "make_a_file", "make_a_folder", "truncate_a_file",
+            "write_a_file", "append_to_a_file", "make_a_file", "make_a_folder", "truncate_a_file", "truncate_a_file_by_opening_it_for_reading", "exchange_files",
             "remove_a_file", "rename_a_file", "replace_a_file", "move_a_file_in", "link_a_file_and_write",
             "link_a_descriptor_and_write",
             "write_through_a_symbolic_link", "write_through_proc",
@@ -66,7 +66,7 @@ ROWS = (
             "connect_by_tcp", "connect_by_tcp_to_another_loopback_address", "connect_by_ipv6",
             "connect_by_a_mapped_address", "connect_to_an_address_of_this_machine", "connect_past_python",
             "connect_by_a_first_packet", "connect_by_a_first_message", "connect_by_several_messages",
-            "connect_with_fast_open_set", "enter_the_network_of_another_process",
+            "connect_with_fast_open_set", "connect_again_after_a_disconnection", "connect_a_socket_of_ipv6_to_ipv4", "connect_with_encryption_set", "enter_the_network_of_another_process",
         ),
     ),
     Row(
@@ -74,7 +74,7 @@ ROWS = (
         "no route",
         "refused",
         (
-            "connect_by_multipath_tcp", "connect_by_smc", "send_a_datagram", "send_a_datagram_over_ipv6",
+            "connect_by_multipath_tcp", "connect_by_smc", "send_a_datagram", "send_a_datagram_over_ipv6", "send_a_datagram_of_udp_lite",
             "send_a_raw_packet",
         ),
     ),
@@ -98,10 +98,10 @@ ROWS = (
         "signals to other processes",
         "refused (Linux 6.12 or later)",
         "refused (Linux 6.12 or later)",
-        ("send_signals", "send_a_signal_through_a_descriptor"),
+        ("send_signals", "send_a_signal_through_a_descriptor", "send_a_signal_through_a_notification"),
     ),
     Row(
-        "memory, descriptors, environment, priority and limits of other processes; ptrace",
+        "memory, descriptors, environment, settings, priority and limits of other processes; ptrace",
         "refused",
         "refused",
         (
@@ -109,7 +109,7 @@ ROWS = (
             "read_the_environment_of_a_process", "read_the_memory_of_a_process",
             "take_a_descriptor_of_a_process", "open_a_descriptor_of_a_process",
             "change_the_priority_of_a_process", "change_the_priority_of_all_processes_of_the_user",
-            "change_the_processors_of_a_process", "change_the_scheduling_of_a_process", "limit_a_process",
+            "change_the_processors_of_a_process", "change_the_scheduling_of_a_process", "limit_a_process", "write_to_the_settings_of_a_process",
         ),
     ),
     Row(
@@ -118,7 +118,7 @@ ROWS = (
         "refused",
         (
             "unshare_and_mount", "clone_with_namespaces", "clone_with_a_structure", "make_mounts_writable",
-            "open_a_detached_mount", "change_the_root", "add_a_key", "load_bpf", "watch_performance",
+            "open_a_detached_mount", "change_the_root", "add_a_key", "load_bpf", "replace_rules_of_landlock", "watch_performance",
             "use_system_calls_of_x32", "regain_privileges",
         ),
     ),
