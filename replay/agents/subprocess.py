@@ -2,7 +2,7 @@
 
 A process leads a session and process group of its own, so that ending it ends what it started. Processes
 that left the group are found among those that were left to this process (on Linux). A worker's `Process` has
-two channels and a call log besides, and a pipe by which it ends with its parent.
+two channels besides, and a pipe by which it ends with its parent.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from replaydiff.replay.agents.boundary import Boundary, Confinement, Refusal
-from replaydiff.replay.agents.call_log import CallLog
 from replaydiff.replay.agents.descendants import ADOPTION, COLLECT_S, collect, held_mb
 from replaydiff.replay.errors import VersionError
 from replaydiff.replay.model import JsonObject
@@ -349,8 +348,6 @@ class Process:
 
     def __init__(self, life: int) -> None:
         self._life = life
-        self.call_log = CallLog()
-        """The calls that it answered itself, known also where it died."""
         self._tail = Tail()
         self._unsent: list[bytes] = []
         self._transports: list[asyncio.BaseTransport] = []
@@ -399,11 +396,7 @@ class Process:
         life_theirs, life = os.pipe()
         printed, printed_theirs = os.pipe()
         process = cls(life)
-        theirs = (control_theirs.fileno(), tools_theirs.fileno(), life_theirs, process.call_log.descriptor)
-
-        def ended(ending: str) -> None:
-            on_end(ending)
-            process.call_log.close()
+        theirs = (control_theirs.fileno(), tools_theirs.fileno(), life_theirs)
 
         try:
             process._child = Child.spawn(
@@ -417,14 +410,13 @@ class Process:
                 memory_mb=launch.memory_mb,
                 confinement=confinement,
                 last_words=process._all_read,
-                on_end=ended,
+                on_end=on_end,
             )
         except OSError as error:
             control.close()
             tools.close()
             os.close(life)
             os.close(printed)
-            process.call_log.close()
             if confinement is not None:
                 confinement.close()
             raise VersionError(_no_start(launch, error)) from None

@@ -33,8 +33,6 @@ QUICK_TRIALS = 20
 """How many trials the average is about: a few that had to wait for a processor make no difference."""
 AHEAD = 31
 """Trials that wait in a worker of a quick agent, so that it need not wait for the next one."""
-_GIVEN = b'{"given":'
-"""How a line begins with the calls that the worker has answered itself."""
 _TRIAL = re.compile(rb'\{"trial": (\d+)')
 
 
@@ -56,10 +54,7 @@ class TrialListener(Protocol):
         """The trial's turn has come."""
 
     def answer(self, call: JsonObject) -> JsonObject | Awaitable[JsonObject]:
-        """Answer a tool call: `{"result": …}`, `{"error": text}`, `{"stop": why}` or `{"live": number}`.
-
-        A call that the worker has answered from what it was given with the trial comes here, too.
-        """
+        """Answer a tool call: `{"result": …}`, `{"error": text}`, `{"stop": why}` or `{"live": number}`."""
 
     def ran(self, message: JsonObject) -> None:
         """What a tool gave that ran."""
@@ -70,8 +65,6 @@ class _Running:
     trial: TrialListener
     reply: TrialReply
     began: bool
-    given: int = 0
-    """Calls that the worker answered itself and that are known here."""
 
 
 class WorkerClient:
@@ -216,10 +209,8 @@ class WorkerClient:
         return running.reply
 
     def forget(self, number: int) -> None:
-        """Forget a trial that is no longer awaited, once the calls that it made are known."""
-        running = self._running.pop(number, None)
-        if running is not None:
-            self._take_logged(number, running)
+        """Forget a trial that is no longer awaited."""
+        self._running.pop(number, None)
 
     async def printed(self) -> str | None:
         """The end of what was printed since the worker was last idle."""
@@ -250,14 +241,9 @@ class WorkerClient:
             self._ready.set_result(message)
 
     def _end(self, number: int, running: _Running, message: JsonObject) -> None:
-        """Hand over a trial's reply, and before it the calls that the worker answered."""
+        """Hand over a trial's reply."""
         if self._process.refused:
             self._add_refused(message, self._process.refused)
-        given: Any = message.get("given")
-        if given is None:
-            self._take_logged(number, running)
-        else:
-            self._take_given(running, given)
         del self._running[number]
         if self.mode == "sync":
             took: Any = message["ms"]
@@ -294,16 +280,6 @@ class WorkerClient:
         events: Any = message["blocked"]
         return tuple(Blocked(what=what, at=at) for what, at, _ in events)
 
-    def _take_given(self, running: _Running, calls: list[JsonObject]) -> None:
-        """Take in calls that the worker has answered."""
-        running.given += len(calls)
-        for call in calls:
-            running.trial.answer(call)
-
-    def _take_logged(self, number: int, running: _Running) -> None:
-        """Take in the calls that the worker has answered and not reported."""
-        self._take_given(running, self._process.call_log.calls(number, running.given))
-
     def _skip(self, number: int) -> None:
         """A trial that waited behind one that failed was not begun."""
         self._skipped.discard(number)
@@ -315,11 +291,6 @@ class WorkerClient:
         message = _decode(line)
         running = self._running.get(message["trial"])
         answer: JsonObject | Awaitable[JsonObject]
-        if line.startswith(_GIVEN):
-            # Nothing is answered, whatever the line has.
-            if running is not None:
-                self._take_given(running, message["given"])
-            return
         if "ran" in message:
             if running is not None:
                 running.trial.ran(message)
@@ -342,8 +313,7 @@ class WorkerClient:
         """Fail everything that waits for the process."""
         # Of a sync agent's trials one runs, whatever waits behind it.
         isolated = (len(self._running) == 1 or self.mode == "sync") and not self._process.killed
-        for number, running in self._running.items():
-            self._take_logged(number, running)
+        for running in self._running.values():
             if not running.reply.done():
                 running.reply.set_exception(
                     WorkerDied(ending, isolated=isolated and running.began, began=running.began)

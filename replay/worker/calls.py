@@ -17,8 +17,6 @@ from . import replies
 
 LARGEST_LINE = 64 * 1024 * 1024
 """Bytes of the longest message; a longer answer is the agent's error."""
-LARGEST_LOG = 1024 * 1024
-"""Bytes of the call log, after which the calls of trials that have ended are removed from it."""
 
 TRIAL: contextvars.ContextVar[int | None] = contextvars.ContextVar("replay_trial", default=None)
 """The trial that the running code belongs to."""
@@ -28,26 +26,18 @@ REFUSED: dict[int, str] = {}
 
 # Made once: `json.dumps` with a default makes one for every message.
 _encode = json.JSONEncoder(default=replies.plain).encode
-_encode_sorted = json.JSONEncoder(default=replies.plain, sort_keys=True).encode
 
 
 class Stopped(BaseException):
     """The trial ends at this tool call. No `except Exception` of an agent catches it."""
 
 
-def encode(message: Any, answered_here: list[str] | None = None) -> bytes:
-    """Return one line of JSON. What is no JSON value is written as `replies.plain` sees it.
-
-    Args:
-        message: an object.
-        answered_here: texts of calls, which it gets as the field `given`; None for no such field.
-    """
+def encode(message: Any) -> bytes:
+    """Return one line of JSON. What is no JSON value is written as `replies.plain` sees it."""
     try:
         text = _encode(message)
     except TypeError:
         text = _encode(replies.with_text_keys(message))
-    if answered_here is not None:
-        text = f'{text[:-1]}, "given": [{", ".join(answered_here)}]}}'
     return text.encode() + b"\n"
 
 
@@ -112,17 +102,14 @@ class Asking:
             Stopped: the trial ends here.
         """
         trial = self.trial_of(name)
-        answer = self.answer_here(trial, name, args)
         try:
-            line = b"" if answer else encode({"trial": trial, "name": name, "args": args})
+            line = encode({"trial": trial, "name": name, "args": args})
         except (ValueError, RecursionError) as error:
             raise RuntimeError(f"the arguments of {name} cannot be written as JSON: {error}") from None
         if len(line) > LARGEST_LINE:
             raise RuntimeError(f"the arguments of {name} are longer than {LARGEST_LINE >> 20} MB")
-        if answer is None:
-            answer = json.loads(self.exchange(line, trial, name))
+        answer = json.loads(self.exchange(line, name))
         if "stop" in answer:
-            self.forget_recordings(trial)
             raise Stopped(answer["stop"])
         if "error" in answer:
             raise fail(answer["error"])
@@ -143,14 +130,7 @@ class Asking:
         """Return the trial that a call of this tool belongs to; None where only the worker can know."""
         raise NotImplementedError
 
-    def answer_here(self, trial: int | None, name: str, args: dict[str, Any]) -> dict[str, Any] | None:  # noqa: ARG002
-        """Return the answer to a call that need not be asked for; None for any other."""
-        return None
-
-    def forget_recordings(self, trial: int | None) -> None:
-        """Ask for every further call of a trial."""
-
-    def exchange(self, line: bytes, trial: int | None, name: str) -> bytes:
+    def exchange(self, line: bytes, name: str) -> bytes:
         """Send a call of a trial and return its answer."""
         raise NotImplementedError
 
@@ -173,15 +153,9 @@ class Parent(Protocol):
 class Tools(Asking):
     """The tools channel of a worker: one question and its answer at a time."""
 
-    def __init__(self, channel: socket.socket, log: int) -> None:
-        """Ask through a channel.
-
-        Args:
-            channel: the socket.
-            log: file descriptor of the call log, which has every call that is answered here: the engine
-                reads it where this process ends before it has reported them.
-        """
-        self._channel, self._log = channel, log
+    def __init__(self, channel: socket.socket) -> None:
+        """Ask through a channel."""
+        self._channel = channel
         self._answers = channel.makefile("rb")
         self._lock = threading.Lock()
         self.parent: Parent | None = None
@@ -190,87 +164,19 @@ class Tools(Asking):
         self.running: set[int] = set()
         """Trials that have begun and not ended."""
         self._has_begun = False
-        self._recorded: dict[int, dict[str, dict[str, list[Any]]]] = {}
-        """Trial → tool → arguments as sorted JSON text → answers that are left, the first one last."""
-        self._given: dict[int, list[str]] = {}
-        """Trial → the calls that were answered here, as JSON text."""
-        self._reported: dict[int, int] = {}
-        """Trial → how many of these were reported."""
-        self._logged, self._log_limit = 0, LARGEST_LOG
-        """Bytes in the call log, and how many it may have before it is written anew."""
         os.register_at_fork(after_in_child=self._after_fork)
 
     def _after_fork(self) -> None:
         self._is_forked = True
-        self._recorded.clear()
 
-    def begin(self, trial: int, tape: list[Any]) -> None:
-        """Begin a trial; `tape` has the recordings with which its calls may be answered here."""
+    def begin(self, trial: int) -> None:
+        """Begin a trial."""
         self._has_begun = True
         self.running.add(trial)
-        if tape:
-            recorded: dict[str, dict[str, list[Any]]] = {}
-            for name, args, answer in reversed(tape):
-                recorded.setdefault(name, {}).setdefault(_encode_sorted(args), []).append(answer)
-            self._recorded[trial] = recorded
 
-    def end(self, trial: int) -> list[str]:
-        """End a trial; return its calls that were answered here and not reported, each as JSON text."""
+    def end(self, trial: int) -> None:
+        """End a trial."""
         self.running.discard(trial)
-        with self._lock:
-            self._recorded.pop(trial, None)
-            return self._given.pop(trial, [])[self._reported.pop(trial, 0) :]
-
-    def answer_here(self, trial: int | None, name: str, args: dict[str, Any]) -> dict[str, Any] | None:
-        """Answer a call that was recorded with the very same arguments, and keep it to be reported.
-
-        The engine finds the same recording. Once a call of a tool was asked for, all of them are, since the
-        engine may have used up any of the tool's recordings.
-        """
-        if trial not in self._recorded:
-            return None
-        try:
-            text = _encode_sorted(args)
-        except (TypeError, ValueError, RecursionError):
-            text = ""
-        with self._lock:
-            by_tool = self._recorded.get(trial, {})
-            unused = by_tool.get(name, {}).get(text)
-            if not unused:
-                by_tool.pop(name, None)
-                return None
-            self._keep_call(trial, f'{{"name": {_encode(name)}, "args": {text}}}')
-            answer: dict[str, Any] = unused.pop()
-            return answer
-
-    def _keep_call(self, trial: int, call: str) -> None:
-        """Keep a call that is answered here until it is reported, and where it outlives this process."""
-        self._given.setdefault(trial, []).append(call)
-        if self._logged > self._log_limit:
-            os.ftruncate(self._log, 0)
-            os.lseek(self._log, 0, os.SEEK_SET)
-            lines = "".join(f"{number} {text}\n" for number, calls in self._given.items() for text in calls)
-            self._logged = 0
-            self._log_limit = LARGEST_LOG + 2 * len(lines)
-        else:
-            lines = f"{trial} {call}\n"
-        self._logged += os.write(self._log, lines.encode())
-
-    def _unreported(self, trial: int | None) -> bytes:
-        """Return a line with the calls that are to be known before the next one is answered, or nothing."""
-        if trial is None:
-            return b""
-        answered = self._given.get(trial, [])
-        calls = answered[self._reported.get(trial, 0) :]
-        if not calls:
-            return b""
-        self._reported[trial] = len(answered)
-        return f'{{"given": [{", ".join(calls)}], "trial": {trial}}}\n'.encode()
-
-    def forget_recordings(self, trial: int | None) -> None:
-        """Ask for every further call of a trial."""
-        with self._lock:
-            self._recorded.pop(trial, None)  # type: ignore[arg-type]
 
     def current_trial(self) -> int | None:
         """Return the trial that the running code belongs to; None where that cannot be known."""
@@ -310,12 +216,12 @@ class Tools(Asking):
             raise Stopped("the trial is over")
         return trial
 
-    def exchange(self, line: bytes, trial: int | None, name: str) -> bytes:
+    def exchange(self, line: bytes, name: str) -> bytes:
         """Send a call of a trial and return its answer."""
         if self._is_forked:
             return self._ask_parent(line, name)
         with self._lock:
-            self._channel.sendall(self._unreported(trial) + line)
+            self._channel.sendall(line)
             reply = self._answers.readline()
         if not reply:
             os._exit(1)
@@ -353,8 +259,7 @@ class Tools(Asking):
             trial = next(iter(self.running))
         if trial not in self.running:
             return encode({"error": f"{name} was called from a process that belongs to no trial"})
-        self.forget_recordings(trial)
-        return self.exchange(encode({**message, "trial": trial}), trial, name)
+        return self.exchange(encode({**message, "trial": trial}), name)
 
 
 def carry_trial_into_threads() -> None:

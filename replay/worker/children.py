@@ -205,7 +205,7 @@ class ChildProcess:
             def trial_of(self, name: str) -> int | None:  # noqa: ARG002
                 return self_trial if (trial := calls.TRIAL.get()) is None else trial
 
-            def exchange(self, line: bytes, trial: int | None, name: str) -> bytes:  # noqa: ARG002
+            def exchange(self, line: bytes, name: str) -> bytes:  # noqa: ARG002
                 return connection.ask(line)
 
             def send(self, line: bytes) -> None:

@@ -1,6 +1,6 @@
 """The script of a worker: runs an agent in its own interpreter and folder, one JSON line a message.
 
-Started as `PYTHON main.py CONTROL TOOLS LIFE LOG`, four file descriptors; standard output and error belong to
+Started as `PYTHON main.py CONTROL TOOLS LIFE`, three file descriptors; standard output and error belong to
 the agent. Two of them are sockets:
 
 control   in   {"entrypoint", "factory", "tools", "live", "settled", "ignore", "args",
@@ -9,11 +9,9 @@ control   in   {"entrypoint", "factory", "tools", "live", "settled", "ignore", "
                 "tools": [name], "patched": [path], "returns": {…}, "versions": {…}}}
                or {"failed": "one sentence"}, and the worker ends; both with "blocked" and "proxied", as a
                trial has them, of the imports
-          in   {"trial": 7, "input": "…"} or {"trial": 7, "messages": […]}; with "tape": [[tool, arguments,
-               answer]], calls with these very arguments are answered here and reported as "given"
+          in   {"trial": 7, "input": "…"} or {"trial": 7, "messages": […]}
           out  {"trial": 7, "ms": 12.5, "answer": {"text", "tool_calls", "usage", "cost_usd"}}
-               or {"trial": 7, "ms": 12.5, "failed": {"status", "reason", "retry_after_s"}}; both with
-               "given": [{"name", "args"}], the calls that were answered here and not reported yet, and
+               or {"trial": 7, "ms": 12.5, "failed": {"status", "reason", "retry_after_s"}}; and
                where the boundary blocked something, "blocked": [[what, line, in a tool]] and "proxied":
                [[time, line]], when the proxy was asked. After "failed" a sync worker answers
                {"trial": 8, "skipped": true} to what waits, until it gets {"go": true}: the process may be
@@ -21,14 +19,11 @@ control   in   {"entrypoint", "factory", "tools", "live", "settled", "ignore", "
           async workers also: in {"cancel": 7}, and out {"began": 7} when a trial gets its first turn
 tools     out  {"trial": 7, "name": "…", "args": {…}}             answered before the next one goes out
           in   {"result": …}, {"error": "…"}, {"stop": "why"} or {"live": 3}: the tool may run
-          out  {"given": [{"name", "args"}], "trial": 7}   calls answered here before the next one; not
-               answered
           out  {"trial": 7, "ran": 3, "result": …} or {…, "error": "…"}   what it gave; not answered
 
 A sync agent runs one trial at a time, in the order in which they come, an async one many. The worker ends
 when its control socket closes, and takes its process group with it when LIFE, a pipe nobody writes to, does:
-so it cannot outlive its parent. LOG is a file to which each call that is answered here is written, as
-`7 {"name", "args"}`: the engine reads it where the process ends before it has reported them.
+so it cannot outlive its parent.
 Works on Python 3.9 and later.
 """
 

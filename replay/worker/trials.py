@@ -103,16 +103,15 @@ def _import_asyncio() -> Any:
 class Worker:
     """The agent, and how its trials are run."""
 
-    def __init__(self, control: socket.socket, tools: socket.socket, log: int) -> None:
+    def __init__(self, control: socket.socket, tools: socket.socket) -> None:
         """Take over the channels.
 
         Args:
             control: orders and replies.
             tools: tool calls and their answers.
-            log: file descriptor of the call log.
         """
         self.control = control
-        self.tools = calls.Tools(tools, log)
+        self.tools = calls.Tools(tools)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._began: set[int] = set()
@@ -129,12 +128,12 @@ class Worker:
             asyncio.set_event_loop(self._loop)
         return self._loop
 
-    def send(self, message: dict[str, Any], answered_here: list[str] | None = None) -> None:
-        """Send a reply, with the calls that were answered here."""
-        line = calls.encode(message, answered_here)
+    def send(self, message: dict[str, Any]) -> None:
+        """Send a reply."""
+        line = calls.encode(message)
         if len(line) > calls.LARGEST_LINE:
             reason = f"the agent's answer is longer than {calls.LARGEST_LINE >> 20} MB"
-            line = calls.encode(_without_answer(message, reason), answered_here)
+            line = calls.encode(_without_answer(message, reason))
         with self._sending:
             self.control.sendall(line)
 
@@ -234,7 +233,7 @@ class Worker:
     def _run_sync(self, target: shapes.Target, order: dict[str, Any]) -> None:
         trial = order["trial"]
         calls.TRIAL.set(trial)
-        self.tools.begin(trial, order.get("tape", []))
+        self.tools.begin(trial)
         began = time.perf_counter()
         try:
             self._prepare(order)
@@ -283,7 +282,7 @@ class Worker:
             self._cancel(order["cancel"])
             return
         trial = order["trial"]
-        self.tools.begin(trial, order.get("tape", []))
+        self.tools.begin(trial)
         self._tasks[trial] = self.loop.create_task(self._run_async(target, order))
 
     def _cancel(self, trial: int) -> None:
@@ -320,7 +319,7 @@ class Worker:
         self.patches.renew()
 
     def _finish(self, trial: int, took: float, outcome: dict[str, Any]) -> None:
-        answered_here = self.tools.end(trial)
+        self.tools.end(trial)
         answer = outcome.get("answer")
         if answer and answer["tool_calls"]:
             steering = self.patches.steering
@@ -334,11 +333,11 @@ class Worker:
         self._has_failed = "failed" in outcome
         message = {"trial": trial, "ms": took * 1000, **self._observer.end(trial), **outcome}
         try:
-            self.send(message, answered_here)
+            self.send(message)
         except (ValueError, RecursionError, TypeError) as error:
             self._has_failed = True
             reason = f"the agent's answer cannot be written as JSON: {error}"
-            self.send(_without_answer(message, reason), answered_here)
+            self.send(_without_answer(message, reason))
 
 
 def _without_answer(message: dict[str, Any], reason: str) -> dict[str, Any]:
@@ -348,9 +347,9 @@ def _without_answer(message: dict[str, Any], reason: str) -> dict[str, Any]:
 
 def main() -> None:
     """Serve until the control socket closes."""
-    control, tools, life, log = (int(number) for number in sys.argv[1:5])
+    control, tools, life = (int(number) for number in sys.argv[1:4])
     del sys.argv[1:]
-    for descriptor in (control, tools, life, log):
+    for descriptor in (control, tools, life):
         # A process that the agent starts must not keep our channels open.
         os.set_inheritable(descriptor, False)
     sys.path.insert(0, os.getcwd())  # noqa: PTH109
@@ -360,7 +359,7 @@ def main() -> None:
     faulthandler.enable()
     end_with_parent(life)
     calls.carry_trial_into_threads()
-    worker = Worker(socket.socket(fileno=control), socket.socket(fileno=tools), log)
+    worker = Worker(socket.socket(fileno=control), socket.socket(fileno=tools))
     lines = worker.control.makefile("rb")
     try:
         target = worker.start(json.loads(lines.readline()))
