@@ -33,6 +33,8 @@ QUICK_TRIALS = 20
 """How many trials the average is about: a few that had to wait for a processor make no difference."""
 AHEAD = 31
 """Trials that wait in a worker of a quick agent, so that it need not wait for the next one."""
+STARTED_CODE = "a started program or native code"
+"""Named instead of the line where Python asked the proxy for nothing."""
 _TRIAL = re.compile(rb'\{"trial": (\d+)')
 
 
@@ -264,7 +266,8 @@ class WorkerClient:
         """Add to a trial's blocked events what the proxy refused while it ran, and take it from what waits.
 
         The worker tells when the trial connected to the proxy, and from which line. Of several trials at
-        once, a request is that of the one whose connection came last before it.
+        once, a request is that of the one whose connection came last before it. Where a trial's Python asked
+        the proxy for nothing, something else did.
         """
         proxied: Any = message.pop("proxied", [])
         events: Any = message.setdefault("blocked", [])
@@ -272,7 +275,8 @@ class WorkerClient:
             earlier = [line for at, line in proxied if at <= refusal.at]
             if earlier or len(self._running) == 1:
                 waiting.remove(refusal)
-                events.append([refusal.destination, earlier[-1] if earlier else None, False])
+                at = earlier[-1] if earlier else None if proxied else STARTED_CODE
+                events.append([refusal.destination, at, False])
 
     def _blocked_before(self, message: JsonObject) -> tuple[Blocked, ...]:
         """Return what its imports tried that the boundary blocks. The first trial has it, too."""

@@ -106,7 +106,7 @@ def _agent(proposal: SetupProposal) -> str:
         "# The function to call with the user's text, sync or async; or an object with solve, run or invoke.",
         *_entrypoint(proposal),
         "# Where tool calls are answered from the recording: a dispatcher (name, args), the tool functions,",
-        "# a table of them, or a framework. Required: a tool that is not listed runs for real.",
+        "# a table of them, or a framework. Required: a tool that is not listed runs, behind the boundary.",
     ]
     if proposal.tools is None:
         lines.append(

@@ -4,8 +4,8 @@ In the first trials of a lane a blocked event outside of a tool that may run sto
 it, so the replay would not be what production does, or it is a tool that nobody listed. Later events are
 counted and named only.
 
-An event counts where a line of the agent's code led to it (in Python), or any program behind a command asked
-the proxy for it. What libraries do by themselves in threads of their own, and services that only measure
+An event counts where a line of the agent's code led to it (in Python), or another program asked the proxy for
+it. What libraries do by themselves in threads of their own, and services that only measure
 (`INCIDENTAL`), stop nothing.
 """
 
@@ -28,6 +28,9 @@ INCIDENTAL = (
     "*.traceloop.com", "*.datadoghq.com", "*.datadoghq.eu", "*.newrelic.com", "*.nr-data.net",
     "*.honeycomb.io", "*.segment.io", "*.segment.com", "*.mixpanel.com", "*.amplitude.com", "*.wandb.ai",
     "*.applicationinsights.azure.com", "logfire-*.pydantic.dev", "*.opentelemetry.io", "pypi.org",
+    "registry.npmjs.org", "statsig.*", "*.statsig.com", "*.statsigapi.net", "update.googleapis.com",
+    "clients2.google.com", "accounts.google.com", "safebrowsing.googleapis.com", "*.gvt1.com",
+    "optimizationguide-pa.googleapis.com", "content-autofill.googleapis.com",
     "169.254.169.254", "169.254.170.2", "[fd00:ec2::254]", "metadata.google.internal",
     "raw.githubusercontent.com",
 )  # fmt: skip
@@ -66,7 +69,8 @@ def described(events: Sequence[Blocked]) -> str:
     texts = []
     for event in events[:SHOWN]:
         kind = "a change of " if event.what.startswith("/") else "a connection to "
-        at = f" at {event.at}" if event.at else ""
+        by = "by" if event.at and ":" not in event.at else "at"
+        at = f" {by} {event.at}" if event.at else ""
         texts.append(f"{'' if event.what == UNIX_SOCKET else kind}{event.what}{at}")
     if len(events) > SHOWN:
         texts.append(f"{len(events) - SHOWN} more")

@@ -70,7 +70,7 @@ class Observer:
             return
         self._is_private_network = described["kind"] == "namespaces"
         self._writable = [os.path.join(path, "") for path in described["writable"]]
-        self._reachable = [_pattern(one) for one in described["reachable"]]
+        self._reachable = [_pattern(destination) for destination in described["reachable"]]
         self._proxy = _port(os.environ.get("HTTPS_PROXY", ""))
         self._folder = os.path.join(os.getcwd(), "")
         self._home = os.path.join(os.path.expanduser("~"), ".")

@@ -188,6 +188,18 @@ def test_a_process_that_was_forked_has_events_too(kind: str, tmp_path: Path, tex
     assert outcome.blocked == (Blocked(what="192.0.2.1:80", at="forking.py:7"),)
 
 
+def test_what_a_started_program_asks_the_proxy_for_is_an_event(kind: str, tmp_path: Path) -> None:
+    program = (
+        f"[{sys.executable!r}, '-I', '-c', 'import urllib.request as u; u.urlopen(\"https://shop.example\")']"
+    )
+    code = f"import subprocess\ndef run_agent(text):\n    subprocess.run({program}, capture_output=True)\n    return text"
+    (tmp_path / "starting.py").write_text(code)
+    [event] = run_one("starting:run_agent", item("x"), folder=tmp_path, boundary=kind).blocked
+    assert str(event) == "blocked: shop.example:443, a started program or native code"
+    assert described([event]) == "a connection to shop.example:443 by a started program or native code"
+    assert stopping_events(Version(name="x", kind=VersionKind.PYTHON), [event]) == [event]
+
+
 def test_nothing_is_observed_without_a_boundary(folder: Path) -> None:
     assert run_one("trying:run_agent", item("looks_up shop.example"), folder=folder).blocked == ()
 
