@@ -24,7 +24,7 @@ from replaydiff.diff.result import (
     Slice,
     Verdict,
 )
-from replaydiff.replay.model import Grade, Lane, Trial
+from replaydiff.replay.model import Grade, Lane, Trial, WrittenFile
 from replaydiff.replay.model.json import to_json_value
 
 SCHEMA = "replaydiff.diff/1"
@@ -221,9 +221,15 @@ def _trial(graded: GradedTrial) -> dict[str, Any]:
         "served": {"tape": 0, "miss": 0} | _served(trial),
         "blocked": [{"what": event.what, "at": event.at} for event in trial.blocked],
         **_simulated(trial),
+        **({"files": [_file(file) for file in trial.files]} if trial.files else {}),
         "latency_ms": trial.latency_ms,
         "cost_usd": trial.cost_usd,
     }
+
+
+def _file(file: WrittenFile) -> dict[str, Any]:
+    """A file that a trial wrote; without size where it was deleted."""
+    return {"path": file.path, "size": file.size, "sha256": file.sha256, "kept": file.is_kept}
 
 
 def _served(trial: Trial) -> Counter[str]:

@@ -20,6 +20,9 @@ from replaydiff.replay.errors import SHORT_OF, InputError, NoSpaceError, remedy
 DATA_FOLDER = ".replay"
 """The folder of the store and of whatever else is kept between commands, beside replay.toml."""
 
+KEPT_FILES = "files"
+"""The folder in it with the content of files that trials wrote, by its hash."""
+
 
 def private_folder(path: Path) -> None:
     """Create a folder that its owner alone may look into, with its parents; ours is made so where it is not.

@@ -8,23 +8,33 @@ compared with the state that its recorded calls left, and that must be equal.
     def end_state(calls):
         return {"cancelled": sorted(call.args["order_id"] for call in calls if call.name == "cancel_order")}
 
+A function with a second parameter also gets the files that the trial wrote in its own folder, as far as their
+content is kept (`[world] keep`): a mapping from path to a file with the content. A recording has no files, so
+such a function grades cases alone.
+
+    def end_state(calls, files):
+        with sqlite3.connect(files["shop.db"]) as con:
+            return {"cancelled": [row[0] for row in con.execute("SELECT id FROM orders WHERE cancelled")]}
+
 A function that raises is a failure of the grader, not of the trial.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from replaydiff.diff.graders.base import Grader, abstained, failed, scored
 from replaydiff.replay.align import same
+from replaydiff.replay.files import KEPT_FILES
 from replaydiff.replay.functions import load_function
-from replaydiff.replay.model import Grade, Item, Json, Status, ToolCall, Trial
+from replaydiff.replay.model import Grade, Item, Json, Status, Trial
 from replaydiff.replay.settings import Settings
 
-NAME, VERSION = "end_state", "1"
+NAME, VERSION = "end_state", "2"
 _SETTING = "[grading] end_state"
 
 
@@ -48,12 +58,35 @@ def grade(item: Item, trial: Trial, settings: Settings) -> Grade | None:
         return failed(trial, NAME, VERSION, f"expected_state needs a function; name it as {_SETTING}")
     work_out = function(settings.grading.end_state, settings.root)
     try:
-        state = work_out([served.call for served in trial.served])
+        calls = [served.call for served in trial.served]
+        if _takes_files(work_out):
+            if item.expectation is None:
+                return abstained(trial, NAME, VERSION, "a recording has no files to compare with")
+            state = work_out(calls, kept_files(trial, settings))
+        else:
+            state = work_out(calls)
         expected = work_out(item.tape) if item.expectation is None else item.expectation.state
     except Exception as error:  # noqa: BLE001 - whatever the user's function does, it grades nothing
         return failed(trial, NAME, VERSION, f"{_SETTING} failed: {type(error).__name__}: {error}")
     reason = difference(expected, state, whole=item.expectation is None)
     return scored(trial, NAME, VERSION, float(reason is None), reason=reason)
+
+
+def kept_files(trial: Trial, settings: Settings) -> dict[str, Path]:
+    """Return the files that a trial wrote and whose content is kept, as path → a file with the content."""
+    folder = settings.data_folder / KEPT_FILES
+    return {file.path: folder / file.sha256 for file in trial.files if file.is_kept and file.sha256}
+
+
+def _takes_files(work_out: Callable[..., Any]) -> bool:
+    parameters = inspect.signature(work_out).parameters.values()
+    required = [
+        parameter
+        for parameter in parameters
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+        and parameter.default is parameter.empty
+    ]
+    return len(required) > 1
 
 
 def difference(expected: Json, state: Json, *, whole: bool, path: str = "the state") -> str | None:
@@ -73,7 +106,7 @@ def difference(expected: Json, state: Json, *, whole: bool, path: str = "the sta
 
 
 @functools.cache
-def function(target: str, root: Path) -> Callable[[Sequence[ToolCall]], Any]:
+def function(target: str, root: Path) -> Callable[..., Any]:
     """Return the user's function of this name.
 
     Raises:

@@ -2,6 +2,7 @@
 
 A tool call is answered by the first of these that applies:
 
+    live        the tool itself, in its trial's folder: tools with `answer = "live"`, whatever was recorded
     tape        the item's own recording of the same call in the same state
     corpus      another trace's recording of the same call, with proof; tools with `effect = "read"` only
     live        the tool itself; only tools named in `live`, and never one with `effect = "write"`
@@ -41,6 +42,7 @@ from replaydiff.replay.model import (
     Turn,
     Usage,
     Version,
+    WrittenFile,
 )
 from replaydiff.replay.model.light import light_dataclass
 from replaydiff.replay.objects import Objects
@@ -162,6 +164,10 @@ class Rules:
     """Places that agents may connect to behind a boundary, each `host:port`, besides their models."""
     writable: Collection[str] = ()
     """Files and folders that agents may change behind a boundary, besides the folder they run in."""
+    isolation: Literal["auto", "trial"] = "auto"
+    """Whether each trial gets a process of its own, or only where the agent writes files."""
+    keep: Sequence[str] = ()
+    """Patterns of written files whose content is kept."""
     memory_mb: float | None = None
     """What a worker or program and its children may hold; None for any."""
     simulate: str | None = None
@@ -229,6 +235,16 @@ class Rules:
         set_effect = self.tools[name].effect if name in self.tools else None
         return set_effect or self.facts.effects.get(name)
 
+    @property
+    def running(self) -> frozenset[str]:
+        """The tools that always run, in the folder of their trial."""
+        return frozenset(name for name, tool in self.tools.items() if tool.answer == "live")
+
+    @property
+    def may_run(self) -> frozenset[str]:
+        """The tools that may run for real."""
+        return self.running.union(self.live)
+
     def to_json(self) -> JsonObject:
         """Return what a run stores of it."""
         return {
@@ -238,6 +254,7 @@ class Rules:
             "tools": {
                 name: {
                     "effect": tool.effect,
+                    **({"answer": tool.answer} if tool.answer else {}),
                     "ignore_args": [*tool.ignore_args],
                     "renamed_from": tool.renamed_from,
                     "renamed_args": {**tool.renamed_args},
@@ -251,6 +268,8 @@ class Rules:
             "corpus": self.from_corpus,
             "proven": self.proven,
             "max_false": self.max_false,
+            "isolation": self.isolation,
+            "keep": [*self.keep],
             "memory_mb": self.memory_mb,
             "boundary": self.boundary,
             "network": [*self.network],
@@ -276,6 +295,8 @@ class Rules:
             from_corpus=bool(stored.get("corpus")),
             proven=stored["proven"],
             max_false=stored["max_false"],
+            isolation=stored.get("isolation", "auto"),
+            keep=tuple(stored.get("keep") or ()),
             memory_mb=stored.get("memory_mb"),
             boundary=stored["boundary"],
             network=tuple(stored["network"]),
@@ -322,6 +343,8 @@ class Outcome:
     """What the model gateway recorded of it."""
     blocked: tuple[Blocked, ...] = ()
     """What its boundary kept from happening."""
+    files: tuple[WrittenFile, ...] = ()
+    """What it wrote in its own folder."""
 
     def trial(
         self, run_id: str, item_id: str, lane: Lane, index: int, *, cost_usd: float | None, attempts: int = 1
@@ -344,6 +367,7 @@ class Outcome:
             stderr=self.stderr,
             turns=self.turns,
             blocked=self.blocked,
+            files=self.files,
         )
 
 

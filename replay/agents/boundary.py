@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from replaydiff.replay.agents.base import Rules
+from replaydiff.replay.agents.folder import TrialFolder
 from replaydiff.replay.destination import Destination, parse_destination
 from replaydiff.replay.errors import VersionError
 from replaydiff.replay.gateway.forwarder import Forwarder, Route
@@ -118,6 +119,31 @@ def refusal_of(kind: Kind) -> str | None:
     return message.removeprefix("failed: ") or (last[0] if last else f"exit code {ended.returncode}")
 
 
+@functools.cache
+def can_overlay(lower: str, home: str) -> bool:
+    """Return whether this kernel lays an overlay over a folder. Starts a process once.
+
+    Args:
+        lower: the folder.
+        home: a folder of the file system that gets what is written.
+    """
+    channel, inner_channel = socket.socketpair()
+    with channel, inner_channel, tempfile.TemporaryDirectory(dir=home, prefix="overlay-") as scratch:
+        layers = [Path(scratch, name) for name in ("upper", "work")]
+        for layer in layers:
+            layer.mkdir()
+        keys = ["kind=namespaces", "\t".join([f"overlay={lower}", *map(str, layers)])]
+        argv = [*START, str(inner_channel.fileno()), *keys, "--"]
+        ended = subprocess.run(
+            argv, pass_fds=[inner_channel.fileno()], cwd="/", capture_output=True, check=False
+        )
+        inner_channel.close()
+        message = channel.recv(LONGEST_MESSAGE)
+        for inner in layers[1].iterdir():
+            inner.chmod(0o700)
+    return message.startswith(b"ok") and ended.returncode == 0
+
+
 def boundary_of(rules: Rules, environment: Mapping[str, str], *servers: Server) -> Boundary | None:
     """Return the boundary of a version's processes; None where the rules want none.
 
@@ -164,26 +190,14 @@ class Boundary:
     route: Route
     """How connections leave this machine."""
 
-    def confine(self, folder: str, overlays: Sequence[Overlay] = ()) -> Confinement:
+    def confine(self, folder: str, trial_folder: TrialFolder | None = None) -> Confinement:
         """Return the boundary of one process.
 
         Args:
-            folder: where it runs. It may write there, unless an overlay covers it.
-            overlays: folders that it sees with what it writes, which goes elsewhere (`namespaces` only).
+            folder: where it runs.
+            trial_folder: its own folder, which is all that it may write to; None: it may write to `folder`.
         """
-        return Confinement(self, folder, overlays)
-
-
-@dataclass(frozen=True, slots=True)
-class Overlay:
-    """A folder that a process sees with its own changes, which are kept apart."""
-
-    lower: str
-    """The folder as it is, and where the process sees it."""
-    upper: str
-    """An empty folder that gets what is written."""
-    work: str
-    """An empty folder of the same file system as `upper`."""
+        return Confinement(self, folder, trial_folder)
 
 
 class Refusal(NamedTuple):
@@ -208,9 +222,9 @@ class _Listener:
 class Confinement:
     """The boundary of one process, from before its start to its end."""
 
-    def __init__(self, boundary: Boundary, folder: str, overlays: Sequence[Overlay] = ()) -> None:
+    def __init__(self, boundary: Boundary, folder: str, trial_folder: TrialFolder | None) -> None:
         """Prepare nothing yet but addresses; the arguments are those of `Boundary.confine`."""
-        self.boundary, self.folder, self.overlays = boundary, folder, overlays
+        self.boundary, self.folder, self._trial_folder = boundary, folder, trial_folder
         self.refused: list[Refusal] = []
         """What the process asked the proxy for in vain, in that order."""
         self._accepting: list[asyncio.Server] = []
@@ -253,7 +267,8 @@ class Confinement:
         """Return what the boundary leaves open, for what observes the agent inside."""
         ours = [f"{HOST}:{port}" for port in self._our_ports()]
         private = [] if self.boundary.kind == "landlock" else self._private()
-        writable = [os.path.realpath(path) for path in (self.folder, *self.boundary.writable)]
+        in_own = [self.folder] if self._trial_folder is None else self._trial_folder.changeable
+        writable = [os.path.realpath(path) for path in (*in_own, *self.boundary.writable)]
         return {
             "kind": self.boundary.kind,
             "writable": [*writable, *private, *([self._temporary] if self._temporary else [])],
@@ -263,23 +278,26 @@ class Confinement:
     async def prepare(self) -> None:
         """Get ready what the process needs when it starts."""
         if self.boundary.kind == "landlock":
-            self._temporary = await asyncio.to_thread(tempfile.mkdtemp, prefix="replay-")
+            if self._trial_folder is None:
+                self._temporary = await asyncio.to_thread(tempfile.mkdtemp, prefix="replay-")
             self._accepting.append(await asyncio.start_server(self._forwarder.serve, sock=self._proxy_socket))
 
     def wrap(self, argv: Sequence[str]) -> list[str]:
         """Return the command that builds the boundary and then becomes `argv`."""
         keys = [f"kind={self.boundary.kind}", f"folder={os.path.abspath(self.folder)}"]  # noqa: PTH100
-        covered = {overlay.lower for overlay in self.overlays}
-        writable = [path for path in (self.folder, *self.boundary.writable) if path not in covered]
-        keys += [f"write={os.path.realpath(path)}" for path in writable]
+        keys += [f"write={os.path.realpath(path)}" for path in self._writable()]
         if self._temporary is not None:
             keys.append(f"write={self._temporary}")
         if self.boundary.kind == "landlock":
             keys += [f"connect={port}" for port in self._ports()]
             keys += [f"serve={port}" for port in (*self._spare_ports(), self._worker_socket.getsockname()[1])]
         else:
-            keys += [f"private={path}" for path in self._private()]
-            keys += [f"overlay={one.lower}\t{one.upper}\t{one.work}" for one in self.overlays]
+            private = self._private()
+            if self._trial_folder is not None:
+                layers = self._trial_folder.layers(private)
+                keys += [f"overlay={line}" for line in layers.overlays]
+                private = list(layers.private)
+            keys += [f"private={line}" for line in private]
             keys += [f"listen={listener.address} {listener.port}" for listener in self._listeners]
             keys += [f"host={address} {name}" for name, address in self._names().items()]
         return [*START, str(self.descriptor), *keys, "--", *argv]
@@ -331,9 +349,12 @@ class Confinement:
 
     def _private(self) -> list[str]:
         """Return the folders that are copy-on-write."""
-        covered = {overlay.lower for overlay in self.overlays}
-        writable = [path for path in (self.folder, *self.boundary.writable) if path not in covered]
-        return private_folders(self.boundary.environment, writable)
+        return private_folders(self.boundary.environment, self._writable())
+
+    def _writable(self) -> list[str]:
+        """Return what the process writes to for real."""
+        in_own = [self.folder] if self._trial_folder is None else self._trial_folder.writable
+        return [*in_own, *self.boundary.writable]
 
     def _inside(self) -> Iterator[_Listener]:
         """Yield what listens inside, each address and port once."""

@@ -17,14 +17,16 @@ import os
 import shutil
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from replaydiff.replay.agents import exchange
 from replaydiff.replay.agents.attempt import Attempt, cancelled
 from replaydiff.replay.agents.base import Address, Outcome, Rules
-from replaydiff.replay.agents.boundary import boundary_of
+from replaydiff.replay.agents.boundary import boundary_of, can_overlay
 from replaydiff.replay.agents.exchange import Endpoint
+from replaydiff.replay.agents.folder import Folders, TrialFolder
 from replaydiff.replay.agents.pool import Pool, PoolClosedError
 from replaydiff.replay.agents.program import Program, ProgramGuard
 from replaydiff.replay.clock import utc_now
@@ -46,9 +48,15 @@ class CommandAgent:
     def __init__(self, version: Version, rules: Rules) -> None:
         self._version, self._rules = version, rules
         self._folder = version.path or str(Path.cwd())
+        self._conversations: dict[str, TrialFolder] = {}
+        """Conversation → its folder, between two turns of which the earlier one wrote files."""
         self._endpoint = Endpoint() if version.tools else None
         servers = [] if self._endpoint is None else [self._endpoint.server]
         self._boundary = boundary_of(rules, version.env, *servers)
+        has_namespaces = self._boundary is not None and self._boundary.kind == "namespaces"
+        self._folders = Folders(
+            self._folder, can_overlay=can_overlay if has_namespaces else None, keep=rules.keep
+        )
         self._numbers = itertools.count()
         self._guard: ProgramGuard | None = None
         self._running: set[Program] = set()
@@ -87,6 +95,7 @@ class CommandAgent:
         if self._pool is not None:
             await self._pool.close()
         await asyncio.gather(*(program.kill() for program in self._running))
+        await asyncio.to_thread(self._folders.close)
         if self._endpoint is not None:
             await self._endpoint.close()
         if self._guard is not None:
@@ -99,10 +108,15 @@ class CommandAgent:
         try:
             if self._pool is None:
                 with self._request(item, attempt, number, index) as sent, self._models(line) as models:
-                    return await self._run_process(attempt, sent, models)
+                    return await self._run_in_folder(item, attempt, sent, models)
+            if item.conversation in self._conversations:
+                server = await self._new_server(self._conversations.pop(item.conversation))
+                try:
+                    return await self._run_on(server, item, attempt, number, index, line)
+                finally:
+                    await server.kill()
             async with self._pool.slot() as server:
-                with self._request(item, attempt, number, index) as sent, server.serving(line):
-                    return await self._run_in(server, attempt, sent)
+                return await self._run_on(server, item, attempt, number, index, line)
         except (OSError, VersionError) as error:
             reason = f"the program could not be started: {error}"
             return Outcome(status=Status.INFRA_ERROR, reason=reason, started_at=utc_now())
@@ -129,9 +143,57 @@ class CommandAgent:
         finally:
             address.close()
 
-    async def _run_process(self, attempt: Attempt, sent: JsonObject, models: Mapping[str, str]) -> Outcome:
+    async def _run_on(
+        self, server: _Server, item: Item, attempt: Attempt, number: int, index: int, line: Line | None
+    ) -> Outcome:
+        """Run a trial in a persistent process, which is ended where the trial wrote files."""
+        with self._request(item, attempt, number, index) as sent, server.serving(line):
+            outcome = await self._run_in(server, attempt, sent)
+        if self._rules.isolation == "trial":
+            await server.kill()
+        if server.folder is None or server.folder.is_clean:
+            return outcome
+        await server.kill()
+        return await self._with_files(outcome, server.folder, item)
+
+    async def _run_in_folder(
+        self, item: Item, attempt: Attempt, sent: JsonObject, models: Mapping[str, str]
+    ) -> Outcome:
+        """Run a process in a clean folder, or in that of an earlier turn."""
+        if not self._folders.are_private:
+            return await self._run_process(attempt, sent, models, None)
+        folder = self._conversations.pop(item.conversation, None) or await self._folders.new()
+        try:
+            outcome = await self._run_process(attempt, sent, models, folder)
+        except BaseException:
+            await asyncio.to_thread(self._folders.remove, folder)
+            raise
+        if folder.is_clean:
+            self._folders.give_back(folder)
+            return outcome
+        return await self._with_files(outcome, folder, item)
+
+    async def _with_files(self, outcome: Outcome, folder: TrialFolder, item: Item) -> Outcome:
+        """Return an outcome with the files that the trial wrote; the next turn goes on in its folder."""
+        outcome = replace(outcome, files=await asyncio.to_thread(folder.written))
+        if item.conversation:
+            self._conversations[item.conversation] = folder
+        else:
+            await asyncio.to_thread(self._folders.remove, folder)
+        return outcome
+
+    async def end_conversation(self, conversation: str) -> None:
+        """Remove the folder of a conversation that has ended."""
+        folder = self._conversations.pop(conversation, None)
+        if folder is not None:
+            await asyncio.to_thread(self._folders.remove, folder)
+
+    async def _run_process(
+        self, attempt: Attempt, sent: JsonObject, models: Mapping[str, str], folder: TrialFolder | None
+    ) -> Outcome:
         url = sent["tools_url"]
-        program = await self._spawn({**models, **({TOOLS_URL: url} if isinstance(url, str) else {})})
+        environment = {**models, **({TOOLS_URL: url} if isinstance(url, str) else {})}
+        program = await self._spawn(environment, folder)
         self._running.add(program)
         began = time.perf_counter()
         try:
@@ -177,25 +239,34 @@ class CommandAgent:
         attempt.blocked = server.program.take_blocked()
         return attempt.ended(message, await server.program.printed() if "failed" in message else None)
 
-    async def _new_server(self) -> _Server:
+    async def _new_server(self, folder: TrialFolder | None = None) -> _Server:
+        """Start a persistent process in a clean folder, or in that of an earlier turn."""
         gateway = self._rules.gateway
-        server = _Server(None if gateway is None else gateway.address(self._version.env))
+        if folder is None and self._folders.are_private:
+            folder = await self._folders.new()
+        server = _Server(None if gateway is None else gateway.address(self._version.env), folder)
         try:
-            server.program = await self._spawn(server.address.environment if server.address else {}, server)
+            models = server.address.environment if server.address else {}
+            server.program = await self._spawn(models, folder, server)
         except OSError as error:
             raise VersionError(f"{self._version.command[0]} cannot be started: {error.strerror}") from None
         return server
 
-    async def _spawn(self, environment: Mapping[str, str], server: _Server | None = None) -> Program:
+    async def _spawn(
+        self, environment: Mapping[str, str], folder: TrialFolder | None, server: _Server | None = None
+    ) -> Program:
         if self._guard is None:
             raise RuntimeError("the agent was not started")
+        if folder is not None:
+            environment = {**environment, **folder.environment}
         return await Program.spawn(
             self._version.command,
-            folder=self._folder,
+            folder=self._folder if folder is None else folder.path,
             environment={**self._version.env, **environment},
             guard=self._guard,
             memory_mb=self._rules.memory_mb,
             boundary=self._boundary,
+            trial_folder=folder,
             on_line=None if server is None else server.take,
             on_end=(lambda _: None) if server is None else server.ended,
         )
@@ -213,8 +284,8 @@ class _Server:
 
     program: Program
 
-    def __init__(self, address: Address | None) -> None:
-        self.address = address
+    def __init__(self, address: Address | None, folder: TrialFolder | None) -> None:
+        self.address, self.folder = address, folder
         self._number = -1
         self._answer: asyncio.Future[JsonObject] | None = None
 

@@ -47,7 +47,8 @@ class MessagesAgent:
     def __init__(self, version: Version, rules: Rules) -> None:
         """Create an agent; with `rules.single` it makes one decision and no tool is answered (step mode)."""
         # There is no code here that could run a tool.
-        self._rules = replace(rules, live=())
+        tools = {name: replace(tool, answer=None) for name, tool in rules.tools.items()}
+        self._rules = replace(rules, live=(), tools=tools)
         self._version = version
         self._stack = AsyncExitStack()
         self._model: Model | None = None

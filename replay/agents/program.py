@@ -12,6 +12,7 @@ from io import FileIO
 from pathlib import Path
 
 from replaydiff.replay.agents.boundary import Boundary
+from replaydiff.replay.agents.folder import TrialFolder
 from replaydiff.replay.agents.subprocess import TAIL_BYTES, Child, Tail, started
 from replaydiff.replay.model import Blocked
 from replaydiff.replay.serving import LARGEST
@@ -73,6 +74,7 @@ class Program:
         guard: ProgramGuard,
         memory_mb: float | None = None,
         boundary: Boundary | None = None,
+        trial_folder: TrialFolder | None = None,
         on_line: Callable[[bytes], bool] | None = None,
         on_end: Callable[[str], None] = lambda _: None,
     ) -> Program:
@@ -85,6 +87,7 @@ class Program:
             guard: ends it should we be killed.
             memory_mb: it is ended once it holds more; None for any.
             boundary: what it may reach and change; None: everything.
+            trial_folder: its own folder; None where it runs in the version's.
             on_line: gets each line it writes, and says whether the line was meant for it; without it the
                 whole output is kept.
             on_end: called with how it ended.
@@ -94,7 +97,7 @@ class Program:
             VersionError: the kernel refuses its boundary.
         """
         program = cls(guard, on_line)
-        confinement = await started(boundary, folder)
+        confinement = await started(boundary, folder, trial_folder)
         stdin_theirs, stdin = os.pipe()
         stdout, stdout_theirs = os.pipe()
         stderr, stderr_theirs = os.pipe()

@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from replaydiff.replay.agents.attempt import Attempt, as_chat, as_text, cancelled
 from replaydiff.replay.agents.base import Lost, Outcome, Rules
-from replaydiff.replay.agents.boundary import boundary_of
+from replaydiff.replay.agents.boundary import boundary_of, can_overlay
 from replaydiff.replay.agents.deadlines import Deadline, Deadlines, after
+from replaydiff.replay.agents.folder import Folders, TrialFolder
 from replaydiff.replay.agents.pool import Pool, PoolClosedError
 from replaydiff.replay.agents.reply import GroupReply, Replies, TrialReply
 from replaydiff.replay.agents.subprocess import Launch
@@ -65,7 +66,7 @@ class PythonAgent:
                 "entrypoint": version.entrypoint or "",
                 "factory": version.factory,
                 "tools": list(version.tools),
-                "live": list(rules.live),
+                "live": [*sorted(rules.may_run)],
                 "ignore": list(rules.ignore),
                 "settled": [name for name, tool in rules.tools.items() if tool.result],
                 "adapter": _adapter(version),
@@ -91,6 +92,22 @@ class PythonAgent:
         """What return annotations promise of results, as `WorkerClient.returns`."""
         self.signature = ""
         """What is called, for a person, known once it has started."""
+        boundary = self._launch.boundary
+        has_namespaces = boundary is not None and boundary.kind == "namespaces"
+        self._folders = Folders(
+            self._launch.folder, can_overlay=can_overlay if has_namespaces else None, keep=rules.keep
+        )
+        self._folder_of: dict[WorkerClient, TrialFolder] = {}
+        """The folder of each worker, where it has one of its own."""
+        self._conversations: dict[str, TrialFolder] = {}
+        """Conversation → its folder, between two turns of which the earlier one wrote files."""
+        self._overlaps = False
+        """Trials run at the same time in a worker."""
+        self._is_alone = rules.isolation == "trial"
+        """Each trial gets a worker of its own."""
+        self._spare: WorkerClient | None = None
+        """A worker without a trial yet."""
+        self._rooms = asyncio.Semaphore(self._concurrency)
 
     @property
     def takes_messages(self) -> bool:
@@ -107,14 +124,15 @@ class PythonAgent:
             raise VersionError(f"version {self._version.name!r} does not start: {error}") from None
         self._takes, self._packages, self.signature = first.takes, first.versions, first.signature
         self.returns, self.patched, self.blocked = first.returns, first.patched, first.blocked
-        self.tools = tuple(name for name in first.tools if name not in self._rules.live)
+        self.tools = tuple(name for name in first.tools if name not in self._rules.may_run)
         start_s = time.monotonic() - began
         # Which trial asked a model is known only where a process runs one at a time.
         gateway = self._rules.gateway
         together = first.mode == "async" and gateway is None
         slots, limit = (self._concurrency, 1) if together else (1, self._concurrency)
+        self._overlaps = together
         # A trial that waits in a worker is begun, unseen, when the one before it ends, whatever that did.
-        looks_ahead = not (together or gateway or self._rules.live or self._rules.simulator)
+        looks_ahead = not (together or gateway or self._rules.may_run or self._rules.simulator)
         self._shared = Pool(
             self._new_worker,
             slots=slots,
@@ -123,7 +141,12 @@ class PythonAgent:
             ahead=(lambda worker: worker.ahead) if looks_ahead else None,
         )
         self._isolated = Pool(self._new_worker, slots=1, limit=ISOLATED_LIMIT, start_s=start_s)
-        self._shared.add(first)
+        if first in self._folder_of:
+            await asyncio.to_thread(self._folder_of[first].share_bytecode)
+        if self._is_alone:
+            self._spare = first
+        else:
+            self._shared.add(first)
 
     def describe(self) -> dict[str, str]:
         """Interpreter and package versions, as the first worker reported them."""
@@ -136,6 +159,10 @@ class PythonAgent:
         for pool in (self._shared, self._isolated):
             if pool is not None:
                 await pool.close()
+        if self._spare is not None:
+            await self._spare.stop()
+        self._folder_of.clear()
+        await asyncio.to_thread(self._folders.close)
 
     async def run(self, item: Item, index: int, line: Line | None = None) -> Outcome:  # noqa: ARG002
         """Run the item once. `index` makes no difference to a Python agent."""
@@ -152,12 +179,15 @@ class PythonAgent:
         outcome: Outcome | Lost = lost
         try:
             for _ in range(TURNS):
-                if outcome is not Lost.BYSTANDER:
+                if outcome is not Lost.BYSTANDER or self._runs_alone(item):
                     break
                 async with self._shared.slot() as worker:
                     outcome = await self._attempt(item, worker, line, isolated=False)
             if isinstance(outcome, Outcome):
                 return outcome
+            if self._runs_alone(item):
+                outcome = await self._run_alone(item, line)
+                return cancelled() if isinstance(outcome, Lost) else outcome
             outcome = Lost.DOUBTFUL
             # Each turn ends one process that others may have spoilt.
             while outcome is Lost.DOUBTFUL:
@@ -172,11 +202,30 @@ class PythonAgent:
             pass
         return cancelled()
 
+    def _runs_alone(self, item: Item) -> bool:
+        return self._is_alone or item.conversation in self._conversations
+
+    async def _run_alone(self, item: Item, line: Line | None) -> Outcome | Lost:
+        """Run an item in a process that runs nothing else."""
+        async with self._rooms:
+            folder = self._conversations.pop(item.conversation, None)
+            worker = None
+            if folder is None:
+                worker, self._spare = self._spare, None
+            worker = worker or await self._new_worker(folder=folder)
+            try:
+                return await self._attempt(item, worker, line, isolated=True)
+            finally:
+                await worker.kill()
+                await self._leave_folder(worker, item.conversation)
+
     @property
     def together(self) -> int:
         """How many items `run_together` takes at present; 1 where each needs a look of its own."""
         # Half of what a worker takes: while one half runs, the next one is on its way.
-        return 1 if self._shared is None else max(1, min(self._shared.capacity() // 2, TOGETHER))
+        if self._shared is None or self._is_alone:
+            return 1
+        return max(1, min(self._shared.capacity() // 2, TOGETHER))
 
     async def run_together(self, items: Sequence[Item], ended: Ended) -> None:
         """Run several items once each, without a task for each of them.
@@ -216,20 +265,28 @@ class PythonAgent:
                 self._deadlines.open(one.deadline)
             async with asyncio.TaskGroup() as concluding:
                 while left:
-                    found: list[tuple[int, Outcome | Lost]] = []
-                    for place, concluded in await replies.next():
-                        outcome = self._ended_well(sent[place]) if concluded is None else concluded
+                    results: list[tuple[int, Outcome | Lost]] = []
+                    arrived = await replies.next()
+                    # Looked at after these replies: none of their trials saw a file of another one.
+                    is_clean = self._is_clean(worker)
+                    for place, concluded in arrived:
+                        outcome = concluded
+                        if concluded is None and is_clean:
+                            outcome = self._ended_well(sent[place])
                         if outcome is None:
                             concluding.create_task(conclude(place))
                         else:
-                            found.append((place, outcome))
-                    left -= len(found)
-                    pool.give_back(worker, len(found))
-                    ended(found)
+                            results.append((place, outcome))
+                    left -= len(results)
+                    pool.give_back(worker, len(results))
+                    ended(results)
         except asyncio.CancelledError:
             # A trial whose reply is there has ended, and is not to be repeated.
+            is_clean = self._is_clean(worker)
             for place, concluded in replies.arrived():
-                outcome = self._ended_well(sent[place]) if concluded is None else concluded
+                outcome = concluded
+                if concluded is None and is_clean:
+                    outcome = self._ended_well(sent[place])
                 if isinstance(outcome, Outcome):
                     ended([(place, outcome)])
             raise
@@ -240,17 +297,79 @@ class PythonAgent:
                     await self._abandon(worker, one.number)
             pool.give_back(worker, left)
 
-    async def _new_worker(self, *, report_packages: bool = False) -> WorkerClient:
+    async def _new_worker(
+        self, *, report_packages: bool = False, folder: TrialFolder | None = None
+    ) -> WorkerClient:
+        """Start a worker in a clean folder, or in that of an earlier turn."""
         _log.info("version %s: a worker of %s starts", self._version.name, self._launch.python)
+        is_new = folder is None
+        if folder is None and self._folders.are_private:
+            folder = await self._folders.new()
         gateway = self._rules.gateway
-        if gateway is None:
-            return await WorkerClient.start(self._launch, report_packages=report_packages)
-        address = gateway.address(self._version.env)
-        environment = {**self._launch.environment, **address.environment}
+        address = None if gateway is None else gateway.address(self._version.env)
+        environment = {
+            **self._launch.environment,
+            **({} if address is None else address.environment),
+            **({} if folder is None else folder.environment),
+        }
         launch = replace(self._launch, environment=environment)
-        worker = await WorkerClient.start(launch, report_packages=report_packages)
+        if folder is not None:
+            launch = replace(launch, folder=folder.path, trial_folder=folder)
+        try:
+            worker = await WorkerClient.start(launch, report_packages=report_packages)
+        except BaseException:
+            if folder is not None:
+                await asyncio.to_thread(self._folders.remove, folder)
+            raise
         worker.address = address
+        if folder is not None:
+            if is_new:
+                await asyncio.to_thread(folder.settle)
+            self._folder_of[worker] = folder
         return worker
+
+    def _is_clean(self, worker: WorkerClient) -> bool:
+        """Return whether no trial in the worker can have seen a file of another one."""
+        folder = self._folder_of.get(worker)
+        return folder is None or (folder.is_clean and not (self._overlaps and folder.had_passing_files))
+
+    async def _leave_folder(self, worker: WorkerClient, conversation: str) -> None:
+        """Remove the folder of a worker that has ended; the next turn of a conversation goes on in it."""
+        folder = self._folder_of.pop(worker, None)
+        if folder is None:
+            return
+        if conversation and not folder.is_clean:
+            self._conversations[conversation] = folder
+        else:
+            await asyncio.to_thread(self._folders.remove, folder)
+
+    async def end_conversation(self, conversation: str) -> None:
+        """Remove the folder of a conversation that has ended."""
+        folder = self._conversations.pop(conversation, None)
+        if folder is not None:
+            await asyncio.to_thread(self._folders.remove, folder)
+
+    async def _with_files(self, outcome: Outcome | Lost, sent: _Sent, worker: WorkerClient) -> Outcome | Lost:
+        """Return an outcome with the files that its trial wrote.
+
+        A worker in which a file was written is ended. A trial that was not alone in it since it began does
+        not count, since it may have seen another one's files.
+        """
+        folder = self._folder_of.get(worker)
+        was_alone = sent.was_idle and worker.trials == sent.ordinal
+        if folder is None or self._is_clean(worker) or (was_alone and folder.is_clean):
+            return outcome
+        if not self._is_alone:
+            _log.info("version %s writes files: each of its trials gets a process", self._version.name)
+        self._is_alone = True
+        # First, so that nothing changes while it is read.
+        await worker.kill()
+        if was_alone and isinstance(outcome, Outcome):
+            outcome = replace(outcome, files=await asyncio.to_thread(folder.written))
+        if was_alone:
+            await self._leave_folder(worker, sent.conversation)
+            return outcome
+        return Lost.BYSTANDER
 
     async def _attempt(
         self, item: Item, worker: WorkerClient, line: Line | None, *, isolated: bool
@@ -284,10 +403,16 @@ class PythonAgent:
         attempt.deadline = deadline = after(
             None if is_next else self._rules.timeout_s * (worker.in_flight + 1), reply
         )
+        was_idle = not worker.in_flight
         worker.begin(number, request, attempt, reply)
-        return _Sent(number, attempt, deadline)
+        return _Sent(number, attempt, deadline, was_idle, worker.trials, item.conversation)
 
     async def _concluded(self, sent: _Sent, worker: WorkerClient, *, isolated: bool) -> Outcome | Lost:
+        """Return what a trial came to, with the files that it wrote, or why that does not count."""
+        outcome = await self._came_to(sent, worker, isolated=isolated)
+        return await self._with_files(outcome, sent, worker)
+
+    async def _came_to(self, sent: _Sent, worker: WorkerClient, *, isolated: bool) -> Outcome | Lost:
         """Return what a trial came to that has a reply or will get none, or why that does not count."""
         attempt, number = sent.attempt, sent.number
         try:
@@ -374,6 +499,11 @@ class _Sent(NamedTuple):
     number: int
     attempt: Attempt
     deadline: Deadline
+    was_idle: bool
+    """No other trial was in its process when it began."""
+    ordinal: int
+    """How many trials its process had been sent by then, with this one."""
+    conversation: str
 
 
 def _adapter(version: Version) -> JsonObject | None:

@@ -23,6 +23,7 @@ from pathlib import Path
 
 from replaydiff.replay.agents.boundary import Boundary, Confinement, Refusal
 from replaydiff.replay.agents.descendants import ADOPTION, COLLECT_S, collect, held_mb
+from replaydiff.replay.agents.folder import TrialFolder
 from replaydiff.replay.errors import VersionError
 from replaydiff.replay.model import JsonObject
 
@@ -210,11 +211,13 @@ class Child:
             await asyncio.sleep(STRAY_PAUSE_S)
 
 
-async def started(boundary: Boundary | None, folder: str) -> Confinement | None:
+async def started(
+    boundary: Boundary | None, folder: str, trial_folder: TrialFolder | None = None
+) -> Confinement | None:
     """Return the boundary of a process that is about to start in a folder; None for none."""
     if boundary is None:
         return None
-    confinement = boundary.confine(folder)
+    confinement = boundary.confine(folder, trial_folder)
     await confinement.prepare()
     return confinement
 
@@ -339,6 +342,8 @@ class Launch:
     """It is ended once it holds more."""
     boundary: Boundary | None = None
     """What it may reach and change; None: everything."""
+    trial_folder: TrialFolder | None = None
+    """Its own folder; None where it runs in the version's."""
 
 
 class Process:
@@ -390,7 +395,7 @@ class Process:
         Raises:
             VersionError: interpreter or folder cannot be used, or the kernel refuses its boundary.
         """
-        confinement = await started(launch.boundary, launch.folder)
+        confinement = await started(launch.boundary, launch.folder, launch.trial_folder)
         control, control_theirs = socket.socketpair()
         tools, tools_theirs = socket.socketpair()
         life_theirs, life = os.pipe()

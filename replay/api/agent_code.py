@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
+from replaydiff.replay.api.local_tools import local_tools
 from replaydiff.replay.api.reach import Need
 
 
@@ -98,6 +99,8 @@ class CodeFindings:
     frameworks: Counter[str] = field(default_factory=Counter)
     names: dict[str, None] = field(default_factory=dict)
     """Names of tools, in their order."""
+    local: set[str] = field(default_factory=set)
+    """Functions whose effects stay in the agent's folder."""
     environment: dict[str, None] = field(default_factory=dict)
     services: list[Service] = field(default_factory=list)
     needs: list[Need] = field(default_factory=list)
@@ -121,6 +124,7 @@ class CodeReader:
         for statement in tree.body:
             if isinstance(statement, ast.ClassDef):
                 self._models[statement.name] = statement
+        self._findings.local.update(local_tools(tree))
         for statement in tree.body:
             if isinstance(statement, Function):
                 self._read_function(statement)

@@ -445,7 +445,7 @@ def _tools(
     if not recorded.calls:
         yield Finding("recorded", State.NOTE, "no trace in the store calls a tool; nothing was replayed")
         return
-    exempt = {*rules.live, *rules.ignore}
+    exempt = {*rules.may_run, *rules.ignore}
     left = [name for name in recorded.calls if names is not None and name not in names and name not in exempt]
     if left:
         counts = [f"{name} (recorded {recorded.calls[name]}×)" for name in left]

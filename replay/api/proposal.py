@@ -45,6 +45,8 @@ class SetupProposal:
     """Tool → what recordings show, else its name says, that it does; None where neither does."""
     recorded: tuple[ToolNote, ...] = ()
     """What the store, or else the trace files, show about each tool."""
+    live: tuple[str, ...] = ()
+    """Tools that can run for real in the trial's own folder, by their code."""
     environment: tuple[str, ...] = ()
     """Variables that the agent needs."""
     services: tuple[Service, ...] = ()
@@ -142,6 +144,7 @@ def _proposal(
         tools_location=location,
         effects=effects,
         recorded=tuple(notes),
+        live=tuple(name for name in names if name in findings.local),
         environment=tuple(findings.environment),
         services=tuple(findings.services),
         network=tuple(need for need in reach if not need.value.startswith("/")),

@@ -130,6 +130,8 @@ def _agent(proposal: SetupProposal) -> str:
         lines.append(tool_table(name))
         lines += [f"# {single_line(comment)}" for comment in comments.get(name, ())]
         lines.append(f'effect = "{effect}"' if effect else '# effect = "write"               # please decide')
+        if name in proposal.live:
+            lines.append('# answer = "live"                # it only opens files of the project: see docs')
     if not proposal.effects:
         lines += ["# [tools.cancel_order]", '# effect = "write"']
     return "\n".join([*lines, "", *_world(proposal), "", ""])

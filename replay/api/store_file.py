@@ -92,7 +92,8 @@ class StoreFile:
         """Delete traces (and runs) older than a month or time, and what no run needs; return what goes.
 
         No run needs a checkout or virtual environment of none of the runs that stay, a checkout of a
-        bisection, a copy of the store that a killed command left, or simulated answers of a run that is gone.
+        bisection, a copy of the store that a killed command left, or simulated answers and kept files of a
+        run that is gone.
 
         Raises:
             InputError: `before` is not a time.
@@ -101,6 +102,7 @@ class StoreFile:
         from replaydiff.replay.store.care import prune
         from replaydiff.replay.store.connection import open_store
         from replaydiff.replay.store.runs import list_runs
+        from replaydiff.replay.store.trials import kept_hashes
 
         moment = _moment(before)
         with open_store(self.path) as con:
@@ -110,7 +112,7 @@ class StoreFile:
                 for run in list_runs(con, experiments=True)
                 if not runs or as_utc(run.created_at) >= as_utc(moment)
             ]
-            unneeded = leftovers.find(self.path, stay)
+            unneeded = leftovers.find(self.path, stay, kept_hashes(con, [run.id for run in stay]))
             if really:
                 leftovers.remove(unneeded)
         return {**deleted, **{name: len(paths) for name, paths in asdict(unneeded).items()}}

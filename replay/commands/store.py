@@ -168,7 +168,7 @@ def prune(app: App, before: str, runs: bool, shared: Path | None, yes: bool, as_
 
     No run needs checkouts and virtual environments beside the store that no stored run used, checkouts of
     bisections (made anew when needed), copies of the store that a killed command left, and simulated answers
-    of runs that are no longer stored.
+    and kept files of trials ([world] keep) of runs that are no longer stored.
 
     Cases keep their tapes, runs their copies of items. Traces of a sample are kept. The file shrinks
     with `replay store compact`.
@@ -193,7 +193,7 @@ def prune(app: App, before: str, runs: bool, shared: Path | None, yes: bool, as_
     click.echo(f"{gone} {'were deleted' if yes else 'would be deleted'}{sampled}")
     unneeded = [
         (deleted[name], name)
-        for name in ("checkouts", "environments", "copies", "simulations")
+        for name in ("checkouts", "environments", "copies", "simulations", "files")
         if deleted[name]
     ]
     if unneeded:

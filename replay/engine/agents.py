@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from replaydiff.replay.agents.simulate import AnswerFile, ModelSimulator, PaidModel, SimulatedUser
     from replaydiff.replay.gateway.proxy import ModelProxy
 
+OUTSIDE = (VersionKind.HTTP, VersionKind.ADAPTER)
+"""Versions that run outside of the boundary, where nobody starts them or another distribution does."""
 BOUNDARY_SUMMARY = "agents reach their models, and change nothing outside their folder"
 NO_BOUNDARY = "warning: no boundary keeps the agents from the real world: whatever is not answered is real"
 SIMULATED_USD = "simulated_usd"
@@ -77,6 +79,8 @@ def rules_of(settings: Settings) -> Rules:
         from_corpus=section.corpus,
         proven=settings.world.proven,
         max_false=settings.world.max_false,
+        isolation=section.isolation,
+        keep=settings.world.keep,
         memory_mb=section.memory_mb,
         boundary=settings.world.boundary,
         network=settings.world.network,
@@ -262,6 +266,7 @@ async def start_agents(lane_agents: LaneAgents) -> None:
         VersionError: one of them can never run, or a tool that writes would run for real.
         CredentialsError: one of them has no key.
     """
+    _check_running(lane_agents)
     for model in lane_agents.models:
         model.check()
     if lane_agents.gateway is not None:
@@ -297,6 +302,23 @@ async def start_agents(lane_agents: LaneAgents) -> None:
     ]
 
 
+def _check_running(lane_agents: LaneAgents) -> None:
+    """Refuse tools that run in their trial's folder where a version has none.
+
+    Raises:
+        VersionError: there are such tools, and such a version.
+    """
+    rules, lanes = lane_agents.rules, [lane_agents.lanes[lane] for lane in lane_agents.agents]
+    outside = [version.name for version in lanes if version.kind in OUTSIDE]
+    if rules.running and (outside or rules.boundary == "none"):
+        reason = f"version {outside[0]!r} runs outside of the boundary" if outside else "there is no boundary"
+        raise VersionError(
+            f'{list_names(sorted(rules.running))} would run for real: answer = "live" is for tools in the '
+            f"folder of a trial, and {reason}",
+            hint="take `answer` out of [tools], so that recordings answer",
+        )
+
+
 def _check_writes(lane_agents: LaneAgents) -> None:
     """Refuse tools that write and that no version's patch points answer.
 
@@ -311,7 +333,7 @@ def _check_writes(lane_agents: LaneAgents) -> None:
         if names is None:
             return
         answered |= names
-    writing = [name for name in rules.tools if rules.effect(name) == "write"]
+    writing = [name for name in rules.tools if rules.effect(name) == "write" and name not in rules.running]
     left = [name for name in writing if rules.renames.name(name) not in answered]
     if lane_agents.agents and left:
         tables = " and ".join(f"[tools.{toml_key(name)}]" for name in left)
@@ -349,7 +371,7 @@ def probe_of(
         run_id,
         lane_agents.lanes if lanes is None else lanes,
         items=items,
-        live=rules.live,
+        live=rules.may_run,
         reads=[name for name in rules.tools if rules.effect(name) == "read"],
         ignore=rules.ignore,
         patched=patched_names(lane_agents),
@@ -362,7 +384,7 @@ def _open_writes(lane_agents: LaneAgents) -> list[str]:
     is_open = any(
         not lanes[lane].tools and lanes[lane].kind is not VersionKind.MESSAGES for lane in lane_agents.agents
     )
-    writing = [name for name in rules.tools if rules.effect(name) == "write"]
+    writing = [name for name in rules.tools if rules.effect(name) == "write" and name not in rules.running]
     if not (is_open and writing):
         return []
     return [f"warning: {list_names(writing)} may run for real: `tools = []` answers no tool of a version"]
@@ -371,7 +393,7 @@ def _open_writes(lane_agents: LaneAgents) -> list[str]:
 def _boundary_notes(lane_agents: LaneAgents) -> list[str]:
     """Return what keeps the run's agents from the real world, and which of them nothing keeps from it."""
     versions = {lane_agents.lanes[lane].name: lane_agents.lanes[lane].kind for lane in lane_agents.agents}
-    outside = [name for name, kind in versions.items() if kind in (VersionKind.HTTP, VersionKind.ADAPTER)]
+    outside = [name for name, kind in versions.items() if kind in OUTSIDE]
     notes = []
     if any(kind in (VersionKind.PYTHON, VersionKind.COMMAND) for kind in versions.values()):
         kind = resolve(lane_agents.rules.boundary)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
@@ -80,6 +81,18 @@ async def converse(
     if not turns or (len(turns) < 2 and simulation is None):
         return await agent.run(item, index, line)
     talk = _Talk(agent, item, index, line, list(messages[: turns[0].end + 1]))
+    try:
+        return await _converse(talk, turns, messages, simulation)
+    finally:
+        if (end := getattr(agent, "end_conversation", None)) is not None:
+            await end(talk.token)
+
+
+async def _converse(
+    talk: _Talk, turns: Sequence[UserTurn], messages: Sequence[Message], simulation: Simulation | None
+) -> Outcome:
+    """Take the turns of a conversation, one after the other."""
+    item = talk.item
     for turn, following in zip(turns, [*turns[1:], None], strict=True):
         text = item.input if len(turns) == 1 and item.input else messages[turn.end].text
         outcome = await talk.take(turn.number, text)
@@ -137,11 +150,19 @@ class _Talk:
     turns: list[Turn] = field(default_factory=list)
     failure: str | None = None
     """Why the user's next turn is missing."""
+    token: str = field(default_factory=lambda: secrets.token_hex(8))
+    """What tells the conversation from others."""
 
     async def take(self, number: int, text: str, *, is_simulated: bool = False) -> Outcome:
         """Have the agent answer the user's turn."""
         served = tuple(call for outcome in self.done for call in outcome.served)
-        item = replace(self.item, input=text, messages=tuple(self.messages), before=served)
+        item = replace(
+            self.item,
+            input=text,
+            messages=tuple(self.messages),
+            before=served,
+            conversation=self.token,
+        )
         outcome = await self.agent.run(item, self.index, self.line)
         self.done.append(outcome)
         self.turns.append(

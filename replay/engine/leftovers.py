@@ -17,7 +17,7 @@ from pathlib import Path
 from replaydiff.replay.agents.simulate import answer_files
 from replaydiff.replay.engine.checkout import git
 from replaydiff.replay.errors import VersionError
-from replaydiff.replay.files import locked, mark_of
+from replaydiff.replay.files import KEPT_FILES, locked, mark_of
 from replaydiff.replay.model.run import RunRecord
 from replaydiff.replay.store import pending, snapshot
 from replaydiff.replay.store.runs import EXPERIMENT
@@ -36,6 +36,8 @@ class Leftovers:
     """Of the store, by readers that were killed."""
     simulations: tuple[Path, ...]
     """Simulated answers of runs that are no longer stored."""
+    files: tuple[Path, ...]
+    """Content of files that trials wrote, of runs that are no longer stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +59,14 @@ class Simulated:
     bytes: int
 
 
-def find(store: Path, runs: Iterable[RunRecord]) -> Leftovers:
-    """Return what none of these runs needs in the folder of the store."""
+def find(store: Path, runs: Iterable[RunRecord], kept_hashes: Collection[str]) -> Leftovers:
+    """Return what none of these runs needs in the folder of the store.
+
+    Args:
+        store: the store's file.
+        runs: that are stored.
+        kept_hashes: SHA-256 of the files of their trials whose content is kept.
+    """
     folder, known = store.absolute().parent, list(runs)
     # The checkouts of a bisection are made anew whenever it needs them.
     last = [run for run in known if EXPERIMENT not in run.settings]
@@ -69,6 +77,7 @@ def find(store: Path, runs: Iterable[RunRecord]) -> Leftovers:
         environments=tuple(_unused(folder / "venvs", interpreters)),
         copies=tuple(snapshot.left_over(folder)),
         simulations=tuple(_orphaned_answers(store, {run.id for run in known})),
+        files=tuple(_orphaned_files(store, kept_hashes)),
     )
 
 
@@ -84,7 +93,7 @@ def remove(found: Leftovers) -> None:
         with _not_being_made(folder) as free:
             if free:
                 _remove_folder(folder)
-    for file in (*found.copies, *found.simulations):
+    for file in (*found.copies, *found.simulations, *found.files):
         file.unlink(missing_ok=True)
 
 
@@ -124,11 +133,21 @@ def _unused(home: Path, used: Iterable[str | None]) -> Iterator[Path]:
 
 def _orphaned_answers(store: Path, runs: Collection[str]) -> Iterator[Path]:
     """Yield the files with simulated answers of none of these runs."""
-    path = store.absolute()
-    stores = set(path.parent.glob("*.duckdb")) - set(snapshot.left_over(path.parent)) - {path}
-    # Those of another store in this folder were paid for, and may be needed by its runs.
-    if not stores:
+    if _is_only_store(store):
         yield from (file for file in answer_files(store) if file.stem not in runs)
+
+
+def _orphaned_files(store: Path, kept_hashes: Collection[str]) -> Iterator[Path]:
+    """Yield the kept content that no stored trial names; nothing while a run's trials wait to be stored."""
+    if _is_only_store(store) and not waiting(store).journals:
+        files = (store.absolute().parent / KEPT_FILES).glob("*")
+        yield from (file for file in sorted(files) if file.name not in kept_hashes)
+
+
+def _is_only_store(store: Path) -> bool:
+    """Return whether no other store is in the folder, whose runs may need what these ones do not."""
+    path = store.absolute()
+    return set(path.parent.glob("*.duckdb")) - set(snapshot.left_over(path.parent)) <= {path}
 
 
 @contextlib.contextmanager

@@ -50,6 +50,7 @@ class RunRedactor:
                 turns=(),
                 model_calls=(),
                 blocked=(),
+                files=(),
             )
         self._save()
         return redacted

@@ -51,6 +51,7 @@ from replaydiff.replay.model.trial import (
     Trial,
     Turn,
     Vote,
+    WrittenFile,
 )
 
 __all__ = [
@@ -101,6 +102,7 @@ __all__ = [
     "VersionKind",
     "Vote",
     "Witness",
+    "WrittenFile",
     "effective_decisions",
     "tool_path",
     "total_usage",

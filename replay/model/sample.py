@@ -91,6 +91,8 @@ class Item:
     difficulty: str | None = None
     before: tuple[ServedCall, ...] = ()
     """Calls that the same trial made at earlier turns of the user; never stored."""
+    conversation: str = ""
+    """While a trial of several turns is replayed: what its turns, which share a folder, have in common."""
     metadata: JsonObject = field(default_factory=dict)
 
     def lanes(self, lanes: Iterable[Lane]) -> list[Lane]:

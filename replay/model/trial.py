@@ -115,6 +115,20 @@ class Blocked:
 
 
 @light_dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenFile:
+    """A file that a trial wrote, changed or deleted in its own folder."""
+
+    path: str
+    """Relative to the version's folder; below `/tmp` for a temporary file."""
+    size: int | None = None
+    """Bytes; None where it was deleted."""
+    sha256: str | None = None
+    """Of its content; None where it was deleted, is a folder or pipe, or has more than 1 GiB."""
+    is_kept: bool = False
+    """Its content is in `.replay/files`, under the hash."""
+
+
+@light_dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
     """A trial, identified by run, item, lane and index."""
 
@@ -143,6 +157,8 @@ class Trial:
     """Where several turns of the user were replayed, what was done at each; else empty."""
     blocked: tuple[Blocked, ...] = ()
     """What its boundary kept from happening."""
+    files: tuple[WrittenFile, ...] = ()
+    """What it wrote in its own folder."""
 
     @property
     def simulated_turns(self) -> tuple[int, ...]:

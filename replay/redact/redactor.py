@@ -27,7 +27,17 @@ import msgspec
 
 from replaydiff.replay.errors import SettingsError
 from replaydiff.replay.functions import load_function
-from replaydiff.replay.model import Json, JsonObject, Message, ModelCall, ServedCall, Step, ToolCall, Trace
+from replaydiff.replay.model import (
+    Json,
+    JsonObject,
+    Message,
+    ModelCall,
+    ServedCall,
+    Step,
+    ToolCall,
+    Trace,
+    WrittenFile,
+)
 from replaydiff.replay.redact.disguises import plain, unified
 from replaydiff.replay.redact.finders import (
     PersonalText,
@@ -165,6 +175,7 @@ _UNSEARCHED: dict[type, frozenset[str]] = {
     Step: frozenset({"source_span_id"}),
     ServedCall: frozenset({"from_trace_id"}),
     ModelCall: frozenset({"run_id", "item_id", "api", "request_hash", "content_type"}),
+    WrittenFile: frozenset({"sha256"}),
 }
 """Texts that stay: ids of our own and of spans, names of tools and formats. Every other text is searched."""
 _ID_WORDS = {"session_id": "SESSION", "user_id": "USER"}

@@ -90,6 +90,9 @@ class ToolSection:
     """What a tool does. A call that reads repeats freely until something is written; one that writes is
     answered once and makes reads of its objects stale. If not set, recordings or the
     tool's name decide, else `write`. Only with `read` set may other traces answer."""
+    answer: Literal["live"] | None = None
+    """`live`: the tool runs for real in the folder of its trial, also if it writes. Only behind a boundary;
+    for tools whose effects stay in the agent's own files."""
     ignore_args: tuple[str, ...] = ()
     """Arguments of this tool that are ignored in matching."""
     objects: tuple[str, ...] | None = None
@@ -235,6 +238,9 @@ class RunSection:
     """Retries of a trial that ends in an infrastructure error."""
     per_minute: float | None = None
     """Trials that may start per minute, over all versions of one model provider."""
+    isolation: Literal["auto", "trial"] = "auto"
+    """`trial`: each trial gets a process of its own, so that nothing in memory is shared either. `auto`:
+    trials share processes until one writes a file; from then on that lane's trials get a process each."""
     on_miss: Literal["stop", "error", "simulate"] = "stop"
     """At a tool call that no recording answers: stop the trial, return an error to the agent, or have the
     model of `[simulate]` simulate the tool."""
@@ -284,6 +290,9 @@ class WorldSection:
     max_false: float = 0.01
     """Other traces answer a read tool only if the share of false answers among its recorded calls, each left
     out in turn, is at most this (95 % upper bound)."""
+    keep: tuple[str, ...] = ()
+    """Patterns of files (`*.db`) that a trial writes in its own folder and whose content is kept, for graders
+    and `end_state`. All are listed with their hash."""
 
     def __post_init__(self) -> None:
         _at_least(self, 1, "proven")

@@ -19,7 +19,14 @@ from replaydiff.replay.interruption import interruptible
 from replaydiff.replay.model import Item, Lane, Score, ServedCall, Status, ToolCall, Trial
 from replaydiff.replay.store.memory import by_position
 from replaydiff.replay.store.runs import end_of_items, read_item
-from replaydiff.replay.store.trials import read_blocked, read_scores, read_served, read_turns, read_usage
+from replaydiff.replay.store.trials import (
+    read_blocked,
+    read_files,
+    read_scores,
+    read_served,
+    read_turns,
+    read_usage,
+)
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -28,7 +35,7 @@ _BATCH = 5000
 """Items that are read together: sorting all trials of a large run would hold their texts a second time."""
 _COLUMNS = (
     "lane, index, status, reason, final_response, served, usage, cost_usd, latency_ms, started_at,"
-    " attempts, scores, stderr, turns, blocked"
+    " attempts, scores, stderr, turns, blocked, files"
 )
 _TRIALS = f"""
     SELECT i.position, {", ".join(f"t.{name}" for name in _COLUMNS.split(", "))} FROM trials t
@@ -85,7 +92,7 @@ class _ItemValues:
     def trial(self, row: Sequence[Any]) -> Trial:
         (
             _, lane, index, status, reason, response, served, usage, cost_usd, latency_ms, started_at,
-            attempts, scores, stderr, turns, blocked,
+            attempts, scores, stderr, turns, blocked, files,
         ) = row  # fmt: skip
         if lane not in self._lanes:
             self._lanes[lane] = Lane.parse(lane)
@@ -109,6 +116,7 @@ class _ItemValues:
             stderr=stderr,
             turns=() if turns is None else read_turns(turns),
             blocked=() if blocked is None else read_blocked(blocked),
+            files=() if files is None else read_files(files),
         )
 
     def _call(self, served: ServedCall) -> ServedCall:

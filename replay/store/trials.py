@@ -7,7 +7,18 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from replaydiff.replay.interruption import interruptible
-from replaydiff.replay.model import Blocked, Lane, Rule, Score, ServedCall, Status, Trial, Turn, Usage
+from replaydiff.replay.model import (
+    Blocked,
+    Lane,
+    Rule,
+    Score,
+    ServedCall,
+    Status,
+    Trial,
+    Turn,
+    Usage,
+    WrittenFile,
+)
 from replaydiff.replay.store import sql
 from replaydiff.replay.store.connection import in_transaction
 from replaydiff.replay.store.memory import all_rows, by_position
@@ -35,6 +46,7 @@ _TRIAL = {
     "stderr": "VARCHAR",
     "turns": "VARCHAR",
     "blocked": "VARCHAR",
+    "files": "VARCHAR",
 }
 _KEY = ("run_id", "item_id", "lane", "index")
 _CONFLICT = (
@@ -49,6 +61,7 @@ read_served = sql.reader(tuple[ServedCall, ...])
 read_usage = sql.reader(Usage)
 read_turns = sql.reader(tuple[Turn, ...])
 read_blocked = sql.reader(tuple[Blocked, ...])
+read_files = sql.reader(tuple[WrittenFile, ...])
 read_scores = sql.reader(dict[str, Score])
 
 
@@ -204,6 +217,18 @@ def unasked_tools(con: DuckDBPyConnection, run_id: str, lane: Lane, tools: Colle
     return {str(name): int(count) for name, count in rows}
 
 
+def kept_hashes(con: DuckDBPyConnection, run_ids: Collection[str]) -> set[str]:
+    """Return the SHA-256 of each file that a trial of these runs wrote and whose content is kept."""
+    rows = all_rows(
+        con,
+        "SELECT DISTINCT json_extract_string(file.value, '$.sha256')"
+        " FROM trials, json_each(trials.files) AS file"
+        " WHERE run_id IN (SELECT unnest($1)) AND json_extract(file.value, '$.is_kept')::BOOLEAN",
+        [list(run_ids)],
+    )
+    return {digest for (digest,) in rows}
+
+
 def _row(trial: Trial) -> tuple[Any, ...]:
     return (
         trial.run_id,
@@ -223,6 +248,7 @@ def _row(trial: Trial) -> tuple[Any, ...]:
         _text(trial.stderr),
         encode(trial.turns) if trial.turns else None,
         encode(trial.blocked) if trial.blocked else None,
+        encode(trial.files) if trial.files else None,
     )
 
 
@@ -244,4 +270,5 @@ def _trial(row: Sequence[Any], shared_calls: dict[str, tuple[ServedCall, ...]] |
     fields["scores"] = read_scores(fields["scores"])
     fields["turns"] = () if fields["turns"] is None else read_turns(fields["turns"])
     fields["blocked"] = () if fields["blocked"] is None else read_blocked(fields["blocked"])
+    fields["files"] = () if fields["files"] is None else read_files(fields["files"])
     return Trial(**fields)

@@ -19,6 +19,7 @@ from replaydiff.replay.model import (
     Trace,
     Trial,
     Witness,
+    WrittenFile,
 )
 from replaydiff.replay.terminal.text import single_line, wrapped
 from replaydiff.replay.turns import simulated_turns, user_turns
@@ -108,6 +109,8 @@ class Transcript:
         for call in model_calls:
             if (call.lane, call.trial) == (trial.lane, trial.index):
                 yield from self._model_call(call)
+        for file in trial.files:
+            yield from self._text("wrote", describe_file(file))
         for line in grades.get((str(trial.lane), trial.index), []):
             yield from self._text("grade", line)
         for event in trial.blocked:
@@ -240,6 +243,14 @@ def _numbered(trials: Iterable[Trial]) -> str:
         else:
             parts.append([trial.lane, number, number])
     return ", ".join(f"{lane} {low}" + (f"–{high}" if high > low else "") for lane, low, high in parts)
+
+
+def describe_file(file: WrittenFile) -> str:
+    """Return a file that a trial wrote, in a line."""
+    if file.size is None:
+        return f"{file.path} (deleted)"
+    digest = f", sha256 {file.sha256[:12]}" if file.sha256 else ""
+    return f"{file.path} ({file.size:,} bytes{digest}{', kept' if file.is_kept else ''})"
 
 
 def describe_model_call(call: ModelCall) -> tuple[str, str, str]:

@@ -25,7 +25,8 @@ Keys, each may be repeated:
 `kind`         `namespaces` or `landlock`
 `write`        a folder or file that the program may write to; must exist
 `private`      a folder that becomes copy-on-write for this process (`namespaces` only); skipped if it is
-               missing
+               missing. With ` UPPER WORK`, separated by tabs, what is written goes to UPPER; else, and where
+               the kernel lays no overlay over it, to memory
 `overlay`      `LOWER UPPER WORK`, separated by tabs: LOWER is seen with what is written, which goes to UPPER
                (`namespaces` only)
 `listen`       `ADDRESS PORT`: inside, a socket listens there and is passed to the engine through CHANNEL
@@ -163,7 +164,7 @@ SHARED_WITH_ALL = (
 """Reach other processes where there is no namespace for System V IPC and message queues."""
 METADATA = (
     "chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "lchown", "fchown", "fchownat", "utime", "utimes",
-    "futimesat", "utimensat", "setxattr", "lsetxattr", "fsetxattr", "setxattrat", "removexattr",
+    "futimesat", "setxattr", "lsetxattr", "fsetxattr", "setxattrat", "removexattr",
     "lremovexattr", "fremovexattr", "removexattrat", "file_setattr",
 )  # fmt: skip
 """Change mode, owner, times or attributes of a file, which Landlock does not look at. Where mounts do not
@@ -250,7 +251,7 @@ def confine(keys: Mapping[str, list[str]]) -> tuple[list[socket.socket], int]:
             ports[0] = NET_BIND_TCP
         writable = [*keys.get("write", ()), *(line.split("\t")[0] for line in keys.get("overlay", ()))]
         if kind == "namespaces":
-            writable += keys.get("private", ())
+            writable += (line.split("\t")[0] for line in keys.get("private", ()))
         _restrict(system, writable, ports)
     _filter(system, shared_with_all=kind != "namespaces")
     return listeners, system.landlock_abi
@@ -345,16 +346,24 @@ def _enter_namespaces(system: _System, keys: Mapping[str, list[str]]) -> list[so
     except OSError as error:
         raise BoundaryError(f"setting up the namespaces: {error.strerror}") from None
     system.mount("none", "/", "", MS_REC | MS_PRIVATE)
-    paths = keys.get("write", ())
-    descriptors = [(path, os.open(path, os.O_PATH)) for path in paths]
-    system.set_read_only("/", recursive=True)
-    system.mount("tmpfs", SCRATCH, "tmpfs", MS_NOSUID | MS_NODEV, "mode=700")
-    for number, private in enumerate(keys.get("private", ())):
-        _make_private(system, private, f"{SCRATCH}/{number}")
-    _add_hosts(system, keys.get("host", ()))
+    # Before everything is read-only, since the kernel lays no overlay over what it may not write to.
+    overlaid: list[str] = []
     for line in keys.get("overlay", ()):
         lower, upper, work = line.split("\t")
         _overlay(system, lower, upper, work)
+        overlaid.append(lower)
+    in_memory: list[str] = []
+    for line in keys.get("private", ()):
+        folder, *layers = line.split("\t")
+        is_overlaid = bool(layers) and _is_overlaid(system, folder, *layers)
+        (overlaid if is_overlaid else in_memory).append(folder)
+    paths = (*overlaid, *keys.get("write", ()))
+    descriptors = [(path, os.open(path, os.O_PATH)) for path in paths]
+    system.set_read_only("/", recursive=True)
+    system.mount("tmpfs", SCRATCH, "tmpfs", MS_NOSUID | MS_NODEV, "mode=700")
+    for number, private in enumerate(in_memory):
+        _make_private(system, private, f"{SCRATCH}/{number}")
+    _add_hosts(system, keys.get("host", ()))
     for path, descriptor in descriptors:
         if not os.path.lexists(path):  # below a folder that is empty inside
             os.makedirs(path if stat.S_ISDIR(os.fstat(descriptor).st_mode) else os.path.dirname(path))
@@ -410,10 +419,23 @@ def _make_private(system: _System, folder: str, scratch: str) -> None:
         system.mount("tmpfs", folder, "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777")
 
 
+def _is_overlaid(system: _System, folder: str, upper: str, work: str) -> bool:
+    """Lay an overlay over a private folder; return whether the kernel did."""
+    if not os.path.isdir(folder):
+        return False
+    os.chmod(upper, stat.S_IMODE(os.stat(folder).st_mode))
+    try:
+        _overlay(system, folder, upper, work)
+    except BoundaryError:
+        return False
+    return True
+
+
 def _overlay(system: _System, lower: str, upper: str, work: str) -> None:
     """Show a folder with what is written to it, which goes to another one."""
     layers = [f"{name}={_escaped(path)}" for name, path in (("lowerdir", lower), ("upperdir", upper))]
-    options = ",".join([*layers, f"workdir={_escaped(work)}", "userxattr"])
+    # What is written need not outlive a crash of the machine, so nothing waits for the disk.
+    options = ",".join([*layers, f"workdir={_escaped(work)}", "userxattr", "volatile"])
     system.mount("overlay", lower, "overlay", MS_NOSUID | MS_NODEV, options)
 
 
@@ -537,6 +559,7 @@ def _instructions(system: _System, *, shared_with_all: bool) -> Iterator[bytes]:
     yield from _refuse(system, REFUSED, EPERM)
     if shared_with_all:
         yield from _refuse(system, SHARED_WITH_ALL, EPERM)
+        yield from _for_call(system, "utimensat", _times_rules())
         yield from _refuse(system, METADATA, 0)
         yield from _for_call(system, "ioctl", _file_request_rules())
     yield from _where_any_bit(system, "clone", 0, ALL_NAMESPACES, EPERM)
@@ -557,6 +580,23 @@ def _instructions(system: _System, *, shared_with_all: bool) -> Iterator[bytes]:
 def _refuse(system: _System, names: Iterable[str], error: int) -> Iterator[bytes]:
     for name in names:
         yield from _for_call(system, name, [_instruction(RETURN, ERROR | error)])
+
+
+def _times_rules() -> list[bytes]:
+    """Return instructions that refuse to set the time of a path to now, and ignore other times.
+
+    Whoever touches a file that way creates it where that fails (`pathlib.Path.touch`), and takes it for there
+    where it does not.
+    """
+    path, times = ARGUMENTS + 8 * 1, ARGUMENTS + 8 * 2
+    return [
+        _instruction(LOAD, times),
+        _instruction(JUMP_EQUAL, 0, skip_if_false=3),
+        _instruction(LOAD, path),
+        _instruction(JUMP_EQUAL, 0, skip_if_true=1),
+        _instruction(RETURN, ERROR | EPERM),
+        _instruction(RETURN, ERROR),
+    ]
 
 
 def _where_any_bit(system: _System, name: str, argument: int, bits: int, error: int) -> Iterator[bytes]:

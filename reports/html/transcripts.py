@@ -197,7 +197,10 @@ def _trial(
     trial = graded.trial
     positions = align(spine, [Call(served.call.name, served.call.args) for served in trial.served])
     simulated = simulated_turns(trial.simulated_turns) or fmt.NONE
-    facts = (simulated, fmt.duration(trial.latency_ms), fmt.dollars(trial.cost_usd))
+    wrote = f"wrote {', '.join(file.path for file in trial.files[:3])}" if trial.files else fmt.NONE
+    if trial.files[3:]:
+        wrote += f" and {len(trial.files) - 3} more files"
+    facts = (simulated, fmt.duration(trial.latency_ms), fmt.dollars(trial.cost_usd), wrote)
     document: dict[str, Any] = {
         "status": str(trial.status),
         "bad": int(trial.status is not Status.OK),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from replaydiff.replay.agents.base import Rules
-from replaydiff.replay.agents.boundary import KINDS, Overlay, boundary_of, refusal_of
+from replaydiff.replay.agents.boundary import KINDS, boundary_of, refusal_of
 from replaydiff.replay.agents.subprocess import started
 from replaydiff.replay.engine.agents import BOUNDARY_SUMMARY, NO_BOUNDARY
 
@@ -42,7 +42,6 @@ def run(
     environment: Mapping[str, str] | None = None,
     user: int | None = None,
     before: Sequence[str] = (),
-    overlays: Sequence[Overlay] = (),
 ) -> Ended:
     """Run a program to its end.
 
@@ -55,7 +54,6 @@ def run(
         environment: beside this process's own.
         user: whose process it is; None: this user's.
         before: a command that starts the boundary's command.
-        overlays: see `Boundary.confine`.
     """
 
     async def confined() -> Ended:

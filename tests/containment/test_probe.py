@@ -12,9 +12,9 @@ from tests.engine.project import Project, order
 from tests.stand_ins.full import examples, full
 
 CANARY = """
-import pathlib
+import os, pathlib
 def real(text):
-    with (pathlib.Path(__file__).parents[1] / "real").open("a") as file:
+    with open(os.environ["CALLS"], "a") as file:
         print(text, file=file)
     return "the real tool ran"
 """
@@ -89,15 +89,17 @@ SETTINGS = '[agent]\nentrypoint = "app.agent:run_agent"\ntools = ["app.agent:unu
 @pytest.fixture
 def project(replay: Replay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     project = Project(tmp_path / "shop")
+    (tmp_path / "tried").touch()
     project.settings(SETTINGS)
     project.sample(12)
     monkeypatch.chdir(project.folder)
+    for name, value in project.counting(str(project.folder.parent / "tried")).items():
+        monkeypatch.setenv(name, value)
     return project
 
 
 def real_calls(project: Project) -> int:
-    # Each version runs in a checkout or snapshot of its own.
-    return sum(len(file.read_text().splitlines()) for file in project.folder.rglob("real"))
+    return project.times_called()
 
 
 @pytest.mark.parametrize(

@@ -186,6 +186,46 @@ def test_a_trial_that_loses_every_host_has_crashed() -> None:
     assert sum(handle.runs for handle in backend.handles) == 3
 
 
+def test_the_turns_of_a_conversation_run_where_their_files_are(tmp_path: Path) -> None:
+    folder = tmp_path / "agent"
+    folder.mkdir()
+    counting = "import os\ndef run(text):\n    open(text, 'w')\n    return str(len(os.listdir()))\n"
+    (folder / "counting.py").write_text(counting)
+    version = shop(entrypoint="counting:run", tools=(), path=str(folder))
+    backends: list[InThisProcess] = []
+
+    def connect(section: RaySection, staged: Path) -> InThisProcess:
+        backends.append(InThisProcess(section, staged))
+        return backends[0]
+
+    async def two_at_a_time() -> tuple[list[list[str | None]], Outcome]:
+        agent: Any = RayExecutor(RaySection(trials_per_cpu=2), connect).build(version, RULES)
+        try:
+            await agent.start()
+            turns = [[Item(id=f"{n}{t}", input=f"turn-{t}", conversation=n) for t in range(3)] for n in "ab"]
+            talks = zip(
+                *[await asyncio.gather(*(agent.run(turn[t], 0) for turn in turns)) for t in range(3)],
+                strict=True,
+            )
+            answers = [[outcome.final_response for outcome in talk] for talk in talks]
+            await agent.end_conversation("a")
+            again = await agent.run(turns[0][0], 0)
+            await agent.end_conversation("a")
+            for handle in backends[0].handles:
+                handle.is_lost.set()
+            return [*answers, [again.final_response]], await agent.run(turns[1][0], 0)
+        finally:
+            await agent.close()
+            for handle in backends[0].handles:
+                await handle.host.close()
+
+    [first, second, [again]], lost = asyncio.run(two_at_a_time())
+    count = int(again or "")
+    assert first == second == [str(count), str(count + 1), str(count + 2)]
+    assert lost.status is Status.CRASHED
+    assert "lost with the files that an earlier turn wrote" in (lost.reason or "")
+
+
 class StatedHost:
     """Fits `Handle`; reports an agent of these packages."""
 

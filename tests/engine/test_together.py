@@ -35,8 +35,7 @@ def run_agent(text):
             raise ValueError(text)
         if number == 40:
             time.sleep(60)
-        if number == 45 and not os.path.exists("refused"):
-            open("refused", "w").close()
+        if number == 45 and open(os.environ["CALLS"]).read().count(f"begin {text} ") == 1:
             raise ConnectionError("429 too many requests")
         if number == 50:
             call("get_order_status", {"order_id": "another"})

@@ -32,12 +32,12 @@ def page(replay: Replay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Exa
         folder = tmp_path / name
         shutil.copytree(EXAMPLES / name, folder, ignore=shutil.ignore_patterns("__pycache__", ".replay"))
         monkeypatch.chdir(folder)
-        return [_typed(replay, line) for line in _lines(folder / "README.md")]
+        return [_typed(replay, line) for line in lines_of(folder / "README.md")]
 
     return run
 
 
-def _lines(page: Path) -> list[str]:
+def lines_of(page: Path) -> list[str]:
     """The commands of a page, in their order."""
     return re.findall(r"^    ((?:replay|python) .*)$", page.read_text(), re.MULTILINE)
 

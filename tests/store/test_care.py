@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,17 @@ from replaydiff.replay.agents.simulate import AnswerFile
 from replaydiff.replay.cli import main
 from replaydiff.replay.engine.checkout import checkout, patched_checkout
 from replaydiff.replay.engine.journal import path_of
-from replaydiff.replay.model import Action, Decision, GradeState, Lane, SampleItem, SampleRecord, Trace, Vote
+from replaydiff.replay.model import (
+    Action,
+    Decision,
+    GradeState,
+    Lane,
+    SampleItem,
+    SampleRecord,
+    Trace,
+    Vote,
+    WrittenFile,
+)
 from replaydiff.replay.store import pending
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.grades import StoredVote, add_decision, decisions, read_votes, write_votes
@@ -154,7 +165,7 @@ def test_prune_says_first_and_keeps_what_a_sample_holds(
             con, sample, [SampleItem(sample="may", trace_id="drawn", position=0, stratum="-", weight=2)]
         )
     said = _json(path, capsys, "prune", "--before", "2026-06")
-    unneeded = {"checkouts": 0, "environments": 0, "copies": 0, "simulations": 0}
+    unneeded = {"checkouts": 0, "environments": 0, "copies": 0, "simulations": 0, "files": 0}
     assert said == {
         "store": str(path),
         "done": False,
@@ -283,26 +294,31 @@ def test_prune_removes_what_no_run_needs_and_git_s_record_of_it(
     (data / "worktrees" / "link").symlink_to(venvs[0])
     copy = data / f"snapshot-{2**22 + 1}-ab.duckdb"
     copy.touch()
+    contents = [data / "files" / name for name in ("named", "nameless")]
+    contents[0].parent.mkdir()
+    for content in contents:
+        content.touch()
+    wrote = (WrittenFile(path="shop.db", size=0, sha256="named", is_kept=True),)
     items = [item("t1")]
     lanes = {
         Lane.OLD: version("old", path=str(needed / "app"), python=str(venvs[0] / "bin" / "python")),
         Lane.NEW: version("new", path=str(patched), python=None),
     }
-    path = store(data, items, [trial(items[0], Lane.NEW)], lanes=lanes)
+    path = store(data, items, [replace(trial(items[0], Lane.NEW), files=wrote)], lanes=lanes)
     with open_store(path) as con:
         con.execute("UPDATE runs SET settings = '{}'")
-    places = (needed, unneeded, patched, *venvs, copy)
+    places = (needed, unneeded, patched, *venvs, copy, *contents)
     found = _json(path, capsys, "prune", "--before", "2026-01")
-    assert [found[name] for name in ("checkouts", "environments", "copies")] == [1, 1, 1]
+    assert [found[name] for name in ("checkouts", "environments", "copies", "files")] == [1] * 4
     assert all(place.exists() for place in places)
     assert _run(path, "prune", "--before", "2026-01", "--yes") == 0
-    assert "1 checkouts, 1 environments, 1 copies: removed" in capsys.readouterr().out
-    assert [place.exists() for place in places] == [True, False, True, True, False, False]
+    assert "1 checkouts, 1 environments, 1 copies, 1 files: removed" in capsys.readouterr().out
+    assert [place.exists() for place in places] == [True, False, True, True, False, False, True, False]
     # A bisection makes its checkouts anew, so it needs none of them.
     with open_store(path) as con:
         con.execute(f'UPDATE runs SET settings = \'{{"{EXPERIMENT}": "bisect"}}\'')
     assert _run(path, "prune", "--before", "2026-01", "--yes") == 0
-    assert [place.exists() for place in places] == [False, False, False, True, False, False]
+    assert [place.exists() for place in places] == [False, False, False, True, False, False, True, False]
     assert git(project.folder, "worktree", "list").count("\n") == 1
     assert (data / "worktrees" / "link").is_symlink()
     assert checkout(project.folder, one, data) == needed

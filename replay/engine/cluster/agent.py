@@ -46,6 +46,10 @@ class RemoteAgent:
         self._open, self._hosts = open_hosts, hosts
         self._facts = AgentFacts(packages={})
         self._background: set[asyncio.Task[None]] = set()
+        self._conversations: dict[str, Host] = {}
+        """Conversation → the host that its next turn runs on, with the files of the turns before."""
+        self._with_files: set[str] = set()
+        """Conversations in which a turn wrote files."""
 
     @property
     def tools(self) -> tuple[str, ...]:
@@ -92,7 +96,10 @@ class RemoteAgent:
             await hosts.close()
 
     async def run(self, item: Item, index: int, line: Line | None = None) -> Outcome:  # noqa: ARG002
-        """Run the item once on the host with a free place; again elsewhere if that host is lost.
+        """Run the item once on a host with a free place; again elsewhere if that host is lost.
+
+        The turns of a conversation run on one host. If it is lost with the files that a turn wrote, the
+        trial has crashed.
 
         Args:
             item: it is sent with its tape.
@@ -107,15 +114,33 @@ class RemoteAgent:
             return cancelled()
         why = ""
         for _ in range(TURNS):
-            host = await hosts.take()
+            host = self._conversations.pop(item.conversation, None) or await hosts.take()
             try:
-                return await self._run_on(host, item, index)
+                outcome = await self._run_on(host, item, index)
+                if item.conversation:
+                    self._conversations[item.conversation] = host
+                    if outcome.files:
+                        self._with_files.add(item.conversation)
+                return outcome
             except HostLostError as lost:
                 why = str(lost)
+                if item.conversation in self._with_files:
+                    reason = f"its node was lost with the files that an earlier turn wrote ({why})"
+                    return Outcome(status=Status.CRASHED, reason=reason, started_at=utc_now())
             finally:
-                hosts.give_back(host)
+                if item.conversation not in self._conversations:
+                    hosts.give_back(host)
         reason = f"its node was lost each of {TURNS} times that it ran ({why})"
         return Outcome(status=Status.CRASHED, reason=reason, started_at=utc_now())
+
+    async def end_conversation(self, conversation: str) -> None:
+        """Remove the folder of a conversation that has ended, and free its place."""
+        self._with_files.discard(conversation)
+        host, hosts = self._conversations.pop(conversation, None), self._hosts()
+        if host is not None and hosts is not None:
+            with contextlib.suppress(HostLostError):
+                await host.call("end_conversation", self._plan, conversation)
+            hosts.give_back(host)
 
     async def _run_on(self, host: Host, item: Item, index: int) -> Outcome:
         trial = next(_numbers)

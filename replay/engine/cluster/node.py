@@ -196,6 +196,11 @@ class NodeHost:
         if ticket is not None and ticket.task is not None:
             ticket.task.cancel()
 
+    async def end_conversation(self, plan: int, conversation: str) -> None:
+        """Remove the folder of a conversation that has ended."""
+        if (end := getattr(self._agents[plan], "end_conversation", None)) is not None:
+            await end(conversation)
+
     async def ping(self) -> None:
         """Show that the host is alive."""
 

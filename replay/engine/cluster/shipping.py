@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from replaydiff.replay.engine.checkout import git, toplevel
 from replaydiff.replay.errors import VersionError
-from replaydiff.replay.files import DATA_FOLDER
+from replaydiff.replay.files import DATA_FOLDER, mark_of
 
 CODE_PACKAGE = "replaydiff_shipped_code"
 """The module that holds the archives on a node; it contains nothing else."""
@@ -99,6 +99,8 @@ def unpack(archive: Path, into: Path) -> Path:
             file.extraction_filter = getattr(tarfile, "fully_trusted_filter", None)
             file.extractall(folder)  # noqa: S202
         folder.mkdir(exist_ok=True)
+        # Each of its trials gets a copy, as of a checkout.
+        mark_of(folder).touch()
     return folder
 
 
