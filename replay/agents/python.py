@@ -410,7 +410,10 @@ class PythonAgent:
     async def _concluded(self, sent: _Sent, worker: WorkerClient, *, isolated: bool) -> Outcome | Lost:
         """Return what a trial came to, with the files that it wrote, or why that does not count."""
         outcome = await self._came_to(sent, worker, isolated=isolated)
-        return await self._with_files(outcome, sent, worker)
+        outcome = await self._with_files(outcome, sent, worker)
+        if not worker.alive and self._is_clean(worker):
+            await self._leave_folder(worker, sent.conversation)
+        return outcome
 
     async def _came_to(self, sent: _Sent, worker: WorkerClient, *, isolated: bool) -> Outcome | Lost:
         """Return what a trial came to that has a reply or will get none, or why that does not count."""
