@@ -229,7 +229,7 @@ def _trial(graded: GradedTrial) -> dict[str, Any]:
 
 def _file(file: WrittenFile) -> dict[str, Any]:
     """A file that a trial wrote; without size where it was deleted."""
-    return {"path": file.path, "size": file.size, "sha256": file.sha256, "kept": file.is_kept}
+    return {"path": file.path, "size": file.size, "sha256": file.sha256, "kept": file.has_content}
 
 
 def _served(trial: Trial) -> Counter[str]:

@@ -20,7 +20,7 @@ from replaydiff.replay.errors import SHORT_OF, InputError, NoSpaceError, remedy
 DATA_FOLDER = ".replay"
 """The folder of the store and of whatever else is kept between commands, beside replay.toml."""
 
-KEPT_FILES = "files"
+FILE_CONTENTS = "files"
 """The folder in it with the content of files that trials wrote, by its hash."""
 
 

@@ -29,7 +29,7 @@ from typing import Any
 
 from replaydiff.diff.graders.base import Grader, abstained, failed, scored
 from replaydiff.replay.align import same
-from replaydiff.replay.files import KEPT_FILES
+from replaydiff.replay.files import FILE_CONTENTS
 from replaydiff.replay.functions import load_function
 from replaydiff.replay.model import Grade, Item, Json, Status, Trial
 from replaydiff.replay.settings import Settings
@@ -62,7 +62,7 @@ def grade(item: Item, trial: Trial, settings: Settings) -> Grade | None:
         if _takes_files(work_out):
             if item.expectation is None:
                 return abstained(trial, NAME, VERSION, "a recording has no files to compare with")
-            state = work_out(calls, kept_files(trial, settings))
+            state = work_out(calls, files_with_content(trial, settings))
         else:
             state = work_out(calls)
         expected = work_out(item.tape) if item.expectation is None else item.expectation.state
@@ -72,10 +72,10 @@ def grade(item: Item, trial: Trial, settings: Settings) -> Grade | None:
     return scored(trial, NAME, VERSION, float(reason is None), reason=reason)
 
 
-def kept_files(trial: Trial, settings: Settings) -> dict[str, Path]:
+def files_with_content(trial: Trial, settings: Settings) -> dict[str, Path]:
     """Return the files that a trial wrote and whose content is kept, as path → a file with the content."""
-    folder = settings.data_folder / KEPT_FILES
-    return {file.path: folder / file.sha256 for file in trial.files if file.is_kept and file.sha256}
+    folder = settings.data_folder / FILE_CONTENTS
+    return {file.path: folder / file.sha256 for file in trial.files if file.has_content and file.sha256}
 
 
 def _takes_files(work_out: Callable[..., Any]) -> bool:

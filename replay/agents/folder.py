@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from replaydiff.replay.errors import SHORT_OF, NoSpaceError, VersionError
-from replaydiff.replay.files import KEPT_FILES, acquire, is_locked, mark_of, private_folder, write_whole
+from replaydiff.replay.files import FILE_CONTENTS, acquire, is_locked, mark_of, private_folder, write_whole
 from replaydiff.replay.model import WrittenFile
 
 WORKTREES = "worktrees"
@@ -120,11 +120,12 @@ class Folders:
         self._idle.clear()
         for folder in list(self._folders):
             self.remove(folder)
-        if self._home is not None:
-            _remove_tree(self._home)
-            self._home.with_suffix(".lock").unlink(missing_ok=True)
-            os.close(self._home_lock)
-            self._home = None
+        with self._lock:
+            if self._home is not None:
+                _remove_tree(self._home)
+                self._home.with_suffix(".lock").unlink(missing_ok=True)
+                os.close(self._home_lock)
+                self._home = None
 
     def _create(self) -> TrialFolder:
         if self.top is None:
@@ -142,17 +143,17 @@ class Folders:
         base = self._home / str(next(self._numbers))
         base.mkdir()
         overlay = self._can_overlay is not None and self._can_overlay(str(self.top), str(self._home))
-        kept = data_folder / KEPT_FILES
-        return TrialFolder(base, self.top, self.path, overlay=overlay, keep=self._keep, kept=kept)
+        contents = data_folder / FILE_CONTENTS
+        return TrialFolder(base, self.top, self.path, overlay=overlay, keep=self._keep, contents=contents)
 
 
 class TrialFolder:
     """The folder of one process."""
 
     def __init__(
-        self, base: Path, top: Path, path: Path, *, overlay: bool, keep: Sequence[str], kept: Path
+        self, base: Path, top: Path, path: Path, *, overlay: bool, keep: Sequence[str], contents: Path
     ) -> None:
-        self._base, self._top, self._keep, self._kept = base, top, keep, kept
+        self._base, self._top, self._keep, self._contents = base, top, keep, contents
         self._inside = path.relative_to(top)
         self._settled: dict[str, tuple[int, ...]] = {}
         """What the process wrote before its first trial, as it was then."""
@@ -275,15 +276,15 @@ class TrialFolder:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
         except OSError:
             return WrittenFile(path=name)
-        is_kept = state.st_size <= LARGEST_KEPT and any(
+        has_content = state.st_size <= LARGEST_KEPT and any(
             fnmatch(name, pattern) or fnmatch(path.name, pattern) for pattern in self._keep
         )
-        if is_kept:
-            target = self._kept / digest
+        if has_content:
+            target = self._contents / digest
             if not target.exists():
                 private_folder(target.parent)
                 write_whole(target, path.read_bytes())
-        return WrittenFile(path=name, size=state.st_size, sha256=digest, is_kept=is_kept)
+        return WrittenFile(path=name, size=state.st_size, sha256=digest, has_content=has_content)
 
     def _changed(self) -> Iterator[str]:
         """Yield the files that differ from those of the version or the system.

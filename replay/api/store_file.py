@@ -102,7 +102,7 @@ class StoreFile:
         from replaydiff.replay.store.care import prune
         from replaydiff.replay.store.connection import open_store
         from replaydiff.replay.store.runs import list_runs
-        from replaydiff.replay.store.trials import kept_hashes
+        from replaydiff.replay.store.trials import content_hashes
 
         moment = _moment(before)
         with open_store(self.path) as con:
@@ -112,7 +112,7 @@ class StoreFile:
                 for run in list_runs(con, experiments=True)
                 if not runs or as_utc(run.created_at) >= as_utc(moment)
             ]
-            unneeded = leftovers.find(self.path, stay, kept_hashes(con, [run.id for run in stay]))
+            unneeded = leftovers.find(self.path, stay, content_hashes(con, [run.id for run in stay]))
             if really:
                 leftovers.remove(unneeded)
         return {**deleted, **{name: len(paths) for name, paths in asdict(unneeded).items()}}

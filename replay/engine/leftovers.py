@@ -17,7 +17,7 @@ from pathlib import Path
 from replaydiff.replay.agents.simulate import answer_files
 from replaydiff.replay.engine.checkout import git
 from replaydiff.replay.errors import VersionError
-from replaydiff.replay.files import KEPT_FILES, locked, mark_of
+from replaydiff.replay.files import FILE_CONTENTS, locked, mark_of
 from replaydiff.replay.model.run import RunRecord
 from replaydiff.replay.store import pending, snapshot
 from replaydiff.replay.store.runs import EXPERIMENT
@@ -59,13 +59,13 @@ class Simulated:
     bytes: int
 
 
-def find(store: Path, runs: Iterable[RunRecord], kept_hashes: Collection[str]) -> Leftovers:
+def find(store: Path, runs: Iterable[RunRecord], content_hashes: Collection[str]) -> Leftovers:
     """Return what none of these runs needs in the folder of the store.
 
     Args:
         store: the store's file.
         runs: that are stored.
-        kept_hashes: SHA-256 of the files of their trials whose content is kept.
+        content_hashes: SHA-256 of the files of their trials whose content is kept.
     """
     folder, known = store.absolute().parent, list(runs)
     # The checkouts of a bisection are made anew whenever it needs them.
@@ -77,7 +77,7 @@ def find(store: Path, runs: Iterable[RunRecord], kept_hashes: Collection[str]) -
         environments=tuple(_unused(folder / "venvs", interpreters)),
         copies=tuple(snapshot.left_over(folder)),
         simulations=tuple(_orphaned_answers(store, {run.id for run in known})),
-        files=tuple(_orphaned_files(store, kept_hashes)),
+        files=tuple(_orphaned_files(store, content_hashes)),
     )
 
 
@@ -137,11 +137,11 @@ def _orphaned_answers(store: Path, runs: Collection[str]) -> Iterator[Path]:
         yield from (file for file in answer_files(store) if file.stem not in runs)
 
 
-def _orphaned_files(store: Path, kept_hashes: Collection[str]) -> Iterator[Path]:
+def _orphaned_files(store: Path, content_hashes: Collection[str]) -> Iterator[Path]:
     """Yield the kept content that no stored trial names; nothing while a run's trials wait to be stored."""
     if _is_only_store(store) and not waiting(store).journals:
-        files = (store.absolute().parent / KEPT_FILES).glob("*")
-        yield from (file for file in sorted(files) if file.name not in kept_hashes)
+        files = (store.absolute().parent / FILE_CONTENTS).glob("*")
+        yield from (file for file in sorted(files) if file.name not in content_hashes)
 
 
 def _is_only_store(store: Path) -> bool:

@@ -124,7 +124,7 @@ class WrittenFile:
     """Bytes; None where it was deleted."""
     sha256: str | None = None
     """Of its content; None where it was deleted, is a folder or pipe, or has more than 1 GiB."""
-    is_kept: bool = False
+    has_content: bool = False
     """Its content is in `.replay/files`, under the hash."""
 
 

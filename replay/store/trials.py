@@ -217,13 +217,13 @@ def unasked_tools(con: DuckDBPyConnection, run_id: str, lane: Lane, tools: Colle
     return {str(name): int(count) for name, count in rows}
 
 
-def kept_hashes(con: DuckDBPyConnection, run_ids: Collection[str]) -> set[str]:
+def content_hashes(con: DuckDBPyConnection, run_ids: Collection[str]) -> set[str]:
     """Return the SHA-256 of each file that a trial of these runs wrote and whose content is kept."""
     rows = all_rows(
         con,
         "SELECT DISTINCT json_extract_string(file.value, '$.sha256')"
         " FROM trials, json_each(trials.files) AS file"
-        " WHERE run_id IN (SELECT unnest($1)) AND json_extract(file.value, '$.is_kept')::BOOLEAN",
+        " WHERE run_id IN (SELECT unnest($1)) AND json_extract(file.value, '$.has_content')::BOOLEAN",
         [list(run_ids)],
     )
     return {digest for (digest,) in rows}

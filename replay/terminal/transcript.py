@@ -250,7 +250,7 @@ def describe_file(file: WrittenFile) -> str:
     if file.size is None:
         return f"{file.path} (deleted)"
     digest = f", sha256 {file.sha256[:12]}" if file.sha256 else ""
-    return f"{file.path} ({file.size:,} bytes{digest}{', kept' if file.is_kept else ''})"
+    return f"{file.path} ({file.size:,} bytes{digest}{', kept' if file.has_content else ''})"
 
 
 def describe_model_call(call: ModelCall) -> tuple[str, str, str]:

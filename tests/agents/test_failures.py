@@ -122,7 +122,7 @@ def test_a_dead_process_is_a_crash_and_the_next_trial_goes_on(
     assert after.status is Status.CRASHED
 
 
-def test_what_a_crashed_agent_printed_is_kept() -> None:
+def test_what_a_crashed_agent_printed_has_content() -> None:
     assert run_one("misbehaving:dies", "3").stderr == "last words"
     stack = run_one("misbehaving:segfaults").stderr
     assert stack is not None

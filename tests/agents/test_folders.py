@@ -238,10 +238,10 @@ def test_a_process_for_each_trial_can_be_asked_for(checkout: Path) -> None:
     assert Counter(outcome.final_response for outcome in outcomes).most_common(1)[0][1] == 1
 
 
-def test_the_content_of_chosen_files_is_kept(checkout: Path) -> None:
+def test_the_content_of_chosen_files_has_content(checkout: Path) -> None:
     outcomes = replayed(checkout, "changing", 2, keep=["data.*"])
     for outcome in outcomes:
-        [kept] = [file for file in outcome.files if file.is_kept]
+        [kept] = [file for file in outcome.files if file.has_content]
         content = checkout.parent.parent / "files" / (kept.sha256 or "")
         assert (kept.path, content.read_text()) == ("data.txt", "as checked out!")
         assert content.stat().st_mode & 0o077 == 0

@@ -152,7 +152,7 @@ def test_stats_say_which_ways_of_the_month_have_no_case(tmp_path: Path) -> None:
     assert "60% of the 5 traces of 2026-10 take a tool path" in text
 
 
-def test_a_retired_case_is_kept_beside_and_can_come_back(tmp_path: Path) -> None:
+def test_a_retired_case_has_content_beside_and_can_come_back(tmp_path: Path) -> None:
     other = {"id": "other", "input": "hi", "expected_tool_calls": []}
     golden = _write(tmp_path, GOOD, other)
     before = golden.read_text().splitlines()

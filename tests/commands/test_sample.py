@@ -98,7 +98,7 @@ def test_the_bare_month_is_the_latest_complete_one_and_is_named(replay: Replay, 
     assert names(store) == ["2026-10"]
 
 
-def test_json_and_what_is_kept(replay: Replay, store: Path) -> None:
+def test_json_and_what_has_content(replay: Replay, store: Path) -> None:
     result = replay(
         "sample",
         "--month",

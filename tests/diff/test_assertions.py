@@ -61,7 +61,7 @@ def test_each_kind_holds_or_says_why_not(assertion: dict[str, Any], answer: str,
     assert (grade.passed, grade.reason) == (reason is None, reason)
 
 
-def test_all_must_hold_and_the_share_that_does_is_kept() -> None:
+def test_all_must_hold_and_the_share_that_does_has_content() -> None:
     grade = graded([Assertion(contains="a"), Assertion(contains="b")], final_response="a")
     assert (grade.score, grade.detail) == (0.0, {"partial": 0.5, "failed": ['contains "b"']})
     assert graded([]) is None

@@ -149,7 +149,7 @@ def test_equal_answers_share_the_votes_that_failed_before_too(
     assert _grade(path, judge(steady)).calls == 0
 
 
-def test_a_vote_is_kept_before_it_is_used(tmp_path: Path) -> None:
+def test_a_vote_has_content_before_it_is_used(tmp_path: Path) -> None:
     path, kept = _ten(tmp_path), []
 
     def look(_: ModelRequest) -> str:

@@ -141,7 +141,7 @@ def test_a_project_inside_a_repository_is_found_in_its_revisions(
     assert version("git:HEAD").path == str(inner / ".replay" / "worktrees" / head[:12] / "services" / "shop")
 
 
-def test_an_interpreter_is_relative_to_the_settings_and_its_link_is_kept(
+def test_an_interpreter_is_relative_to_the_settings_and_its_link_has_content(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     binary = project.folder / ".venv" / "bin"

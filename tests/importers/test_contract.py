@@ -117,7 +117,7 @@ def test_redacted_twice_changes_nothing_either(source: str, tmp_path: Path) -> N
     assert all(user_id.startswith("[USER_") for (user_id,) in ids)
 
 
-def test_order_of_the_file_is_kept(source: str, tmp_path: Path) -> None:
+def test_order_of_the_file_has_content(source: str, tmp_path: Path) -> None:
     file = _write(tmp_path / "f.jsonl", *(good_record(source, number) for number in (5, 3, 9, 1)))
     assert [trace.trace_id for trace in traces(source, file)] == ["t5", "t3", "t9", "t1"]
 

@@ -98,7 +98,7 @@ def test_the_only_run_left_is_paired_by_position_and_several_by_name() -> None:
     assert read(several) == [("Oslo", "25C", Witness.NAME), ("Lima", "3C", Witness.NAME)]
 
 
-def test_a_history_by_id_wins_over_spans_with_swapped_results_and_the_conflict_is_kept() -> None:
+def test_a_history_by_id_wins_over_spans_with_swapped_results_and_the_conflict_has_content() -> None:
     history = answered((OSLO, LIMA), ("3C", "25C"), ("c0", "c1"))
     found = joined_calls(
         [turn(0, OSLO, LIMA), turn(5, received=history)],

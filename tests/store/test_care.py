@@ -298,7 +298,7 @@ def test_prune_removes_what_no_run_needs_and_git_s_record_of_it(
     contents[0].parent.mkdir()
     for content in contents:
         content.touch()
-    wrote = (WrittenFile(path="shop.db", size=0, sha256="named", is_kept=True),)
+    wrote = (WrittenFile(path="shop.db", size=0, sha256="named", has_content=True),)
     items = [item("t1")]
     lanes = {
         Lane.OLD: version("old", path=str(needed / "app"), python=str(venvs[0] / "bin" / "python")),

@@ -172,7 +172,7 @@ def test_two_sources_with_one_id_in_one_batch(con: DuckDBPyConnection) -> None:
     assert write_traces(con, both[::-1]) == Written(unchanged=2)
 
 
-def test_an_id_that_looks_like_a_renamed_one_is_kept_apart(con: DuckDBPyConnection) -> None:
+def test_an_id_that_looks_like_a_renamed_one_has_content_apart(con: DuckDBPyConnection) -> None:
     write_traces(con, [trace("y:a", source="x"), trace("a", source="x")])
     assert write_traces(con, [trace("a", source="y")]) == Written(new=1)
     assert write_traces(con, [trace("a", source="y")]) == Written(unchanged=1)

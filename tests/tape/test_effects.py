@@ -68,7 +68,7 @@ def test_a_clock_is_no_witness(tmp_path: Path) -> None:
     assert effects["triage"].steady
 
 
-def test_a_set_effect_that_recordings_contradict_is_kept_with_the_evidence(tmp_path: Path) -> None:
+def test_a_set_effect_that_recordings_contradict_has_content_with_the_evidence(tmp_path: Path) -> None:
     effects = learnt(tmp_path, *[TASKS] * 3, triage=ToolSection(effect="read"))
     assert (effects["triage"].effect, effects["triage"].basis) == ("read", "set")
     assert effects["triage"].contradiction == (
