@@ -82,14 +82,14 @@ _INDENT = 13
 
 def _show_proposal(proposal: SetupProposal) -> None:
     for guess in proposal.entrypoints[:1]:
-        click.echo(f"entrypoint   {guess.value} ({guess.location})")
+        click.echo(f"entrypoint   {single_line(guess.value)} ({single_line(guess.location)})")
     if proposal.tools:
         location = f" ({proposal.tools_location})" if proposal.tools_location else ""
-        click.echo(f"tools        {', '.join(proposal.tools)}{location}")
+        click.echo(f"tools        {single_line(', '.join(proposal.tools) + location)}")
     for effect in ("read", "write", None):
         names = [name for name, proposed_effect in proposal.effects.items() if proposed_effect == effect]
         if names:
-            click.echo(f"{effect or 'undecided':<12} {', '.join(names)}")
+            _echo_wrapped(effect or "undecided", ", ".join(names))
     for sentence in describe_notes(proposal.recorded):
         _echo_wrapped("recorded", sentence)
     if proposal.environment:
