@@ -41,6 +41,9 @@ def test_a_sample_is_replayed_in_both_versions_from_its_tape(replay: Replay, pro
     )
     assert done.err == (
         "answered from recordings (1): app.agent:call\n"
+        "note: tools that read: get_order_status (as set, recorded and named); no tool is known to write, so "
+        'versions are compared by every call. Where that is wrong or open, set effect = "read" or "write" in '
+        "[tools.get_order_status]\n"
         "note: 4 items with 2 trials cannot be SHIP: it takes 36 to exclude a change in more than 10% of the items\n"
         f"{BOUNDARY_LINE}"
         f"run {run.id}: 4 items, old and old2 and new, 2 trials each\n"
