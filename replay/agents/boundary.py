@@ -334,7 +334,11 @@ class Confinement:
 
     def _ports(self) -> list[int]:
         """Return the TCP ports that Landlock lets the process connect to."""
-        direct = (one for one in self.boundary.destinations if one.is_loopback or one.is_address)
+        direct = (
+            destination
+            for destination in self.boundary.destinations
+            if destination.is_loopback or destination.is_address
+        )
         ports = {*self._our_ports(), self._proxy_socket.getsockname()[1]}
         return sorted(ports | {destination.port for destination in direct})
 
@@ -384,9 +388,9 @@ class Confinement:
     def _names(self) -> dict[str, str]:
         """Return the names of destinations, and the loopback address that each has inside."""
         names = [
-            one.host
-            for one in self.boundary.destinations
-            if not (one.is_loopback or one.is_address or one.is_pattern)
+            destination.host
+            for destination in self.boundary.destinations
+            if not (destination.is_loopback or destination.is_address or destination.is_pattern)
         ]
         return {
             name: f"{NAME_NETWORK}.{number >> 8}.{number & 255}"

@@ -288,7 +288,8 @@ class _System:
     def prctl(self, what: str, option: int, *arguments: object) -> None:
         """Change a property of this process."""
         padded = [
-            ctypes.c_ulong(one) if isinstance(one, int) else one for one in (*arguments, 0, 0, 0, 0)[:4]
+            ctypes.c_ulong(argument) if isinstance(argument, int) else argument
+            for argument in (*arguments, 0, 0, 0, 0)[:4]
         ]
         self._checked(what, self._libc.prctl(option, *padded))
 

@@ -68,8 +68,8 @@ def company_proxy(target: int, password: str | None = None) -> Iterator[Proxy]:
                 line.split(": ", 1) for line in iter(lambda: self.rfile.readline().decode().strip(), "")
             )
             state.asked.append(first.strip())
-            wanted = None if password is None else "Basic " + base64.b64encode(password.encode()).decode()
-            if fields.get("Proxy-Authorization") != wanted:
+            expected = None if password is None else "Basic " + base64.b64encode(password.encode()).decode()
+            if fields.get("Proxy-Authorization") != expected:
                 self.wfile.write(b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n")
                 return
             if not first.startswith("CONNECT"):
@@ -344,13 +344,13 @@ def test_a_destination_covers(text: str, host: str, is_covered: bool) -> None:
 
 
 def test_base_urls_of_models_are_destinations() -> None:
-    found = model_destinations(
+    destinations = model_destinations(
         {
             "OPENAI_BASE_URL": "http://127.0.0.1:8000/v1",
             "OLLAMA_HOST": "gpu.internal:11434",
             "CRM_BASE_URL": "http://crm",
         }
     )
-    added = {str(one) for one in found} - {str(one) for one in model_destinations({})}
+    added = {*map(str, destinations)} - {*map(str, model_destinations({}))}
     assert added == {"127.0.0.1:8000", "gpu.internal:11434"}
     assert model_destinations({"OPENAI_BASE_URL": "http://[::bad"}) == model_destinations({})
