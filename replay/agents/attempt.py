@@ -184,7 +184,8 @@ class Attempt:
         self._item, self._rules = item, rules
         self._tape = Tape(item.tape, rules.tape)
         for served in item.before:
-            if self._tape.answer(served.call.name, served.call.args).recorded is None:
+            name = served.call.name
+            if name in rules.running or self._tape.answer(name, served.call.args).recorded is None:
                 self._tape.write(served.call.name, served.call.args)
         self._served: list[ServedCall] = []
         self.blocked: Sequence[Blocked] = ()
