@@ -272,11 +272,11 @@ class WorkerClient:
         proxied: Any = message.pop("proxied", [])
         events: Any = message.setdefault("blocked", [])
         for refusal in list(waiting):
-            earlier = [line for at, line in proxied if at <= refusal.at]
+            earlier = [(line, in_tool) for at, line, in_tool in proxied if at <= refusal.at]
             if earlier or len(self._running) == 1:
                 waiting.remove(refusal)
-                at = earlier[-1] if earlier else None if proxied else STARTED_CODE
-                events.append([refusal.destination, at, False])
+                at, in_tool = earlier[-1] if earlier else (None if proxied else STARTED_CODE, False)
+                events.append([refusal.destination, at, in_tool])
 
     def _blocked_before(self, message: JsonObject) -> tuple[Blocked, ...]:
         """Return what its imports tried that the boundary blocks. The first trial has it, too."""

@@ -57,10 +57,10 @@ class Observer:
         """Observe from now on, if the environment describes a boundary."""
         described = json.loads(os.environ.pop(VARIABLE, "null"))
         self._trials: dict[int, dict[str, tuple[str | None, bool]]] = {}
-        self._proxied: dict[int, list[tuple[float, str | None]]] = {}
+        self._proxied: dict[int, list[tuple[float, str | None, bool]]] = {}
         self._before: dict[str, tuple[str | None, bool]] = {}
         """What was tried before the first trial."""
-        self._proxied_before: list[tuple[float, str | None]] = []
+        self._proxied_before: list[tuple[float, str | None, bool]] = []
         self._has_begun = False
         self._process, self._reports = os.getpid(), os.pipe()
         """Processes that are forked from this one report through a pipe."""
@@ -144,7 +144,7 @@ class Observer:
             trial = self._trial()
             proxied = self._proxied_before if trial is None else self._proxied[trial]
             if (trial is not None or not self._has_begun) and len(proxied) < MOST_EVENTS:
-                proxied.append((time.monotonic(), self._line(sys._getframe(2))))
+                proxied.append((time.monotonic(), self._line(sys._getframe(2)), tool.is_live()))
             return
         servers = _servers(port) if is_loopback else set()
         if not (servers and self._is_private_network):
@@ -236,7 +236,7 @@ class Observer:
 
 
 def _reported(
-    events: dict[str, tuple[str | None, bool]], proxied: list[tuple[float, str | None]]
+    events: dict[str, tuple[str | None, bool]], proxied: list[tuple[float, str | None, bool]]
 ) -> dict[str, Any]:
     listed = [[what, *event] for what, event in events.items()]
     return {**({"blocked": listed} if listed else {}), **({"proxied": proxied} if proxied else {})}

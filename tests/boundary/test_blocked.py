@@ -309,6 +309,28 @@ def test_what_an_import_tries_is_named_when_the_agent_is_started(replay: Replay,
     assert "blocked: db.internal:5432, app/agent.py:2: [world] of replay.toml can allow it" in text
 
 
+def test_what_a_live_tool_is_refused_is_named_and_stops_no_run(replay: Replay, project: Project) -> None:
+    project.settings(
+        '[agent]\nentrypoint = "app.agent:run_agent"\ntools = ["app.agent:pay"]\n'
+        '[tools.pay]\neffect = "write"\nanswer = "live"\n'
+    )
+    project.write(
+        "v1",
+        "import urllib.request\n"
+        "def pay():\n"
+        "    try: open('/opt/paid', 'w')\n"
+        "    except OSError: pass\n"
+        "    try: urllib.request.urlopen('https://shop.example/')\n"
+        "    except OSError: return 'refused'\n"
+        "def run_agent(text): return pay()\n",
+    )
+    done = replay("run", "--new", ".", "--no-judge", "--trials", "1")
+    assert done.code == 0, done.err
+    for words in ("blocked: /opt/paid, app/agent.py:3", "blocked: shop.example:443, app/agent.py:5"):
+        assert words in done.out + done.err
+    assert {trial.final_response for trial in project.trials()} == {"refused"}
+
+
 def test_a_later_event_is_named_counted_and_shown(replay: Replay, project: Project) -> None:
     # The last of eight trials of one worker.
     project.write(
