@@ -259,13 +259,9 @@ def find_importer(name: str) -> Importer:
     return cast("Importer", entries[name].load())
 
 
-TURNED_ON_BY = {
-    "langfuse": "@observe(capture_input=True, capture_output=True), "
-    "LANGFUSE_OBSERVE_DECORATOR_IO_CAPTURE_ENABLED not false, or a mask function that leaves text",
-    "langsmith": "LANGSMITH_HIDE_INPUTS and LANGSMITH_HIDE_OUTPUTS not true",
-    "mlflow": "set_inputs and set_outputs on spans made by hand, and no span processor that empties them",
-}
-"""Source → the setting of the user's instrumentation that puts content into traces.
+def content_setting(name: str) -> str | None:
+    """Return the setting of the user's instrumentation that puts content into the traces of a source.
 
-Importers of spans name the setting of the instrumentation that wrote the spans; this is for whole sources.
-"""
+    Importers name it as `CONTENT_SETTING`, None if the instrumentation differs from trace to trace.
+    """
+    return getattr(find_importer(name), "CONTENT_SETTING", None)

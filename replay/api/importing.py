@@ -380,7 +380,7 @@ def unclear_sentence(tools: Sequence[ResultForms]) -> str:
 
 def summary(report: Report) -> Iterator[str]:
     """Yield what a person should know about an import, the most important first."""
-    from replaydiff.importers.base import TURNED_ON_BY
+    from replaydiff.importers.base import content_setting
     from replaydiff.importers.ingest import location
     from replaydiff.replay.model import TraceState
     from replaydiff.replay.terminal.text import single_line
@@ -409,7 +409,7 @@ def summary(report: Report) -> Iterator[str]:
         yield f"{count(report.older, 'trace')} left as stored: the import had an earlier state"
     without, open_ = report.states[TraceState.NO_CONTENT], report.states[TraceState.INCOMPLETE]
     if without:
-        setting = TURNED_ON_BY.get(report.source)
+        setting = content_setting(report.source)
         advice = f"; content is recorded with {setting}" if setting else ""
         yield f"{count(without, 'trace')} without content, which samples leave out{advice}"
     if open_:

@@ -50,6 +50,10 @@ LOOKBACK = timedelta(days=1)
 """Traces are found by their start, and some are sent late: by offline workers, or after a failed flush."""
 SUMMARY = "Langfuse files: observations (API pages, table or blob export), scores, single-trace downloads"
 RECOGNISED_BY = "records are observations, traces or scores of Langfuse"
+CONTENT_SETTING = (
+    "@observe(capture_input=True, capture_output=True), "
+    "LANGFUSE_OBSERVE_DECORATOR_IO_CAPTURE_ENABLED not false, or a mask function that leaves text"
+)
 
 
 def recognises(record: Json) -> float:

@@ -1,0 +1,139 @@
+"""Companions can be taken out: each is reached through one entry of one table, and the core runs without it.
+
+A companion is a row of `COMPANIONS`. The first test reads the code; the second deletes the rooms in a copy of
+the project, and runs tests of the core and `replay demo` there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from replaydiff.importers.base import BUILTIN
+from tests.stand_ins.full import full
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("replay", "importers", "diff", "cases", "reports", "src")
+CORE_IMPORTERS = {"jsonl", "openai", "anthropic", "otlp", "langfuse"}
+CORE_TESTS = (
+    "test_samples.py",
+    "test_detect.py",
+    "test_ingest.py",
+    "test_rejects.py",
+    "test_openai.py",
+    "test_otlp.py",
+)
+"""Tests of `tests/importers` that a copy without companions passes."""
+
+
+class Companion(NamedTuple):
+    """Something that the core does without."""
+
+    name: str
+    room: str
+    """Its folder or module, which is deleted."""
+    table: str
+    """The module with its entry."""
+    entry: str
+    """How the line of the entry begins, without its indent."""
+    belongings: tuple[str, ...] = ()
+    """Samples that are deleted with it."""
+
+
+def _of_importer(name: str) -> Companion:
+    path = BUILTIN[name].removeprefix("replaydiff.").removesuffix(".source").replace(".", "/")
+    room = path if (ROOT / path).is_dir() else f"{path}.py"
+    return Companion(name, room, "importers/base.py", f'"{name}": ', (f"tests/importers/samples/{name}",))
+
+
+COMPANIONS = [_of_importer(name) for name in BUILTIN if name not in CORE_IMPORTERS]
+
+
+@cache
+def _sources() -> dict[str, str]:
+    """Return the text of each module of the product, by its path."""
+    paths = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
+    return {
+        path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
+        for path in paths
+        if not path.is_relative_to(ROOT / "src" / "replaydiff" / "replay")
+    }
+
+
+def _is_in(path: str, companion: Companion) -> bool:
+    return path == companion.room or path.startswith(f"{companion.room}/")
+
+
+@pytest.mark.parametrize("companion", COMPANIONS, ids=lambda companion: companion.name)
+def test_a_companion_is_reached_through_one_entry(companion: Companion) -> None:
+    module = "replaydiff." + companion.room.removesuffix(".py").replace("/", ".")
+    name = re.compile(
+        rf"{re.escape(module)}\b|from {re.escape(module.rpartition('.')[0])} import .*\b{module.rpartition('.')[2]}\b"
+    )
+    lines = [
+        f"{path}: {line.strip()}"
+        for path, text in _sources().items()
+        if not any(_is_in(path, other) for other in COMPANIONS)
+        for line in text.splitlines()
+        if name.search(line)
+    ]
+    assert [line.startswith(f"{companion.table}: {companion.entry}") for line in lines] == [True], lines
+
+
+def _copy_without(companions: Sequence[Companion], folder: Path) -> None:
+    ignored = shutil.ignore_patterns("__pycache__")
+    for name in (*FOLDERS, "tests"):
+        shutil.copytree(ROOT / name, folder / name, symlinks=True, ignore=ignored)
+    for name in ("pyproject.toml", "README.md"):
+        shutil.copy(ROOT / name, folder)
+    for companion in companions:
+        room = folder / companion.room
+        shutil.rmtree(room) if room.is_dir() else room.unlink()
+        for belonging in companion.belongings:
+            shutil.rmtree(folder / belonging)
+        table = folder / companion.table
+        lines = table.read_text(encoding="utf-8").splitlines(keepends=True)
+        left = [line for line in lines if not line.strip().startswith(companion.entry)]
+        assert len(left) == len(lines) - 1
+        table.write_text("".join(left), encoding="utf-8")
+
+
+ROWS = [
+    pytest.param(COMPANIONS, id="all"),
+    *(pytest.param([companion], id=companion.name, marks=full) for companion in COMPANIONS),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("companions", ROWS)
+def test_the_core_runs_without_companions(companions: Sequence[Companion], tmp_path: Path) -> None:
+    copy, empty = tmp_path / "copy", tmp_path / "empty"
+    copy.mkdir()
+    empty.mkdir()
+    _copy_without(companions, copy)
+    environment = {**os.environ, "PYTHONPATH": str(copy / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+
+    def run(folder: Path, *arguments: str) -> None:
+        command = [sys.executable, *arguments]
+        done = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+
+    which = "import replaydiff; print(replaydiff.__file__)"
+    where = subprocess.run(
+        [sys.executable, "-c", which], cwd=empty, env=environment, capture_output=True, text=True, check=True
+    )
+    assert Path(where.stdout.strip()).is_relative_to(copy)
+    tests = [f"tests/importers/{name}" for name in CORE_TESTS]
+    run(copy, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "-m", "not slow", *tests)
+    run(empty, "-m", "replaydiff", "demo")
