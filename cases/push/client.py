@@ -14,6 +14,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
+from replaydiff.cases.push.platform import PushStopped
 from replaydiff.replay.errors import CredentialsError, SettingsError
 from replaydiff.replay.langfuse_keys import LangfuseKeys
 from replaydiff.replay.model import JsonObject
@@ -40,19 +41,6 @@ _REASON_CHARACTERS = 200
 
 class RecordRefused(Exception):  # noqa: N818 - a record's fate, not a fault of ours
     """The server rejected this request; the text says why."""
-
-
-class PushStopped(Exception):  # noqa: N818
-    """No further request can succeed; the text says why.
-
-    Args:
-        reason: why.
-        passing: it may come through later.
-    """
-
-    def __init__(self, reason: str, *, passing: bool = False) -> None:
-        self.passing = passing
-        super().__init__(reason)
 
 
 class LangfuseClient:
@@ -178,7 +166,7 @@ class LangfuseClient:
 
 
 @contextmanager
-def connect(keys: LangfuseKeys) -> Iterator[LangfuseClient]:
+def client_of(keys: LangfuseKeys) -> Iterator[LangfuseClient]:
     """Create a client for the server of these keys; sends nothing yet.
 
     Raises:

@@ -7,13 +7,17 @@ was taken.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
-from replaydiff.cases.push.client import PAGE, LangfuseClient, PushStopped, RecordRefused
+from replaydiff.cases.formats.bridge import load, to_case
+from replaydiff.cases.push.client import PAGE, LangfuseClient, RecordRefused, client_of, server_address
+from replaydiff.cases.push.platform import PushStopped, rows_to_send
+from replaydiff.cases.push.pull import ChangeKind, DatasetChange
 from replaydiff.cases.push.records import (
     ARCHIVED,
     ITEMS,
@@ -22,10 +26,10 @@ from replaydiff.cases.push.records import (
     TRACES,
     DatasetItem,
     Experiment,
+    PulledItem,
     Pushed,
     TrialTrace,
     experiment,
-    is_edited,
     item_id,
     run_scores,
     trial_scores,
@@ -33,8 +37,9 @@ from replaydiff.cases.push.records import (
     trial_trace_id,
 )
 from replaydiff.diff.result import DiffResult
-from replaydiff.replay.errors import CredentialsError, ReplayError, UnavailableError
-from replaydiff.replay.model import JsonObject, Lane
+from replaydiff.replay.golden import case_of, case_to_json
+from replaydiff.replay.langfuse_keys import LangfuseKeys
+from replaydiff.replay.model import Case, Json, JsonObject, Lane
 
 if TYPE_CHECKING:
     from langfuse.api import CreateScoreRequest
@@ -45,146 +50,168 @@ _BATCH_CHARACTERS = 1_000_000
 """Payload of one request of traces; Langfuse takes a few megabytes."""
 
 
-def push(
-    channel: LangfuseClient,
-    dataset: str,
-    rows: Sequence[DatasetItem],
-    result: DiffResult | None = None,
-    *,
-    project: str | None = None,
-) -> Pushed:
-    """Send a dataset with these rows and, over it, a run's result; the rows cover the run's items.
+class LangfuseDataset:
+    """A dataset of a project of Langfuse, as a `Platform`."""
 
-    Args:
-        channel: to the server.
-        dataset: its name.
-        rows: its items.
-        result: of a run over them.
-        project: the rows are the whole golden set of this project: what is there of the project beside them
-            left the set, and is archived.
+    def __init__(self, channel: LangfuseClient, name: str, address: str) -> None:
+        self._channel, self._name = channel, name
+        self.address = address
+        self._ids: tuple[str, str] | None = None
+        """Those of the project and of the dataset."""
+
+    def items(self) -> list[PulledItem]:
+        """Return the items that are not archived."""
+        return [
+            PulledItem(
+                row.id,
+                row.input,
+                row.expected_output,
+                row.metadata if isinstance(row.metadata, dict) else {},
+                row.source_trace_id,
+            )
+            for row in self._channel.dataset_items(self._name)
+        ]
+
+    def is_removed(self, item_id: str) -> bool:
+        """Return whether an item is archived."""
+        items = self._channel.client.dataset_items
+        item = self._channel.read(
+            lambda: items.get(quote(item_id, safe=""), request_options=self._channel.options)
+        )
+        return item is not None and str(getattr(item.status, "value", item.status)).upper() == "ARCHIVED"
+
+    def upsert(self, rows: Sequence[DatasetItem], items: Sequence[PulledItem], pushed: Pushed) -> None:
+        """Create or update items; create the dataset if it is missing."""
+        self._create()
+        changed = rows_to_send(
+            rows,
+            items,
+            pushed,
+            is_same=lambda row, item: _as_item(row) == item,
+            is_removed=lambda item_id: bool(items) and self.is_removed(item_id),
+        )
+        for row in changed:
+            fields = {
+                "input": row.input,
+                "expected_output": row.expected_output,
+                "metadata": row.metadata,
+                "source_trace_id": row.source_trace_id,
+            }
+            self._write_item(row.id, row.label, fields, ITEMS, pushed)
+
+    def delete(self, items: Sequence[PulledItem], pushed: Pushed) -> None:
+        """Archive items."""
+        from langfuse.api import DatasetStatus
+
+        for item in items:
+            fields: dict[str, Any] = {
+                "input": item.input,
+                "expected_output": item.expected_output,
+                "metadata": item.metadata,
+                "status": DatasetStatus.ARCHIVED,
+                **({} if item.trace_id is None else {"source_trace_id": item.trace_id}),
+            }
+            self._write_item(item.id, f"item {item.id!r}", fields, ARCHIVED, pushed)
+
+    def score(self, result: DiffResult, rows: Sequence[DatasetItem], pushed: Pushed) -> None:
+        """Send each lane of a run as an experiment, its trials as traces with scores."""
+        project_id, dataset_id = self._create()
+        rows_by_id = {row.id: row for row in rows}
+        _push_run(self._channel, result, rows_by_id, self._name, project_id, dataset_id, pushed)
+
+    def case_of(self, item: PulledItem) -> Case:
+        """Return the case of an item that somebody made in Langfuse."""
+        record: JsonObject = {
+            "id": item.id,
+            "input": item.input,
+            "expectedOutput": item.expected_output,
+            "metadata": item.metadata,
+            "sourceTraceId": item.trace_id,
+        }
+        present: JsonObject = {name: value for name, value in record.items() if value is not None}
+        return case_of(to_case(present, "langfuse", load("langfuse")).case)
+
+    def feedback_change(self, case: Case, item: PulledItem) -> DatasetChange | None:
+        """Return the change of a case by a corrected answer, or annotations, of the trace it came from."""
+        if item.trace_id is None:
+            return None
+        scores = list(_annotations(self._channel, item.trace_id))
+        corrections = [value for kind, _, value in scores if kind == "CORRECTION" and isinstance(value, str)]
+        notes = {name: value for kind, name, value in scores if kind != "CORRECTION"}
+        record = case_to_json(case)
+        if corrections:
+            record["expected_answer"] = corrections[-1]
+        if notes:
+            metadata = record.get("metadata")
+            record["metadata"] = {**(metadata if isinstance(metadata, dict) else {}), "annotations": notes}
+        if record == case_to_json(case):
+            return None
+        return DatasetChange(kind=ChangeKind.ANNOTATED, case_id=case.id, before=case, after=case_of(record))
+
+    def _create(self) -> tuple[str, str]:
+        """Return the ids of project and dataset, which is created if it is missing."""
+        if self._ids is None:
+            name, channel = self._name, self._channel
+            datasets = channel.client.datasets
+            dataset = channel.read(
+                lambda: datasets.get(quote(name, safe=""), request_options=channel.options)
+            )
+            if dataset is None:
+                try:
+                    dataset = channel.write(
+                        lambda: datasets.create(name=name, request_options=channel.options)
+                    )
+                except RecordRefused as refused:
+                    raise PushStopped(f"Langfuse does not take the dataset {name!r} ({refused})") from None
+            self._ids = (dataset.project_id, dataset.id) if dataset is not None else ("", name)
+        return self._ids
+
+    def _write_item(
+        self, item_id: str, label: str, fields: dict[str, Any], kind: str, pushed: Pushed
+    ) -> None:
+        create = self._channel.client.dataset_items.create
+        try:
+            self._channel.write(
+                lambda: create(
+                    dataset_name=self._name, id=item_id, request_options=self._channel.options, **fields
+                )
+            )
+            pushed.sent[kind] += 1
+        except RecordRefused as refused:
+            pushed.refused.append((label, str(refused)))
+
+
+@contextmanager
+def connect(dataset: str) -> Iterator[LangfuseDataset]:
+    """Open a dataset of the project that the environment names.
 
     Raises:
-        CredentialsError: the keys are refused.
-        UnavailableError: nothing at all could be sent, but it may be later.
-        ReplayError: nothing can be sent there.
+        SettingsError: the address is none.
+        CredentialsError: a key is not set, or is none.
     """
-    pushed = Pushed()
-    try:
-        project_id, dataset_id = _dataset(channel, dataset)
-        present = _push_rows(channel, dataset, rows, pushed)
-        if project is not None:
-            _archive(channel, dataset, project, {row.id for row in rows}, present, pushed)
-        if result is not None:
-            _push_run(channel, result, {row.id: row for row in rows}, dataset, project_id, dataset_id, pushed)
-    except (PushStopped, CredentialsError) as stop:
-        # Keys may be good for one route and not for another: what went before has been taken all the same.
-        if pushed.sent or pushed.unchanged:
-            pushed.stopped = str(stop)
-        elif isinstance(stop, CredentialsError):
-            raise
-        else:
-            kind = UnavailableError if stop.passing else ReplayError
-            raise kind(str(stop), hint="nothing was sent") from None
-    return pushed
+    keys = LangfuseKeys.from_environment()
+    address = server_address(keys)
+    with client_of(keys) as channel:
+        yield LangfuseDataset(channel, dataset, address)
 
 
-def _dataset(channel: LangfuseClient, name: str) -> tuple[str, str]:
-    """Return the ids of project and dataset, creating the dataset if missing."""
-    datasets = channel.client.datasets
-    dataset = channel.read(lambda: datasets.get(quote(name, safe=""), request_options=channel.options))
-    if dataset is None:
-        try:
-            dataset = channel.write(lambda: datasets.create(name=name, request_options=channel.options))
-        except RecordRefused as refused:
-            raise PushStopped(f"Langfuse does not take the dataset {name!r} ({refused})") from None
-    return (dataset.project_id, dataset.id) if dataset is not None else ("", name)
+def _as_item(row: DatasetItem) -> PulledItem:
+    return PulledItem(row.id, row.input, row.expected_output, row.metadata, row.source_trace_id)
 
 
-Present = tuple[Any, Any, Any, str | None]
-"""Input, expected output, metadata and source trace of an item that is there."""
-
-
-def _push_rows(
-    channel: LangfuseClient, dataset: str, rows: Sequence[DatasetItem], pushed: Pushed
-) -> dict[str, Present]:
-    present = _present_rows(channel, dataset)
-    for row in rows:
-        if present.get(row.id) == (row.input, row.expected_output, row.metadata, row.source_trace_id):
-            pushed.unchanged[ITEMS] += 1
-            continue
-        if present and row.id not in present and _is_archived(channel, row.id):
-            # Somebody archived it there, which a push does not undo.
-            pushed.left_archived.append(row.label)
-            continue
-        if row.id in present and is_edited(*present[row.id][:3], row):
-            # An edit there is brought back by `replay cases pull langfuse`, and not overwritten.
-            pushed.left_edited.append(row.label)
-            continue
-        try:
-            channel.write(
-                lambda row=row: channel.client.dataset_items.create(  # type: ignore[misc]
-                    dataset_name=dataset,
-                    id=row.id,
-                    input=row.input,
-                    expected_output=row.expected_output,
-                    metadata=row.metadata,
-                    source_trace_id=row.source_trace_id,
-                    request_options=channel.options,
-                )
-            )
-            pushed.sent[ITEMS] += 1
-        except RecordRefused as refused:
-            pushed.refused.append((row.label, str(refused)))
-    return present
-
-
-def _is_archived(channel: LangfuseClient, item_id: str) -> bool:
-    items = channel.read(
-        lambda: channel.client.dataset_items.get(quote(item_id, safe=""), request_options=channel.options)
+def _annotations(channel: LangfuseClient, trace_id: str) -> Iterator[tuple[str, str, Json]]:
+    """Yield data type, name and value of the annotations of a trace, the latest last."""
+    page = channel.read(
+        lambda: channel.client.scores.get_many(
+            trace_id=trace_id,
+            source="ANNOTATION",
+            limit=PAGE,
+            fields="details",
+            request_options=channel.options,
+        )
     )
-    return items is not None and str(getattr(items.status, "value", items.status)).upper() == "ARCHIVED"
-
-
-def _archive(
-    channel: LangfuseClient,
-    dataset: str,
-    project: str,
-    current_ids: set[str],
-    present: Mapping[str, Present],
-    pushed: Pushed,
-) -> None:
-    """Archive the items of cases of this project that are in its golden set no more."""
-    from langfuse.api import DatasetStatus
-
-    for key, (item_input, expected, metadata, trace_id) in present.items():
-        is_ours = isinstance(metadata, dict) and metadata.get("project") == project and "case" in metadata
-        if not is_ours or key in current_ids:
-            continue
-        archived: dict[str, Any] = {
-            "dataset_name": dataset,
-            "id": key,
-            "input": item_input,
-            "expected_output": expected,
-            "metadata": metadata,
-            "status": DatasetStatus.ARCHIVED,
-            **({} if trace_id is None else {"source_trace_id": trace_id}),
-        }
-        try:
-            channel.write(
-                lambda fields=archived: channel.client.dataset_items.create(  # type: ignore[misc]
-                    **fields, request_options=channel.options
-                )
-            )
-            pushed.sent[ARCHIVED] += 1
-        except RecordRefused as refused:
-            pushed.refused.append((f"item {key!r}", str(refused)))
-
-
-def _present_rows(channel: LangfuseClient, dataset: str) -> dict[str, Present]:
-    return {
-        item.id: (item.input, item.expected_output, item.metadata, item.source_trace_id)
-        for item in channel.dataset_items(dataset)
-    }
+    for score in sorted(page.data if page is not None else (), key=lambda score: score.timestamp):
+        yield str(getattr(score.data_type, "value", score.data_type)), str(score.name), score.value
 
 
 def _push_run(

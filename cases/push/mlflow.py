@@ -26,9 +26,17 @@ import msgspec
 from replaydiff.cases.formats.bridge import input_of
 from replaydiff.cases.push import mlflow_runs
 from replaydiff.cases.push.mlflow_runs import PushTarget
-from replaydiff.cases.push.pull import DatasetChange, PulledItem, changes
-from replaydiff.cases.push.records import ARCHIVED, ITEMS, DatasetItem, Pushed, content_hash, is_edited
-from replaydiff.cases.push.writes import keeping_what_was_sent, write_rows
+from replaydiff.cases.push.pull import DatasetChange, plain_case
+from replaydiff.cases.push.records import (
+    ARCHIVED,
+    ITEMS,
+    DatasetItem,
+    PulledItem,
+    Pushed,
+    content_hash,
+    is_edited,
+)
+from replaydiff.cases.push.writes import write_rows
 from replaydiff.diff.result import DiffResult
 from replaydiff.importers.http import HttpError, JsonClient, read_url
 from replaydiff.importers.sources.mlflow.source import KEYS, URI, tracking_headers, tracking_uri
@@ -43,9 +51,80 @@ _ID = "replay_id"
 """The tag of a record that names its item."""
 
 
+class MlflowDataset:
+    """An evaluation dataset of MLflow, as a `Platform`."""
+
+    def __init__(self, client: JsonClient, name: str, address: str) -> None:
+        self._client, self._name = client, name
+        self.address = address
+        self._opened: PushTarget | None = None
+        self._dataset_id: str | None = None
+        self._records: list[_Record] = []
+
+    def items(self) -> list[PulledItem]:
+        """Return the records of the dataset.
+
+        Raises:
+            InputError: there are several datasets of this name.
+        """
+        row = _dataset_of(self._client, self._name)
+        self._dataset_id = None if row is None else str(row["dataset_id"])
+        records = () if self._dataset_id is None else _records(self._client, self._dataset_id)
+        self._records = [_Record.read(record) for record in records]
+        return [record.item for record in self._records]
+
+    def is_removed(self, item_id: str) -> bool:  # noqa: ARG002
+        """Return False: MLflow does not keep what was deleted.
+
+        Raises:
+            InputError: there is no dataset of this name.
+        """
+        if self._dataset_id is None:
+            raise InputError(f"no dataset is named {self._name!r} in MLflow", hint="name another dataset")
+        return False
+
+    def upsert(self, rows: Sequence[DatasetItem], items: Sequence[PulledItem], pushed: Pushed) -> None:  # noqa: ARG002
+        """Create or update records; create the dataset if it is missing."""
+        _push_rows(self._client, self._target.dataset_id, self._records, rows, pushed)
+
+    def delete(self, items: Sequence[PulledItem], pushed: Pushed) -> None:
+        """Delete records, unless they were edited there."""
+        record_ids = {record.item.id: record.record_id for record in self._records}
+        deleted: list[Json] = []
+        for item in items:
+            if item.metadata.get("sent") != content_hash(item.input, item.expected_output):
+                pushed.left_edited.append(f"case {item.metadata['case']!r}")
+            else:
+                deleted.append(record_ids[item.id])
+        if deleted:
+            self._client.delete(_path(self._target.dataset_id), {"dataset_record_ids": deleted})
+            pushed.sent[ARCHIVED] += len(deleted)
+
+    def score(self, result: DiffResult, rows: Sequence[DatasetItem], pushed: Pushed) -> None:
+        """Send each lane of a run as a run of MLflow, its trials as traces with assessments."""
+        expected = {
+            verdict.item.id: _expectations(row, None) for verdict, row in zip(result.items, rows, strict=True)
+        }
+        mlflow_runs.push(self._client, self._target, result, expected, pushed)
+
+    def case_of(self, item: PulledItem) -> Case:
+        """Return the case of a record that somebody made."""
+        return plain_case(item)
+
+    def feedback_change(self, case: Case, item: PulledItem) -> DatasetChange | None:  # noqa: ARG002
+        """Return None: a record has no link to the trace of its case."""
+        return None
+
+    @property
+    def _target(self) -> PushTarget:
+        if self._opened is None:
+            self._opened = _target(self._client, self._name)
+        return self._opened
+
+
 @contextmanager
-def connect() -> Iterator[tuple[JsonClient, str]]:
-    """Create a client for the tracking server that the environment names; return its address, too.
+def connect(dataset: str) -> Iterator[MlflowDataset]:
+    """Open a dataset of the tracking server that the environment names.
 
     Raises:
         SettingsError: no server is named.
@@ -57,67 +136,7 @@ def connect() -> Iterator[tuple[JsonClient, str]]:
         )
     url = read_url(URI, uri)
     with JsonClient(url, headers=tracking_headers(), service="MLflow", keys=KEYS) as client:
-        yield client, url
-
-
-def push(
-    client: JsonClient,
-    dataset: str,
-    rows: Sequence[DatasetItem],
-    result: DiffResult | None = None,
-    *,
-    project: str | None = None,
-) -> Pushed:
-    """Send an evaluation dataset with these rows and, over it, a run's result.
-
-    Args:
-        client: to the server.
-        dataset: its name.
-        rows: its records; they cover the run's items.
-        result: of a run over them.
-        project: the rows are the whole golden set of this project: records of the project beside them left
-            the set, and are deleted.
-
-    Raises:
-        CredentialsError: the keys are refused.
-        HttpError: nothing at all could be sent.
-        InputError: there are several datasets of this name.
-    """
-    pushed = Pushed()
-    with keeping_what_was_sent(pushed):
-        target = _target(client, dataset)
-        records = [_Record.read(row) for row in _records(client, target.dataset_id)]
-        _push_rows(client, target.dataset_id, records, rows, pushed)
-        if project is not None:
-            _remove(client, target.dataset_id, project, records, {row.id for row in rows}, pushed)
-        if result is not None:
-            expected = {
-                verdict.item.id: _expectations(row, None)
-                for verdict, row in zip(result.items, rows, strict=True)
-            }
-            mlflow_runs.push(client, target, result, expected, pushed)
-    return pushed
-
-
-def pull(client: JsonClient, dataset: str, project: str, cases: Sequence[Case]) -> list[DatasetChange]:
-    """Return the records of a dataset that the golden set does not have, or has otherwise.
-
-    Args:
-        client: to the server.
-        dataset: its name.
-        project: the project whose golden set it is.
-        cases: the golden set.
-
-    Raises:
-        CredentialsError: the keys are refused.
-        HttpError: the server cannot be reached.
-        InputError: there is no dataset of this name, or several.
-    """
-    dataset_row = _dataset_of(client, dataset)
-    if dataset_row is None:
-        raise InputError(f"no dataset is named {dataset!r} in MLflow", hint="name another dataset")
-    items = [_Record.read(row).item for row in _records(client, str(dataset_row["dataset_id"]))]
-    return changes(items, dataset, project, cases, is_archived=lambda _key: False)
+        yield MlflowDataset(client, dataset, url)
 
 
 def _target(client: JsonClient, name: str) -> PushTarget:
@@ -385,31 +404,3 @@ def _contradicts(record: _Record, expectations: JsonObject) -> bool:
     """Return whether a record that somebody made there has this input and expects something else."""
     expected, ours = _expected(record.expectations)[0], _expected(expectations)[0]
     return _ID not in record.tags and any(ours.get(name) != value for name, value in expected.items())
-
-
-def _remove(
-    client: JsonClient,
-    dataset_id: str,
-    project: str,
-    records: Sequence[_Record],
-    current_ids: set[str],
-    pushed: Pushed,
-) -> None:
-    """Delete the records of cases of this project that are in its golden set no more, unless edited there."""
-    gone = [
-        record
-        for record in records
-        if record.tags.get("project") == project
-        and "case" in record.tags
-        and record.tags.get(_ID) not in current_ids
-    ]
-    edited = [
-        record
-        for record in gone
-        if record.tags.get("sent") != content_hash(record.item.input, record.item.expected_output)
-    ]
-    pushed.left_edited += [f"case {record.tags['case']!r}" for record in edited]
-    deleted = [record.record_id for record in gone if record not in edited]
-    if deleted:
-        client.delete(_path(dataset_id), {"dataset_record_ids": list(deleted)})
-        pushed.sent[ARCHIVED] += len(deleted)

@@ -15,14 +15,14 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import quote
 
-from replaydiff.cases.push.pull import DatasetChange, PulledItem, changes
+from replaydiff.cases.push.platform import rows_to_send
+from replaydiff.cases.push.pull import DatasetChange, plain_case
 from replaydiff.cases.push.records import (
     ARCHIVED,
-    ITEMS,
     SCORES,
     DatasetItem,
+    PulledItem,
     Pushed,
-    is_edited,
     item_id,
     lane_metadata,
     lane_name,
@@ -30,7 +30,7 @@ from replaydiff.cases.push.records import (
     started_at,
     trial_values,
 )
-from replaydiff.cases.push.writes import keeping_what_was_sent, write, write_rows
+from replaydiff.cases.push.writes import write, write_rows
 from replaydiff.diff.result import DiffResult, GradedTrial, ItemVerdict
 from replaydiff.importers.http import HttpError, JsonClient
 from replaydiff.importers.sources.phoenix.source import KEYS, server_headers, server_url
@@ -65,78 +65,75 @@ class _Dataset:
     examples: dict[str, _Example] = field(default_factory=dict)
 
 
+class PhoenixDataset:
+    """A dataset of Phoenix, as a `Platform`."""
+
+    def __init__(self, client: JsonClient, name: str, address: str) -> None:
+        self._client, self._name = client, name
+        self.address = address
+        self._stored = _Dataset(name)
+        self._earlier_ids: set[str] | None = None
+
+    def items(self) -> list[PulledItem]:
+        """Return the examples of the newest version."""
+        self._stored = _read_dataset(self._client, self._name)
+        return [example.item for example in self._stored.examples.values()]
+
+    def is_removed(self, item_id: str) -> bool:
+        """Return whether an example was in an earlier version."""
+        if self._earlier_ids is None:
+            self._earlier_ids = _earlier_ids(self._client, self._stored)
+        return item_id in self._earlier_ids
+
+    def upsert(self, rows: Sequence[DatasetItem], items: Sequence[PulledItem], pushed: Pushed) -> None:
+        """Create or update examples; the first upload creates the dataset."""
+        stored = self._stored
+        changed = rows_to_send(
+            [_adopting(row, stored) for row in rows],
+            items,
+            pushed,
+            is_same=lambda row, item: stored.examples[item.id].raw == _raw(row),
+            is_removed=self.is_removed,
+        )
+        pairs = [(row, _raw(row)) for row in changed]
+        write_rows(
+            self._client, _UPLOAD, pairs, lambda raw: _upload(self._name, "append", raw), _BATCH, pushed
+        )
+
+    def delete(self, items: Sequence[PulledItem], pushed: Pushed) -> None:
+        """Take examples out of the newest version, unless none would be left."""
+        gone = {item.id for item in items}
+        now = _read_dataset(self._client, self._name)
+        remaining = {key: example.raw for key, example in now.examples.items() if key not in gone}
+        body = _upload(self._name, "update", remaining)
+        if remaining and write(self._client, _UPLOAD, body, "the examples to remove", pushed) is not None:
+            pushed.sent[ARCHIVED] += len(gone)
+
+    def score(self, result: DiffResult, rows: Sequence[DatasetItem], pushed: Pushed) -> None:  # noqa: ARG002
+        """Send each lane of a run as an experiment, its trials as runs with evaluations."""
+        stored = _read_dataset(self._client, self._name)
+        for lane in result.run.lanes:
+            _push_lane(self._client, stored, result, lane, pushed)
+
+    def case_of(self, item: PulledItem) -> Case:
+        """Return the case of an example that somebody made."""
+        return plain_case(item)
+
+    def feedback_change(self, case: Case, item: PulledItem) -> DatasetChange | None:  # noqa: ARG002
+        """Return None: an example has no link to the trace of its case."""
+        return None
+
+
 @contextmanager
-def connect() -> Iterator[tuple[JsonClient, str]]:
-    """Create a client for the server that the environment names; return its address, too.
+def connect(dataset: str) -> Iterator[PhoenixDataset]:
+    """Open a dataset of the server that the environment names.
 
     Raises:
         SettingsError: the address is none.
     """
     url = server_url()
     with JsonClient(url, headers=server_headers(), service="Phoenix", keys=KEYS) as client:
-        yield client, url
-
-
-def push(
-    client: JsonClient,
-    dataset: str,
-    rows: Sequence[DatasetItem],
-    result: DiffResult | None = None,
-    *,
-    project: str | None = None,
-) -> Pushed:
-    """Send a dataset with these rows and, over it, a run's result; the rows cover the run's items.
-
-    Args:
-        client: to the server.
-        dataset: its name.
-        rows: its examples.
-        result: of a run over them.
-        project: the rows are the whole golden set of this project: examples of the project beside them left
-            the set, and leave the dataset.
-
-    Raises:
-        CredentialsError: the key is refused.
-        HttpError: nothing at all could be sent.
-    """
-    pushed = Pushed()
-    with keeping_what_was_sent(pushed):
-        stored = _read_dataset(client, dataset)
-        rows = [_adopting(row, stored) for row in rows]
-        _push_rows(client, stored, rows, pushed)
-        if project is not None:
-            _remove(client, stored, project, {row.id for row in rows}, pushed)
-        if result is not None:
-            stored = _read_dataset(client, dataset)
-            for lane in result.run.lanes:
-                _push_lane(client, stored, result, lane, pushed)
-    return pushed
-
-
-def pull(client: JsonClient, dataset: str, project: str, cases: Sequence[Case]) -> list[DatasetChange]:
-    """Return what changed in a dataset since it was pushed, in the order of the golden set.
-
-    Args:
-        client: to the server.
-        dataset: its name.
-        project: the project whose golden set it is.
-        cases: the golden set.
-
-    Raises:
-        CredentialsError: the key is refused.
-        HttpError: the server cannot be reached.
-    """
-    stored = _read_dataset(client, dataset)
-    earlier: set[str] | None = None
-
-    def is_removed(key: str) -> bool:
-        nonlocal earlier
-        if earlier is None:
-            earlier = _earlier_ids(client, stored)
-        return key in earlier
-
-    items = [example.item for example in stored.examples.values()]
-    return changes(items, dataset, project, cases, is_archived=is_removed)
+        yield PhoenixDataset(client, dataset, url)
 
 
 def _read_dataset(client: JsonClient, name: str) -> _Dataset:
@@ -221,26 +218,6 @@ def _adopting(row: DatasetItem, stored: _Dataset) -> DatasetItem:
     return row
 
 
-def _push_rows(client: JsonClient, stored: _Dataset, rows: Sequence[DatasetItem], pushed: Pushed) -> None:
-    missing = stored.id is not None and any(row.id not in stored.examples for row in rows)
-    removed = _earlier_ids(client, stored) if missing else set()
-    changed: list[tuple[DatasetItem, JsonObject]] = []
-    for row in rows:
-        example = stored.examples.get(row.id)
-        if example is None and row.id in removed:
-            # Somebody took it out there, which a push does not undo.
-            pushed.left_archived.append(row.label)
-        elif example is not None and example.raw == _raw(row):
-            pushed.unchanged[ITEMS] += 1
-        elif example is not None and is_edited(
-            example.item.input, example.item.expected_output, example.item.metadata, row
-        ):
-            pushed.left_edited.append(row.label)
-        else:
-            changed.append((row, _raw(row)))
-    write_rows(client, _UPLOAD, changed, lambda raw: _upload(stored.name, "append", raw), _BATCH, pushed)
-
-
 def _upload(name: str, action: str, rows: Mapping[str, JsonObject]) -> JsonObject:
     return {
         "action": action,
@@ -250,25 +227,6 @@ def _upload(name: str, action: str, rows: Mapping[str, JsonObject]) -> JsonObjec
         "metadata": [row["metadata"] for row in rows.values()],
         "example_ids": list(rows),
     }
-
-
-def _remove(
-    client: JsonClient, stored: _Dataset, project: str, current_ids: set[str], pushed: Pushed
-) -> None:
-    """Take the examples of cases of this project that are in its golden set no more out of the dataset."""
-    gone = {
-        key
-        for key, example in stored.examples.items()
-        if key not in current_ids
-        and example.item.metadata.get("project") == project
-        and "case" in example.item.metadata
-    }
-    if gone:
-        now = _read_dataset(client, stored.name)
-        remaining = {key: example.raw for key, example in now.examples.items() if key not in gone}
-        body = _upload(stored.name, "update", remaining)
-        if remaining and write(client, _UPLOAD, body, "the examples to remove", pushed) is not None:
-            pushed.sent[ARCHIVED] += len(gone)
 
 
 def _push_lane(client: JsonClient, stored: _Dataset, result: DiffResult, lane: Lane, pushed: Pushed) -> None:

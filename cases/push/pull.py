@@ -13,19 +13,16 @@ proposal is a conflict, which is shown and never applied.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
-from urllib.parse import quote
 
 from replaydiff.cases.edit import text_of
-from replaydiff.cases.formats.bridge import load, to_case
 from replaydiff.cases.formats.langfuse import to_case as fields_of_item
-from replaydiff.cases.push.client import PAGE, LangfuseClient
-from replaydiff.cases.push.records import content_hash, expected_output, input_of_case, item_id
+from replaydiff.cases.push.records import PulledItem, content_hash, expected_output, input_of_case, item_id
 from replaydiff.replay.golden import case_of, case_to_json
-from replaydiff.replay.model import Case, Json, JsonObject
+from replaydiff.replay.model import Case, JsonObject
 
 _FIELDS = ("input", "messages", "expected_tool_calls", "expected_tools", "expected_response_traits")
 """Fields of a case that an item holds, beside the expected answer."""
@@ -61,61 +58,26 @@ class DatasetChange:
         return list(difflib.unified_diff(old, new, f"a/{self.case_id}", f"b/{self.case_id}", lineterm=""))
 
 
-@dataclass(frozen=True, slots=True)
-class PulledItem:
-    """A dataset item as the server has it."""
-
-    id: str
-    input: Json
-    expected_output: Json
-    metadata: JsonObject
-    trace_id: str | None
-
-
-def pull(channel: LangfuseClient, dataset: str, project: str, cases: Sequence[Case]) -> list[DatasetChange]:
-    """Return what changed in a dataset since it was pushed, in the order of the golden set.
-
-    Args:
-        channel: to the server.
-        dataset: its name.
-        project: the project whose golden set it is.
-        cases: the golden set.
-
-    Raises:
-        PushStopped: the server cannot be reached.
-        CredentialsError: the keys are refused.
-    """
-    return changes(
-        _items(channel, dataset),
-        dataset,
-        project,
-        cases,
-        is_archived=lambda key: _is_archived(channel, key),
-        annotated=lambda case, item: _annotated(channel, case, item),
-        added=_case_of,
-    )
-
-
 def changes(
     items: Iterable[PulledItem],
     dataset: str,
     project: str,
     cases: Sequence[Case],
     *,
-    is_archived: Callable[[str], bool],
-    annotated: Callable[[Case, PulledItem], DatasetChange | None] = lambda _case, _item: None,
-    added: Callable[[PulledItem], Case] | None = None,
+    is_removed: Callable[[str], bool],
+    feedback_change: Callable[[Case, PulledItem], DatasetChange | None],
+    case_of: Callable[[PulledItem], Case],
 ) -> list[DatasetChange]:
-    """Return what changed in a dataset of any platform since it was pushed, in the order of the golden set.
+    """Return what changed in a dataset since it was pushed, in the order of the golden set.
 
     Args:
         items: those of the dataset that are in use.
         dataset: its name.
         project: the project whose golden set it is.
         cases: the golden set.
-        is_archived: whether an item that is not in use was taken out by somebody there.
-        annotated: the change that feedback on the trace of a case makes.
-        added: the case of an item that somebody made there.
+        is_removed: whether an item that is not in use was taken out by somebody there.
+        feedback_change: the change that feedback on the trace of a case makes.
+        case_of: the case of an item that somebody made there.
     """
     present = {item.id: item for item in items}
     # A case that was pulled from an item that somebody made there has the id of that item.
@@ -126,32 +88,16 @@ def changes(
     dataset_changes: list[DatasetChange] = []
     for key, case in by_id.items():
         item = present.get(key)
-        if item is None:
-            if is_archived(key):
-                dataset_changes.append(DatasetChange(kind=ChangeKind.ARCHIVED, case_id=case.id, before=case))
-            continue
-        dataset_changes += filter(None, (_edited(case, item), annotated(case, item)))
+        if item is not None:
+            dataset_changes += filter(None, (_edited(case, item), feedback_change(case, item)))
+        elif is_removed(key):
+            dataset_changes.append(DatasetChange(kind=ChangeKind.ARCHIVED, case_id=case.id, before=case))
     for key, item in present.items():
         pushed = item.metadata.get("project") == project or "case" in item.metadata
         if key not in by_id and not pushed:
-            added_case = (added or _plain_case)(item)
-            dataset_changes.append(
-                DatasetChange(kind=ChangeKind.ADDED, case_id=added_case.id, after=added_case)
-            )
+            added = case_of(item)
+            dataset_changes.append(DatasetChange(kind=ChangeKind.ADDED, case_id=added.id, after=added))
     return dataset_changes
-
-
-def _items(channel: LangfuseClient, dataset: str) -> Iterator[PulledItem]:
-    for row in channel.dataset_items(dataset):
-        metadata = row.metadata if isinstance(row.metadata, dict) else {}
-        yield PulledItem(row.id, row.input, row.expected_output, metadata, row.source_trace_id)
-
-
-def _is_archived(channel: LangfuseClient, key: str) -> bool:
-    items = channel.read(
-        lambda: channel.client.dataset_items.get(quote(key, safe=""), request_options=channel.options)
-    )
-    return items is not None and str(getattr(items.status, "value", items.status)).upper() == "ARCHIVED"
 
 
 def _edited(case: Case, item: PulledItem) -> DatasetChange | None:
@@ -182,7 +128,7 @@ def _is_beside(name: str, metadata: Mapping[str, Any]) -> bool:
     return name == "input" and "messages" in metadata
 
 
-def _plain_case(item: PulledItem) -> Case:
+def plain_case(item: PulledItem) -> Case:
     """Return the case of an item that somebody made.
 
     An expectation that no case has a field for is metadata.
@@ -194,50 +140,3 @@ def _plain_case(item: PulledItem) -> Case:
         fields = metadata if isinstance(metadata, dict) else {}
         taken.case["metadata"] = {**fields, "expected_output": item.expected_output}
     return case_of(taken.case)
-
-
-def _case_of(item: PulledItem) -> Case:
-    """Return the case of an item that somebody made in Langfuse."""
-    record: JsonObject = {
-        "id": item.id,
-        "input": item.input,
-        "expectedOutput": item.expected_output,
-        "metadata": item.metadata,
-        "sourceTraceId": item.trace_id,
-    }
-    present: JsonObject = {name: value for name, value in record.items() if value is not None}
-    return case_of(to_case(present, "langfuse", load("langfuse")).case)
-
-
-def _annotated(channel: LangfuseClient, case: Case, item: PulledItem) -> DatasetChange | None:
-    """Feedback on the trace that a case came from: a corrected answer, and annotations."""
-    if item.trace_id is None:
-        return None
-    scores = list(_scores(channel, item.trace_id))
-    corrections = [value for kind, _, value in scores if kind == "CORRECTION" and isinstance(value, str)]
-    notes = {name: value for kind, name, value in scores if kind != "CORRECTION"}
-    record = case_to_json(case)
-    before = case_to_json(case)
-    if corrections:
-        record[_ANSWER] = corrections[-1]
-    if notes:
-        metadata = record.get("metadata")
-        record["metadata"] = {**(metadata if isinstance(metadata, dict) else {}), "annotations": notes}
-    if record == before:
-        return None
-    return DatasetChange(kind=ChangeKind.ANNOTATED, case_id=case.id, before=case, after=case_of(record))
-
-
-def _scores(channel: LangfuseClient, trace_id: str) -> Iterator[tuple[str, str, Json]]:
-    """Data type, name and value of the annotations of a trace, the latest last."""
-    page = channel.read(
-        lambda: channel.client.scores.get_many(
-            trace_id=trace_id,
-            source="ANNOTATION",
-            limit=PAGE,
-            fields="details",
-            request_options=channel.options,
-        )
-    )
-    for score in sorted(page.data if page is not None else (), key=lambda score: score.timestamp):
-        yield str(getattr(score.data_type, "value", score.data_type)), str(score.name), score.value

@@ -76,6 +76,17 @@ class DatasetItem:
     source_trace_id: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class PulledItem:
+    """A dataset item as the server has it."""
+
+    id: str
+    input: Json
+    expected_output: Json
+    metadata: JsonObject
+    trace_id: str | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
     """One lane of a run."""

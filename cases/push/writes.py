@@ -1,13 +1,11 @@
-"""What pushes over plain HTTP share: writes of which the server may refuse some, and an early end."""
+"""Writes over plain HTTP, of which the server may refuse some."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 
 from replaydiff.cases.push.records import ITEMS, DatasetItem, Pushed
 from replaydiff.importers.http import HttpError, JsonClient
-from replaydiff.replay.errors import CredentialsError
 from replaydiff.replay.model import Json, JsonObject
 
 REFUSED = frozenset((400, 404, 409, 413, 422))
@@ -82,19 +80,3 @@ def write_rows(
                     sent.append(row.id)
                     pushed.sent[ITEMS] += 1
     return sent
-
-
-@contextmanager
-def keeping_what_was_sent(pushed: Pushed) -> Iterator[None]:
-    """Note why a push ended early, where a part of it was taken.
-
-    Raises:
-        CredentialsError: the key is refused, and nothing was sent.
-        HttpError: the server does not answer, and nothing was sent.
-    """
-    try:
-        yield
-    except (HttpError, CredentialsError) as stop:
-        if not pushed.sent and not pushed.unchanged:
-            raise
-        pushed.stopped = str(stop)

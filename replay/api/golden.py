@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from replaydiff.cases.edit import EditError as EditError
+from replaydiff.cases.push import PLATFORMS as PLATFORMS
 from replaydiff.replay.clock import utc_now, utc_today
 from replaydiff.replay.errors import InputError, StoreError
 from replaydiff.replay.settings import Settings
@@ -22,10 +23,6 @@ if TYPE_CHECKING:
     from replaydiff.cases.similarity import Coverage as Coverage
     from replaydiff.diff.result import DiffResult
     from replaydiff.replay.model import Case
-
-
-PLATFORMS = {"langfuse": "Langfuse", "phoenix": "Phoenix", "mlflow": "MLflow"}
-"""Where golden sets and results are pushed to, and datasets pulled from, by name."""
 
 
 class GoldenSet:
@@ -270,65 +267,6 @@ class PushResult:
         }
 
 
-def push_langfuse(
-    settings: Settings,
-    store: Path,
-    result: DiffResult | None,
-    *,
-    dataset: str | None,
-    golden: Path | None,
-    mail: bool,
-) -> PushResult:
-    """Send the golden set, or what a run replayed and its results, to Langfuse.
-
-    Raises:
-        CredentialsError: a key is not set.
-        InputError: there is nothing to send.
-    """
-    from replaydiff.cases.push.client import connect, server_address
-    from replaydiff.cases.push.langfuse import push
-    from replaydiff.cases.push.records import ItemOrigin
-    from replaydiff.replay.langfuse_keys import LangfuseKeys
-
-    keys = LangfuseKeys.from_environment()
-    shown = server_address(keys)
-    project = settings.root.resolve().name or "project"
-    source = ItemOrigin(project=project, langfuse_traces=_langfuse_traces(store), mail=mail)
-    name, rows = _dataset(settings, result, dataset, golden, source)
-    whole = result is None and (golden is None or golden.resolve() == settings.golden_path.resolve())
-    with connect(keys) as channel:
-        pushed = push(channel, name, rows, result, project=project if whole else None)
-    return PushResult(address=shown, dataset=name, run=result.run.id if result else None, pushed=pushed)
-
-
-def _push_over_http(
-    settings: Settings,
-    result: DiffResult | None,
-    platform: str,
-    *,
-    dataset: str | None,
-    golden: Path | None,
-    mail: bool,
-) -> PushResult:
-    """Send the golden set, or what a run replayed and its results, to Phoenix or MLflow.
-
-    Raises:
-        CredentialsError: the key is refused.
-        InputError: there is nothing to send, or the server cannot be reached.
-    """
-    from replaydiff.cases.push import mlflow, phoenix
-    from replaydiff.cases.push.records import ItemOrigin
-
-    project = settings.root.resolve().name or "project"
-    name, rows = _dataset(settings, result, dataset, golden, ItemOrigin(project=project, mail=mail))
-    whole = result is None and (golden is None or golden.resolve() == settings.golden_path.resolve())
-    chosen = {"phoenix": phoenix, "mlflow": mlflow}[platform]
-    with chosen.connect() as (client, shown):
-        pushed = chosen.push(client, name, rows, result, project=project if whole else None)
-    run = result.run.id if result else None
-    return PushResult(address=shown, dataset=name, run=run, pushed=pushed, platform=platform)
-
-
 def pull_dataset(
     golden: GoldenSet, settings: Settings, platform: str, *, dataset: str | None, apply: bool
 ) -> tuple[str, list[DatasetChange]]:
@@ -339,29 +277,15 @@ def pull_dataset(
         UnavailableError: the server cannot be reached.
         InputError: the golden set is not there, or there is no such platform.
     """
+    from replaydiff.cases.push.platform import connect, pull
+
     project = settings.root.resolve().name or "project"
     name = dataset or f"replay-{project}-{golden.path.stem}"
-    if platform == "langfuse":
-        changes = _pull_langfuse(name, project, golden.cases())
-    elif platform == "phoenix":
-        from replaydiff.cases.push.phoenix import connect, pull
-
-        with connect() as (client, _):
-            changes = pull(client, name, project, golden.cases())
-    elif platform == "mlflow":
-        from replaydiff.cases.push import mlflow
-
-        with mlflow.connect() as (client, _):
-            changes = mlflow.pull(client, name, project, golden.cases())
-    else:
-        raise _no_platform(platform)
+    with connect(platform, name) as opened:
+        changes = pull(opened, name, project, golden.cases())
     if apply:
-        _apply(golden, changes, PLATFORMS[platform])
+        _apply(golden, changes, PLATFORMS[platform].title)
     return name, changes
-
-
-def _no_platform(name: str) -> InputError:
-    return InputError(f"there is no platform {name!r}; known are {', '.join(PLATFORMS)}")
 
 
 def push_dataset(
@@ -380,25 +304,22 @@ def push_dataset(
         CredentialsError: a key is not set, or the keys are refused.
         InputError: there is nothing to send, or there is no such platform.
     """
-    if platform == "langfuse":
-        return push_langfuse(settings, store, result, dataset=dataset, golden=golden, mail=mail)
-    if platform in PLATFORMS:
-        return _push_over_http(settings, result, platform, dataset=dataset, golden=golden, mail=mail)
-    raise _no_platform(platform)
+    from replaydiff.cases.push.platform import connect, push
+    from replaydiff.cases.push.records import ItemOrigin
 
-
-def _pull_langfuse(dataset: str, project: str, cases: Sequence[Case]) -> list[DatasetChange]:
-    from replaydiff.cases.push.client import PushStopped, connect
-    from replaydiff.cases.push.pull import pull
-    from replaydiff.replay.errors import ReplayError, UnavailableError
-    from replaydiff.replay.langfuse_keys import LangfuseKeys
-
-    try:
-        with connect(LangfuseKeys.from_environment()) as channel:
-            return pull(channel, dataset, project, cases)
-    except PushStopped as stop:
-        kind = UnavailableError if stop.passing else ReplayError
-        raise kind(str(stop), hint="nothing was changed") from None
+    project = settings.root.resolve().name or "project"
+    origin = ItemOrigin(project=project, langfuse_traces=_langfuse_traces(store), mail=mail)
+    name, rows = _dataset(settings, result, dataset, golden, origin)
+    whole = result is None and (golden is None or golden.resolve() == settings.golden_path.resolve())
+    with connect(platform, name) as opened:
+        pushed = push(opened, rows, result, project=project if whole else None)
+    return PushResult(
+        address=opened.address,
+        dataset=name,
+        run=result.run.id if result else None,
+        pushed=pushed,
+        platform=platform,
+    )
 
 
 def _apply(golden: GoldenSet, proposals: Sequence[DatasetChange], platform: str) -> None:

@@ -159,7 +159,7 @@ def _show(done: PushResult) -> None:
     from replaydiff.replay.terminal.text import single_line
 
     pushed, dataset, shown = done.pushed, done.dataset, done.address
-    title = PLATFORMS[done.platform]
+    title = PLATFORMS[done.platform].title
     sent = ", ".join(f"{count:,} {what}" for what, count in pushed.sent.items())
     there = ", ".join(f"{count:,} {what}" for what, count in pushed.unchanged.items())
     if sent:

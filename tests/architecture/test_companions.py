@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import pytest
 
+from replaydiff.cases.push import PLATFORMS
 from replaydiff.importers.base import BUILTIN
 from tests.stand_ins.full import full
 
@@ -26,7 +27,6 @@ FOLDERS = ("replay", "importers", "diff", "cases", "reports", "src")
 CORE_IMPORTERS = {"jsonl", "openai", "anthropic", "otlp", "langfuse"}
 CORE_TESTS = (
     "test_samples.py",
-    "test_detect.py",
     "test_ingest.py",
     "test_rejects.py",
     "test_openai.py",
@@ -46,7 +46,7 @@ class Companion(NamedTuple):
     entry: str
     """How the line of the entry begins, without its indent."""
     belongings: tuple[str, ...] = ()
-    """Samples that are deleted with it."""
+    """Modules that only the room uses, and samples; they are deleted with it."""
 
 
 def _of_importer(name: str) -> Companion:
@@ -55,7 +55,17 @@ def _of_importer(name: str) -> Companion:
     return Companion(name, room, "importers/base.py", f'"{name}": ', (f"tests/importers/samples/{name}",))
 
 
-COMPANIONS = [_of_importer(name) for name in BUILTIN if name not in CORE_IMPORTERS]
+def _of_platform(name: str) -> Companion:
+    room = PLATFORMS[name].module.removeprefix("replaydiff.").replace(".", "/")
+    belongings = {"langfuse": ("cases/push/client.py",), "mlflow": ("cases/push/mlflow_runs.py",)}
+    entry = f'"{name}": '
+    return Companion(f"push {name}", f"{room}.py", "cases/push/__init__.py", entry, belongings.get(name, ()))
+
+
+COMPANIONS = [
+    *(_of_importer(name) for name in BUILTIN if name not in CORE_IMPORTERS),
+    *map(_of_platform, PLATFORMS),
+]
 
 
 @cache
@@ -70,7 +80,8 @@ def _sources() -> dict[str, str]:
 
 
 def _is_in(path: str, companion: Companion) -> bool:
-    return path == companion.room or path.startswith(f"{companion.room}/")
+    rooms = (companion.room, *companion.belongings)
+    return any(path == room or path.startswith(f"{room}/") for room in rooms)
 
 
 @pytest.mark.parametrize("companion", COMPANIONS, ids=lambda companion: companion.name)
@@ -96,10 +107,9 @@ def _copy_without(companions: Sequence[Companion], folder: Path) -> None:
     for name in ("pyproject.toml", "README.md"):
         shutil.copy(ROOT / name, folder)
     for companion in companions:
-        room = folder / companion.room
-        shutil.rmtree(room) if room.is_dir() else room.unlink()
-        for belonging in companion.belongings:
-            shutil.rmtree(folder / belonging)
+        for name in (companion.room, *companion.belongings):
+            room = folder / name
+            shutil.rmtree(room) if room.is_dir() else room.unlink()
         table = folder / companion.table
         lines = table.read_text(encoding="utf-8").splitlines(keepends=True)
         left = [line for line in lines if not line.strip().startswith(companion.entry)]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from replaydiff.cases.push.platform import Platform, push
 from replaydiff.cases.push.records import ITEMS, DatasetItem, Pushed
-from replaydiff.cases.push.writes import keeping_what_was_sent, write_rows
+from replaydiff.cases.push.writes import write_rows
 from replaydiff.importers.http import JsonClient
 from replaydiff.replay.errors import CredentialsError
 from replaydiff.replay.model import JsonObject
@@ -45,23 +46,31 @@ def test_a_refused_row_does_not_keep_its_batch_out() -> None:
     assert [label for label, _ in pushed.refused] == ["case 'c'"]
 
 
-def test_batches_before_the_end_of_a_push_are_counted() -> None:
-    pushed = Pushed()
+class Rows:
+    """A platform that takes rows, of whatever content."""
 
+    address = ""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def items(self) -> list[Any]:
+        return []
+
+    def upsert(self, _rows: object, _items: object, pushed: Pushed) -> None:
+        send(self._url, pushed)
+
+
+def test_batches_before_the_end_of_a_push_are_counted() -> None:
     def answer(request: Request) -> tuple[int, Any]:
         return (403, {}) if "e" in request.body["ids"] else (200, {})
 
-    with serving(answer) as server, keeping_what_was_sent(pushed):
-        send(server.url, pushed)
+    with serving(answer) as server:
+        pushed = push(cast("Platform", Rows(server.url)), [])
     assert pushed.sent[ITEMS] == 4
     assert pushed.stopped is not None
 
 
 def test_a_push_that_sent_nothing_fails() -> None:
-    pushed = Pushed()
-    with (
-        serving(lambda _: (403, {})) as server,
-        pytest.raises(CredentialsError),
-        keeping_what_was_sent(pushed),
-    ):
-        send(server.url, pushed)
+    with serving(lambda _: (403, {})) as server, pytest.raises(CredentialsError):
+        push(cast("Platform", Rows(server.url)), [])

@@ -1,0 +1,192 @@
+"""One way to push to every platform, and to pull from it: list, upsert, delete, score.
+
+A platform is a module of this room that the table `PLATFORMS` names. Its function `connect(dataset)` opens a
+dataset on the server that the environment names, as a `Platform`. What is on the server already is asked for
+first and not sent again, so a second push changes nothing. A record that is refused is named, and the next
+one is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol, cast
+
+from replaydiff.cases.push import PLATFORMS
+from replaydiff.cases.push.pull import changes
+from replaydiff.cases.push.records import ITEMS, DatasetItem, PulledItem, Pushed, is_edited
+from replaydiff.replay.errors import ExitCode, InputError, ReplayError
+
+if TYPE_CHECKING:
+    from replaydiff.cases.push.pull import DatasetChange
+    from replaydiff.diff.result import DiffResult
+    from replaydiff.replay.model import Case
+
+
+class PushStopped(ReplayError):  # noqa: N818 - an event, not a fault
+    """No further request can succeed.
+
+    Args:
+        reason: why.
+        passing: it may come through later.
+        hint: what to do, or what became of the data.
+    """
+
+    def __init__(self, reason: str, *, passing: bool = False, hint: str = "") -> None:
+        self.passing = passing
+        super().__init__(reason, hint=hint)
+        if passing:
+            self.exit_code = ExitCode.TRY_AGAIN
+
+
+class Platform(Protocol):
+    """A dataset on a server."""
+
+    address: str
+    """The server as it may be shown: without user and password."""
+
+    def items(self) -> Sequence[PulledItem]:
+        """Return the items that are in use; none if there is no such dataset."""
+
+    def is_removed(self, item_id: str) -> bool:
+        """Return whether an item that is not in use was taken out by somebody there."""
+
+    def upsert(self, rows: Sequence[DatasetItem], items: Sequence[PulledItem], pushed: Pushed) -> None:
+        """Create or update items where they differ from those that are there; create a missing dataset."""
+
+    def delete(self, items: Sequence[PulledItem], pushed: Pushed) -> None:
+        """Take items out of use."""
+
+    def score(self, result: DiffResult, rows: Sequence[DatasetItem], pushed: Pushed) -> None:
+        """Send each lane of a run as an experiment over the dataset, with its trials and their grades."""
+
+    def case_of(self, item: PulledItem) -> Case:
+        """Return the case of an item that somebody made there."""
+
+    def feedback_change(self, case: Case, item: PulledItem) -> DatasetChange | None:
+        """Return what people said there about the trace that a case came from, as a change of the case."""
+
+
+def connect(name: str, dataset: str) -> AbstractContextManager[Platform]:
+    """Open a dataset of a platform.
+
+    Raises:
+        InputError: there is no such platform.
+        SettingsError: the environment names no server.
+        CredentialsError: a key is not set.
+    """
+    if name not in PLATFORMS:
+        raise InputError(f"there is no platform {name!r}; known are {', '.join(PLATFORMS)}")
+    return cast("AbstractContextManager[Platform]", import_module(PLATFORMS[name].module).connect(dataset))
+
+
+def push(
+    platform: Platform,
+    rows: Sequence[DatasetItem],
+    result: DiffResult | None = None,
+    *,
+    project: str | None = None,
+) -> Pushed:
+    """Send rows of a dataset and, over it, a run's result; the rows cover the run's items.
+
+    Args:
+        platform: the dataset on the server.
+        rows: its items.
+        result: of a run over them.
+        project: the rows are the whole golden set of this project: items of its other cases left the set, and
+            are taken out of use.
+
+    Raises:
+        CredentialsError: the keys are refused, and nothing was sent.
+        ReplayError: nothing at all could be sent.
+    """
+    pushed = Pushed()
+    try:
+        items = platform.items()
+        platform.upsert(rows, items, pushed)
+        cases = {row.metadata.get("case") for row in rows}
+        gone = [
+            item
+            for item in items
+            if project is not None
+            and item.metadata.get("project") == project
+            and "case" in item.metadata
+            and item.metadata["case"] not in cases
+        ]
+        if gone:
+            platform.delete(gone, pushed)
+        if result is not None:
+            platform.score(result, rows, pushed)
+    except ReplayError as stop:
+        # Keys may be good for one route and not for another: what was sent before was taken all the same.
+        if not pushed.sent and not pushed.unchanged:
+            raise _explained(stop, "nothing was sent") from None
+        pushed.stopped = str(stop)
+    return pushed
+
+
+def pull(platform: Platform, dataset: str, project: str, cases: Sequence[Case]) -> list[DatasetChange]:
+    """Return what changed in a dataset since it was pushed, in the order of the golden set.
+
+    Args:
+        platform: the dataset on the server.
+        dataset: its name.
+        project: the project whose golden set it is.
+        cases: the golden set.
+
+    Raises:
+        CredentialsError: the keys are refused.
+        ReplayError: the server cannot be reached.
+    """
+    try:
+        return changes(
+            platform.items(),
+            dataset,
+            project,
+            cases,
+            is_removed=platform.is_removed,
+            feedback_change=platform.feedback_change,
+            case_of=platform.case_of,
+        )
+    except ReplayError as stop:
+        raise _explained(stop, "nothing was changed") from None
+
+
+def _explained(stop: ReplayError, hint: str) -> ReplayError:
+    return (
+        PushStopped(stop.reason, passing=stop.passing, hint=hint) if isinstance(stop, PushStopped) else stop
+    )
+
+
+def rows_to_send(
+    rows: Iterable[DatasetItem],
+    items: Iterable[PulledItem],
+    pushed: Pushed,
+    *,
+    is_same: Callable[[DatasetItem, PulledItem], bool],
+    is_removed: Callable[[str], bool],
+) -> list[DatasetItem]:
+    """Return the rows that are not on the server as they are, and count the others.
+
+    Args:
+        rows: what is pushed.
+        items: what is on the server.
+        pushed: where they are counted.
+        is_same: whether the server has a row as it would be sent.
+        is_removed: whether somebody took an item out there, which a push does not undo.
+    """
+    changed = []
+    by_id = {item.id: item for item in items}
+    for row in rows:
+        item = by_id.get(row.id)
+        if item is None and is_removed(row.id):
+            pushed.left_archived.append(row.label)
+        elif item is not None and is_same(row, item):
+            pushed.unchanged[ITEMS] += 1
+        elif item is not None and is_edited(item.input, item.expected_output, item.metadata, row):
+            # An edit there is brought back by `replay cases pull`, and not overwritten.
+            pushed.left_edited.append(row.label)
+        else:
+            changed.append(row)
+    return changed
