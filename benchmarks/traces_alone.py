@@ -2,11 +2,12 @@
 
     python benchmarks/traces_alone.py [--runs N] [--items N] [--held-out FOLDER]
 
-Generated agents look orders up (reads, as often as they like) and cancel, refund and notify (writes), and
-answer in words of their own. The truth of each row is known; `diff.compute` answers as `replay diff` does, and
-triage orders the items. `wrong` is the share of runs with the answer that the row must never get, ± one
-standard error of the simulation; `worse listed` is the share of the items that truly got worse that triage
-lists, `rank` where they stand on average, as a share of all items (0.5 is random order).
+Generated agents look orders up (reads, as often as they like), cancel and refund (writes), and answer in words
+of their own. The truth of each row is known; `diff.compute` answers as `replay diff` does, and triage orders
+the items. A row ends with `!` where it got the answer that it must never get in more than 2.5 % of its runs,
+beyond two standard errors. `listed` is the share of the items that truly got worse that triage lists, `rank`
+where they are on average, as a share of all items (0.5 is random order; the best is half the share of worse
+items). `precision` and `recall` are those of the verdict `regressed`.
 
 `--held-out` takes a folder with pairs of real agents, as `REPLAY_HELD_OUT` does: for each
 `NAME.traces.jsonl` with the releases of two versions and `scores.reward`, the rewards are taken out before the
@@ -22,8 +23,8 @@ import os
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -134,7 +135,7 @@ def _some(share: float, change: Callable[[np.random.Generator, Question, Acted],
 
 def _no_write(_rng: np.random.Generator, _asked: Question, acted: Acted) -> Acted:
     calls, text = acted
-    return [one for one in calls if one.name not in ("cancel_order", "send_refund")], text
+    return [each for each in calls if each.name not in ("cancel_order", "send_refund")], text
 
 
 def _cancels(_rng: np.random.Generator, asked: Question, acted: Acted) -> Acted:
@@ -148,7 +149,7 @@ def _cancels(_rng: np.random.Generator, asked: Question, acted: Acted) -> Acted:
 
 def _twice(_rng: np.random.Generator, _asked: Question, acted: Acted) -> Acted:
     calls, text = acted
-    return [*calls, *[one for one in calls if one.name == "send_refund"]], text
+    return [*calls, *[each for each in calls if each.name == "send_refund"]], text
 
 
 def _neighbour(_rng: np.random.Generator, asked: Question, acted: Acted) -> Acted:
@@ -156,15 +157,51 @@ def _neighbour(_rng: np.random.Generator, asked: Question, acted: Acted) -> Acte
     calls, text = acted
     wrong = f"A-{10_001 + asked.number}"
     return [
-        replace(one, args={**one.args, "order_id": wrong})
-        if one.name in ("cancel_order", "send_refund")
-        else one
-        for one in calls
+        replace(each, args={**each.args, "order_id": wrong})
+        if each.name in ("cancel_order", "send_refund")
+        else each
+        for each in calls
     ], text
 
 
 def _nonsense(_rng: np.random.Generator, _asked: Question, acted: Acted) -> Acted:
     return acted[0], NONSENSE
+
+
+def _renamed(_rng: np.random.Generator, _asked: Question, acted: Acted) -> Acted:
+    """A write by another tool, whose name says nothing."""
+    calls, text = acted
+    return [
+        replace(each, name="order_service") if each.name == "cancel_order" else each for each in calls
+    ], text
+
+
+def _asks_first(_rng: np.random.Generator, asked: Question, acted: Acted) -> Acted:
+    """Asks instead of acting: nothing is written, and the answer says so."""
+    if asked.kind == "status":
+        return acted
+    return _no_write(_rng, asked, acted)[0], f"Shall I really change order {asked.order}? Please confirm."
+
+
+def _negated(_rng: np.random.Generator, _asked: Question, acted: Acted) -> Acted:
+    """Says the opposite in the same words."""
+    calls, text = acted
+    return calls, text.replace("is cancelled", "is not cancelled").replace("We have sent", "We have not sent")
+
+
+def _other_amount(_rng: np.random.Generator, asked: Question, acted: Acted) -> Acted:
+    """Refunds ten times the amount and says what the old version says."""
+    calls, text = acted
+    return [
+        replace(each, args={**each.args, "amount": 10 * asked.amount}) if each.name == "send_refund" else each
+        for each in calls
+    ], text
+
+
+def _reordered(rng: np.random.Generator, asked: Question) -> tuple[Acted, bool]:
+    """Looks up after it has written: the same effects."""
+    calls, text = agent(rng, asked)
+    return (calls[::-1], text), False
 
 
 def _wrong_number(_rng: np.random.Generator, asked: Question, acted: Acted) -> Acted:
@@ -188,12 +225,17 @@ ROWS = (
     Row(name="equal", new=equal, never=Answer.HOLD, goal="SHIP"),
     Row(name="reads more, all", new=reads_more, never=Answer.HOLD, goal="SHIP"),
     Row(name="no write, 30 % of orders", new=_some(0.3, _no_write), never=Answer.SHIP, goal="HOLD"),
-    Row(name="no write, 10 % of orders", new=_some(0.1, _no_write), never=Answer.SHIP),
+    Row(name="no write, 20 % of orders", new=_some(0.2, _no_write), never=Answer.SHIP, goal="HOLD"),
     Row(name="cancels every order", new=_some(1.0, _cancels), never=Answer.SHIP, goal="HOLD"),
     Row(name="refunds twice, all", new=_some(1.0, _twice), never=Answer.SHIP, goal="HOLD"),
     Row(name="the wrong order, 20 %", new=_some(0.2, _neighbour), never=Answer.SHIP, goal="HOLD"),
     Row(name="nonsense, all", new=_some(1.0, _nonsense), never=Answer.SHIP),
     Row(name="nonsense, 15 %", new=_some(0.15, _nonsense), never=Answer.SHIP),
+    Row(name="reads after writes, all", new=_reordered, never=Answer.HOLD),
+    Row(name="writes by another tool, all", new=_some(1.0, _renamed), never=Answer.SHIP, goal="HOLD"),
+    Row(name="asks before it writes, all", new=_some(1.0, _asks_first), never=Answer.SHIP, goal="HOLD"),
+    Row(name="ten times the refund, all", new=_some(1.0, _other_amount), never=Answer.SHIP, goal="HOLD"),
+    Row(name="the opposite in the same words, all", new=_some(1.0, _negated), never=Answer.SHIP),
     Row(name="wrong numbers in answers, all", new=_some(1.0, _wrong_number), never=Answer.SHIP),
 )
 
@@ -208,7 +250,7 @@ def trial(item: Item, lane: Lane, index: int, acted: Acted) -> Trial:
         index=index,
         status=Status.OK,
         final_response=text,
-        served=tuple(ServedCall(call=one, rule=Rule.TAPE) for one in calls),
+        served=tuple(ServedCall(call=each, rule=Rule.TAPE) for each in calls),
     )
 
 
@@ -265,7 +307,7 @@ class Ranks:
 
     worse: int = 0
     listed: int = 0
-    ranks: list[float] = None  # type: ignore[assignment]
+    ranks: list[float] = field(default_factory=list)
     called: int = 0
     """Items with the verdict `regressed`."""
     right: int = 0
@@ -273,7 +315,6 @@ class Ranks:
 
     def add(self, result: DiffResult, worse: set[str]) -> None:
         """Count one run."""
-        self.ranks = self.ranks or []
         entries = ordered_entries(result.items, {})
         order: dict[str, int] = {}
         for entry in entries:
@@ -287,26 +328,37 @@ class Ranks:
         self.right += len(regressed & worse)
 
     @property
-    def text(self) -> str:
-        """As the table has it."""
+    def cells(self) -> list[str]:
+        """Listed, rank, precision and recall, as the table has them."""
         if not self.worse:
-            return f"regressed called on {self.called} items"
-        rank = f"{sum(self.ranks) / len(self.ranks):.2f}" if self.ranks else "-"
-        precision = f"{self.right / self.called:.2f}" if self.called else "-"
-        return (
-            f"worse listed {self.listed / self.worse:.0%}, rank {rank}, regressed: precision {precision}, "
-            f"recall {self.right / self.worse:.2f} ({self.worse} items)"
-        )
+            return ["-", "-", "-", "-"]
+        return [
+            f"{self.listed / self.worse:.0%}",
+            f"{sum(self.ranks) / len(self.ranks):.2f}" if self.ranks else "-",
+            f"{self.right / self.called:.2f}" if self.called else "-",
+            f"{self.right / self.worse:.2f}",
+        ]
 
 
-def share(count: int, runs: int) -> str:
-    """A share of runs and its standard error, both in percent."""
-    part = count / runs
-    return f"{part:.0%} ± {math.sqrt(max(part * (1 - part), 0.25 / runs**2) / runs):.0%}"
+HEAD = ("truth", "SHIP", "HOLD", "CAN'T TELL", "never", "goal", "listed", "rank", "precision", "recall")
+WIDTHS = (36, 6, 6, 11, 11, 5, 7, 6, 10, 7)
+
+
+def line(cells: Sequence[str]) -> str:
+    """Return a row of the table."""
+    return "".join(
+        f"{cell:<{wide}}" if place == 0 else f"{cell:>{wide}}"
+        for place, (cell, wide) in enumerate(zip(cells, WIDTHS, strict=True))
+    ).rstrip()
 
 
 def simulate(runs: int, count: int) -> bool:
     """Print every row; return whether none got the answer that it must never get too often."""
+    print(
+        f"{runs} runs a row of {count} items and {TRIALS} trials; standard error of a share of 2.5 %: "
+        f"{math.sqrt(0.025 * 0.975 / runs):.1%}, of 50 %: {0.5 / math.sqrt(runs):.1%}"
+    )
+    print(line(HEAD))
     holds = True
     for row in ROWS:
         rng = np.random.default_rng(sum(map(ord, row.name)))
@@ -316,12 +368,13 @@ def simulate(runs: int, count: int) -> bool:
             result, worse = simulated(rng, row, count, number)
             answers[result.answer] += 1
             ranks.add(result, worse)
-        cells = ", ".join(f"{answer} {share(answers[answer], runs)}" for answer in Answer)
-        print(
-            f"{row.name:32} {cells}; never {row.never}{f', goal {row.goal}' if row.goal else ''}; {ranks.text}"
-        )
+        shares = [f"{answers[answer] / runs:.0%}" for answer in Answer]
         limit = 0.025 * runs
-        holds &= answers[row.never] <= limit + 2 * math.sqrt(limit)
+        is_within = answers[row.never] <= limit + 2 * math.sqrt(limit * 0.975)
+        print(
+            line([row.name, *shares, str(row.never), row.goal or "-", *ranks.cells]) + "!" * (not is_within)
+        )
+        holds &= is_within
     return holds
 
 
@@ -362,7 +415,9 @@ def _held_out_pair(rd: object, folder: Path, records: list[dict], rewards: dict,
     worse = {name for name, task in tasks.items() if rewards[task, new] < rewards[task, old]}
     ranks = Ranks()
     ranks.add(result, worse)
-    return f"{result.answer}, {len(result.items)} items; {ranks.text}"
+    named = zip(HEAD[6:], ranks.cells, strict=True)
+    figures = ", ".join(f"{head} {cell}" for head, cell in named)
+    return f"{result.answer}, {len(result.items)} items, {ranks.worse} truly worse; {figures}"
 
 
 def main() -> int:

@@ -230,6 +230,11 @@ class Reading:
     conditions: frozenset[str]
     """What is true of the trial that behaviours depend on (`Behaviour.condition`)."""
 
+    @property
+    def is_ended(self) -> bool:
+        """Whether the trial came to its end."""
+        return _ENDED in self.conditions
+
     def could_show(self, behaviour: Behaviour) -> bool:
         """Whether the behaviour would have been seen here."""
         return behaviour in self.shown or behaviour.condition in self.conditions

@@ -11,7 +11,7 @@ from replaydiff.diff.result import ItemVerdict, Kind, Likeness, MetricDelta
 from replaydiff.diff.statistics.distributions import normal_cdf, normal_quantile
 from replaydiff.diff.stopping import FUTILITY, LookLevels, chance_of_answer
 from replaydiff.replay.model import GradeState, Lane
-from replaydiff.replay.terminal.text import single_line
+from replaydiff.replay.terminal.text import listed
 
 
 def by_labels(metric: MetricDelta, look: LookLevels | None = None) -> MetricDelta:
@@ -73,7 +73,7 @@ def figures(name: str, metric: MetricDelta, evidence: Evidence) -> str:
     if metric.kind is Kind.AGREEMENT:
         shares = f"{metric.old:.0%} → {metric.new:.0%}"
         if metric.effects:
-            return f"does what production did ({_listed(metric.effects)}) in {shares} on {items(metric.n)}"
+            return f"does what production did ({listed(metric.effects)}) in {shares} on {items(metric.n)}"
         return f"agrees with production's tool calls in {shares} on {items(metric.n)}"
     text = f"{name} {metric.old:.2f} → {metric.new:.2f} on {items(metric.n)}"
     if metric.ci is None:
@@ -104,19 +104,6 @@ def beyond_repeat(metric: MetricDelta, evidence: Evidence) -> str:
     if Lane.OLD2 in evidence.run.lanes or evidence.run.trials > 1:
         return " beyond the old version's difference from itself"
     return ""
-
-
-_TOOLS_NAMED = 3
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(single_line(name, 40) for name in names[:_TOOLS_NAMED])
-    return shown + (f" and {len(names) - _TOOLS_NAMED} more" if len(names) > _TOOLS_NAMED else "")
-
-
-def behaviour_of(metric: MetricDelta) -> str:
-    """What an agreement metric compares, in words."""
-    return "effects" if metric.effects else "tool calls"
 
 
 def not_graded(likeness: Likeness | None) -> str:

@@ -34,6 +34,7 @@ from replaydiff.replay.effects import name_words
 from replaydiff.replay.model import CORRECTION, Grade, Item, Lane, Status, ToolCall, Trial
 from replaydiff.replay.settings import Settings, ToolSection
 from replaydiff.replay.settings.toml import toml_text, tool_table
+from replaydiff.replay.terminal.text import listed
 
 RECORDING = "recording"
 """Name of the agreement metric where `tool_calls` is about the items that somebody vouches for."""
@@ -440,7 +441,7 @@ def effect_warnings(effects: Effects, deltas: Mapping[str, MetricDelta]) -> Iter
     """
     if not any(metric.kind is Kind.AGREEMENT for metric in deltas.values()) or not effects.by_effects:
         return
-    shown = ", ".join(effects.unknown[:_NAMED]) + (", …" if len(effects.unknown) > _NAMED else "")
+    shown = listed(effects.unknown, _NAMED)
     if not effects.writes and not effects.unknown:
         if effects.reads:
             yield "every tool only reads, so all calls are compared with the recording, and reads vary freely"

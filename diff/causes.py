@@ -45,7 +45,7 @@ from replaydiff.diff.result import (
 )
 from replaydiff.diff.side_effects import Effects
 from replaydiff.diff.statistics import noise, trials
-from replaydiff.replay.model import Lane, RunRecord, Status
+from replaydiff.replay.model import Item, Lane, RunRecord, Status
 from replaydiff.replay.settings import Settings
 
 SAME_TRIALS = 0.8
@@ -67,26 +67,49 @@ class Causes:
     """Rejected ones first, then open, then accepted; within one those of the largest difference."""
     accepted: frozenset[str] = frozenset()
     """The ids of accepted behaviours."""
-    readings: Mapping[int, Readings] = field(default_factory=dict)
-    """Pattern (`diff.blocks`) → what its trials show; left empty where nothing is accepted."""
+    readings: Mapping[int, tuple[Item, Readings]] = field(default_factory=dict)
+    """Pattern (`diff.blocks`) → an item of it and what its trials show; empty where nothing is accepted."""
+    sight: MetricSight | None = None
+    """Which metrics see which behaviours; None: each those of its kind."""
 
-    def explained(self, metric: str) -> frozenset[int]:
-        """Return the patterns whose every change that this metric can see is accepted."""
+    def explained(self, metric: str, *, unseen: bool = False) -> frozenset[int]:
+        """Return the patterns whose every change that this metric can see is accepted.
+
+        Args:
+            metric: its name.
+            unseen: whether changes count, too, that concern it and that it leaves out, as calls that read.
+        """
         if not self.accepted:
             return frozenset()
-        return frozenset(number for number, shown in self.readings.items() if self._explains(metric, shown))
+        return frozenset(
+            number
+            for number, (item, shown) in self.readings.items()
+            if self._explains(metric, item, shown, unseen=unseen)
+        )
 
-    def _explains(self, metric: str, readings: Readings) -> bool:
+    def _explains(self, metric: str, item: Item, readings: Readings, *, unseen: bool) -> bool:
         before = [reading.shown for lane in (Lane.OLD, Lane.OLD2) for reading in readings.get(lane, ())]
         if not before:
             return False
         ever, always = frozenset[Behaviour]().union(*before), before[0].intersection(*before)
-        changes = [
-            {acted.named(more=True) for acted in reading.shown - ever if acted.concerns(metric)}
-            | {acted.named(more=False) for acted in always - reading.shown if acted.concerns(metric)}
-            for reading in readings.get(Lane.NEW, ())
-        ]
-        return any(changes) and all(change <= self.accepted for change in changes)
+        are_changed = []
+        for reading in readings.get(Lane.NEW, ()):
+            changes = {(acted, True) for acted in reading.shown - ever if acted.concerns(metric)}
+            changes |= {(acted, False) for acted in always - reading.shown if acted.concerns(metric)}
+            # Of a trial that was stopped any change may be the reason, also one that the metric does not see.
+            counted = {
+                acted.named(more=more)
+                for acted, more in changes
+                if unseen or not reading.is_ended or self._sees(metric, acted, item)
+            }
+            if not counted <= self.accepted:
+                return False
+            are_changed.append(bool(counted))
+        return any(are_changed)
+
+    def _sees(self, metric: str, behaviour: Behaviour, item: Item) -> bool:
+        # What a metric makes of a trial is no behaviour that it sees, and explains it all the same.
+        return self.sight is None or bool(behaviour.metric) or self.sight.sees(metric, behaviour, item)
 
     def beside(self, metrics: Mapping[str, MetricDelta]) -> tuple[Cause, ...]:
         """Return the causes without those that contradict the figure of their own metric."""
@@ -125,7 +148,8 @@ def find_causes(
     reader = ActionReader(settings)
     patterns = comparison.read.patterns
     readings = [_first_of_copies(reader.of_block(block), comparison.copied) for block in patterns.blocks]
-    counted = _Counted.of(readings, comparison, sight or MetricSight(settings), effects or Effects())
+    sight = sight or MetricSight(settings)
+    counted = _Counted.of(readings, comparison, sight, effects or Effects())
     looks = 1 if comparison.look is None else comparison.look.of
     significant = counted.significant(1 - comparison.confidence, looks)
     causes = [counted.cause(group, decided) for group in counted.merged(significant)]
@@ -135,8 +159,9 @@ def find_causes(
             sorted(causes, key=lambda cause: (_STATES.index(cause.state), -cause.difference, cause.id))
         ),
         accepted=accepted,
+        sight=sight,
         readings={
-            number: shown
+            number: (block.item, shown)
             for number, (block, shown) in enumerate(zip(patterns.blocks, readings, strict=True))
             if accepted and not _has_error(block)
         },
@@ -181,10 +206,6 @@ def explanation(metric: str, items: Iterable[ItemVerdict], causes: Iterable[Caus
     )
 
 
-UNLIKE_HALF = 0.5
-"""Where quality decides and does not grade answers, they differ when less than this share is left."""
-
-
 def answers_cause(
     likeness: Likeness | None,
     run: RunRecord,
@@ -200,12 +221,11 @@ def answers_cause(
         run: the run.
         decided: what people decided before, by the ids of behaviours.
         by_agreement: whether likeness to recordings is all that decides; else answers count as different
-            only where most of their likeness is gone.
+            only where more of them are unlike, or more of their likeness is lost, than is allowed.
     """
     if likeness is None or likeness.new is None or not likeness.is_shown or not likeness.is_yardstick:
         return
-    usual = likeness.old
-    if not by_agreement and (usual is None or likeness.new >= UNLIKE_HALF * usual):
+    if not by_agreement and not likeness.is_beyond:
         return
     name = "c" + hashlib.sha256(f"answers differ {run.id}".encode()).hexdigest()[:8]
     rates = {lane: number / max(1, total) for lane, (number, total) in likeness.trials.items()}

@@ -27,7 +27,7 @@ from replaydiff.diff.evidence import Evidence
 from replaydiff.diff.expectations import case_groups
 from replaydiff.diff.graders import assertions, end_state, limits, tool_calls
 from replaydiff.diff.graders.base import PAIRWISE, failure_sentence
-from replaydiff.diff.item_changes import item_change
+from replaydiff.diff.item_changes import item_change, read_variation
 from replaydiff.diff.judge.calibration import (
     JudgeStatus,
     corrected_by_labels,
@@ -295,9 +295,10 @@ def _compared(inputs: _Inputs, comparison: Comparison) -> DiffResult:
         }
 
     compared_with_recording = [name for name, metric in found.items() if metric.delta.kind is Kind.AGREEMENT]
-    accepted = [searched.explained(name) for name in compared_with_recording]
+    accepted = [searched.explained(name, unseen=True) for name in compared_with_recording]
+    variation = read_variation(read.patterns.blocks, agreement)
     changes = {
-        number: item_change(block, agreement)
+        number: item_change(block, agreement, variation)
         for number, block in enumerate(read.patterns.blocks)
         if accepted and not all(number in patterns for patterns in accepted)
     }
@@ -535,7 +536,7 @@ def _order(item: ItemVerdict) -> tuple[int, int, float]:
 def _with_answers(items: Sequence[ItemVerdict], likeness: Likeness | None) -> tuple[ItemVerdict, ...]:
     """The items, with those named whose answers alone changed."""
     unlike = frozenset(likeness.unlike_items if likeness else ())
-    change = ItemChange(kind=ItemChangeKind.ANSWER, share=1.0, text="answers differently")
+    change = ItemChange(kind=ItemChangeKind.ANSWER, share=1.0, what="answers differently")
     return tuple(
         replace(item, change=change)
         if item.item.id in unlike and (item.change is None or item.change.kind > ItemChangeKind.ANSWER)

@@ -337,8 +337,9 @@ def _effects_lost(evidence: Evidence) -> RuleMatch | None:
 
 
 def _effect_causes(evidence: Evidence) -> str:
-    """Return the causes that change something, as the end of a sentence; empty without any."""
-    causes = [cause for cause in evidence.open_causes if cause.is_effect]
+    """Return the causes that change something, else the other ones, as the end of a sentence."""
+    worse = [cause for cause in evidence.open_causes if not cause.is_better and not cause.is_answers]
+    causes = [cause for cause in worse if cause.is_effect] or worse
     named = "; ".join(f"{cause.text}: {cause.counts}" for cause in causes[:_NAMED])
     return f"; new: {named}" if named else ""
 
@@ -378,7 +379,7 @@ def _change_not_excluded(evidence: Evidence) -> RuleMatch | None:
         return None
     name, metric = beyond
     words = {
-        "behaviour": sentences.behaviour_of(metric),
+        "behaviour": metric.behaviour,
         "items": sentences.items(metric.n),
         "allowed": f"{evidence.gate.max_changed:.0%}",
         "figures": sentences.figures(name, metric, evidence),
@@ -405,7 +406,7 @@ def _no_shared_cause(evidence: Evidence) -> RuleMatch | None:
 
 def _changed_words(metric: MetricDelta) -> dict[str, str]:
     return {
-        "changed": f"{sentences.behaviour_of(metric)} changed in {metric.changed} of "
+        "changed": f"{metric.behaviour} changed in {metric.changed} of "
         f"{sentences.items(metric.changed + metric.unchanged + metric.inconclusive)}",
         "moved": f"{metric.regressed} no longer do what production did, {metric.improved} do it again",
     }
@@ -1134,7 +1135,8 @@ RULES: tuple[AnswerRule, ...] = (
     AnswerRule(
         name="answers lost",
         answer=_CANNOT,
-        condition="nothing that decides grades the answers, and less than half of their likeness is left",
+        condition="nothing that decides grades the answers, and they certainly differ: more than "
+        "`max_changed` of them are unlike the old ones, or 15 % of their likeness is lost",
         test=_answers_collapsed,
         sentence="{answers}, and nothing that decides grades them; look at them and accept or reject, or "
         "name a judge or grader",

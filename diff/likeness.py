@@ -6,8 +6,9 @@ version's answers to the same input with each other are the yardstick.
 
 Likeness of two texts, 0 to 1, is the share of words that they have in common, 2·|A ∩ B| / (|A| + |B|) over
 words with their counts (Dice 1945; Sørensen 1948); where either has numbers (amounts, dates, ids), it is the
-mean of that and the same share of numbers. Words are compared, not meanings: "was cancelled" and "was not
-cancelled" are alike, so likeness never shows that an answer is right.
+mean of that and the same share of numbers. A negation ("not", "never", "nicht") counts as a number, since it
+turns what the same words say around. Words are compared, not meanings, so likeness never shows that an answer
+is right.
 
 Two tests, each with the interval of a mean over the population (`diff.behaviour.share_interval`), each of an
 item's own difference, answers of the old version with each other less those of the new version with them:
@@ -16,6 +17,7 @@ item's own difference, answers of the old version with each other less those of 
     unlike      the share of pairs that are less alike than nearly all pairs of the old version (the 5 % point
                 of these, at most `ALIKE`) is at most `max_changed`
 
+A loss that is certain (p ≤ 0.05 over both) counts from `LEAST_LOST` on, even where a larger one is excluded.
 Where the old version answered no input twice, the yardstick is 1: then only nearly equal answers are alike.
 Where its answers to one input have little in common (`FEWEST_COMMON`), they show nothing.
 """
@@ -46,12 +48,27 @@ LEAST_MARGIN = 0.1
 """… and the most that they may lose at all."""
 FEWEST_COMMON = 0.3
 """From this likeness of the old version's own answers on they are a yardstick."""
+LEAST_LOST = 0.03
+"""A loss of likeness from this size on counts where it is certain, even if a larger one is excluded."""
 _QUANTILE = 0.05
+_SHOWN = 0.05
+"""Answers certainly differ from this p-value down."""
 _MOSTLY = 0.5
 _EXAMPLES = 3
 _MOST_WORDS = 2_000
 """Words of an answer that are compared."""
 _WORDS = re.compile(r"[぀-ヿ㐀-鿿가-힣]|[^\W_]+(?:[.,:/-][^\W_]+)*")
+
+_NEGATIONS = frozenset(
+    {
+        *("no", "not", "never", "none", "nothing", "without", "unable"),
+        *("nicht", "kein", "keine", "keinen", "nie", "ohne"),
+        *("non", "ne", "pas", "jamais", "sans"),
+        *("não", "nunca", "sem", "sin", "mai", "senza"),
+        *("niet", "geen", "nooit", "zonder"),
+        *("не", "нет", "никогда", "без", "不", "没", "未", "无"),
+    }
+)
 
 
 def likeness(first: str, second: str) -> float:
@@ -65,17 +82,19 @@ def likeness(first: str, second: str) -> float:
 
 
 _Counts = tuple[Counter[str], Counter[str]]
-"""Words and numbers of a text."""
+"""Words of a text, and its numbers and negations."""
 
 
 def _counts(text: str) -> _Counts:
     words: Counter[str] = Counter()
     numbers: Counter[str] = Counter()
-    for number, match in enumerate(_WORDS.finditer(text.casefold())):
+    plain = text.casefold().replace("’", "'").replace("n't", " not").replace("cannot", "can not")
+    for number, match in enumerate(_WORDS.finditer(plain)):
         if number == _MOST_WORDS:
             break
         word = match[0]
-        (numbers if any(character.isdigit() for character in word) else words)[word] += 1
+        is_fact = word in _NEGATIONS or any(character.isdigit() for character in word)
+        (numbers if is_fact else words)[word] += 1
     return words, numbers
 
 
@@ -159,7 +178,19 @@ def compare_answers(
     margin = min(LEAST_MARGIN, MOST_LOST * usual)
     differs = lost_ends is None or worst_ends is None or lost_ends[1] > margin or worst_ends[1] > max_changed
     order = sorted(lost, key=lambda row: (-row[1], row[0].item.id))
-    unlike_items = [answers.item.id for answers, loss, more in order if more >= _MOSTLY and loss > margin]
+    p_values = [
+        _p_value(
+            comparison, [(answers.item, value) for answers, *values in lost for value in (values[test],)]
+        )
+        for test, mean in enumerate((mean_lost, share))
+        if mean > 0
+    ]
+    # One of two tests: Bonferroni.
+    p = min(1.0, 2 * min(p_values, default=1.0))
+    is_shown = p <= _SHOWN and (differs or mean_lost >= LEAST_LOST)
+    # Where it is not certain that answers differ at all, those of an item must differ by more.
+    least = 0.0 if is_shown else margin
+    unlike_items = [answers.item.id for answers, loss, more in order if more >= _MOSTLY and loss > least]
     return Likeness(
         items=len(blocks),
         compared=len(compared),
@@ -169,10 +200,9 @@ def compare_answers(
         unlike_share=share,
         unlike_ci=None if ends is None or worst_ends is None else (ends[0], worst_ends[1]),
         differs=differs,
-        p=_p_value(comparison, [(answers.item, loss) for answers, loss, _ in lost]),
-        is_shown=differs
-        and bool(order[0][1] > 0)
-        and any(low is not None and low[0] > 0 for low in (lost_ends, ends)),
+        p=p,
+        is_shown=is_shown,
+        is_beyond=mean_lost > margin or share > max_changed,
         is_yardstick=usual >= FEWEST_COMMON,
         trials={
             lane: (

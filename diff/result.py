@@ -180,8 +180,20 @@ class ItemChange:
     """The gravest."""
     share: float
     """In what share of the new version's trials, beyond those of the old one: from 0 to 1."""
-    text: str
-    """`does not call send_refund: new 2 of 2 trials, old 0 of 2`."""
+    what: str
+    """`does not call send_refund`."""
+    counts: str = ""
+    """`new 2 of 2 trials, old 0 of 2`; empty where trials are not counted."""
+
+    @property
+    def text(self) -> str:
+        """`does not call send_refund: new 2 of 2 trials, old 0 of 2`."""
+        return f"{self.what}: {self.counts}" if self.counts else self.what
+
+    @property
+    def is_effect(self) -> bool:
+        """Whether the new version changes something else than was recorded."""
+        return self.kind < ItemChangeKind.READS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -324,6 +336,8 @@ class Likeness:
     """Whether the answers may differ by more than the old version's differ from each other."""
     is_shown: bool = False
     """Whether they certainly differ by more than that noise."""
+    is_beyond: bool = False
+    """Whether they differ, as far as was measured, by more than is allowed."""
     is_yardstick: bool = False
     """Whether the old version's own answers are alike enough to show anything."""
     p: float = 1.0
@@ -452,6 +466,11 @@ class MetricDelta:
     def reach(self) -> float:
         """The largest change that an item can show."""
         return self.scale[1] - self.scale[0]
+
+    @property
+    def behaviour(self) -> str:
+        """What a metric of agreement compares, in words."""
+        return "effects" if self.effects else "tool calls"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

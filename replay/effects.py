@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from replaydiff.replay.renames import Renames
 from replaydiff.replay.settings import ToolSection
 from replaydiff.replay.settings.toml import tool_table
-from replaydiff.replay.terminal.text import single_line
+from replaydiff.replay.terminal.text import listed
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -295,7 +295,7 @@ def effects_sentence(effects: Iterable[ToolEffect]) -> str | None:
         None: "unknown, so taken to write",
     }
     parts = [
-        f"{head}: {_listed(names)}"
+        f"{head}: {listed(names, _NAMED)}"
         for effect, head in heads.items()
         if (names := [tool.name for tool in ordered if tool.effect == effect])
     ]
@@ -310,8 +310,3 @@ def effects_sentence(effects: Iterable[ToolEffect]) -> str | None:
         f'effect = "read" or "write" in {tool_table(undecided[0].name)}'
         f"{' and the like' if len(undecided) > 1 else ''}"
     )
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(single_line(name, 40) for name in names[:_NAMED])
-    return shown + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")

@@ -180,9 +180,9 @@ def _metrics(result: DiffResult) -> Iterator[str]:
             ]
             yield f"| {_name(name, metric)} | {' | '.join(figures)} |"
     notes = [
-        f"{code(name, 60)}: {escape(' · '.join(phrases.metric_notes(name, metric)), 600)}"
+        f"{code(name, 60)}: {escape(' · '.join(phrases_of_metric), 600)}"
         for name, metric in result.metrics.items()
-        if phrases.metric_notes(name, metric)
+        if (phrases_of_metric := phrases.metric_notes(name, metric, likeness=result.likeness))
     ]
     if notes:
         yield ""

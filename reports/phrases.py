@@ -21,6 +21,7 @@ from replaydiff.diff.result import (
     Kind,
     LabelEvidence,
     LaneSummary,
+    Likeness,
     MetricDelta,
     Noise,
     RankedMetric,
@@ -30,7 +31,7 @@ from replaydiff.diff.result import (
 from replaydiff.diff.slices import FEWEST
 from replaydiff.diff.statistics.split import VarianceSplit
 from replaydiff.replay.model import Json, JsonObject, Lane, RunRecord, Trial
-from replaydiff.replay.terminal.text import single_line
+from replaydiff.replay.terminal.text import listed, single_line
 from replaydiff.reports import format as fmt
 
 CHANGED = (Verdict.REGRESSED, Verdict.MIXED, Verdict.CHANGED, Verdict.IMPROVED)
@@ -140,8 +141,10 @@ def compared(result: DiffResult) -> str:
     return f"{fmt.count(counts.compared)} of {fmt.plural(counts.total, 'item')} compared"
 
 
-AGREEMENT = "agreement with recordings that nobody reviewed; an intended change lowers it too"
-"""What a metric of that kind measures: without this, its fall reads as a loss."""
+def agreement(metric: MetricDelta) -> str:
+    """Return what a metric of agreement measures: without this, its fall reads as a loss."""
+    compared = f" over {listed(metric.effects)}" if metric.effects else ""
+    return f"agreement with recordings{compared}, which nobody reviewed; an intended change lowers it too"
 
 
 def is_agreement(metric: MetricDelta) -> bool:
@@ -149,10 +152,16 @@ def is_agreement(metric: MetricDelta) -> bool:
     return metric.kind is Kind.AGREEMENT and metric.delta is not None
 
 
-def metric_notes(name: str, metric: MetricDelta, *, brief: bool = False) -> list[str]:
+def metric_notes(
+    name: str, metric: MetricDelta, *, brief: bool = False, likeness: Likeness | None = None
+) -> list[str]:
     """Return notes on a metric's main figures as short phrases; empty if there are none.
 
-    `brief` is for a metric that is one of many and does not decide: whether it can be believed, and no more.
+    Args:
+        name: of the metric.
+        metric: its figures.
+        brief: for a metric that is one of many and does not decide: whether it can be believed, and no more.
+        likeness: how alike answers are that nothing grades.
     """
     notes = []
     if name == "judge" or metric.calibration is not None:
@@ -164,10 +173,14 @@ def metric_notes(name: str, metric: MetricDelta, *, brief: bool = False) -> list
     if not metric.gated:
         notes.append("does not decide the answer")
     if is_agreement(metric):
-        notes.append(AGREEMENT)
+        notes.append(agreement(metric))
+        if likeness is not None:
+            notes.append(f"nothing that decides grades the answers: {likeness.sentence}")
     if metric.kind is Kind.AGREEMENT and metric.changed_share is not None:
         about = f" {fmt.interval(metric.changed_ci)}" if metric.changed_ci else ""
-        notes.append(f"behaviour changed in {fmt.score(max(0.0, metric.changed_share))}{about} of the items")
+        notes.append(
+            f"{metric.behaviour} changed in {fmt.score(max(0.0, metric.changed_share))}{about} of the items"
+        )
     if metric.mde is not None:
         # No change is larger than the scale.
         least = (
@@ -448,8 +461,10 @@ def by_cause(items: Sequence[ItemVerdict]) -> list[CauseGroup]:
     """Return the items in groups, the largest first; groups of one size as their first items come."""
     groups_by_cause: dict[tuple[str, str], list[ItemVerdict]] = {}
     for item in items:
-        first = next(iter(ranked_metrics(item)), None)
-        key = (first[0], first[1].cause) if first else ("", "")
+        name, metric = next(iter(ranked_metrics(item)), ("", None))
+        key = (name, "" if metric is None else metric.cause)
+        if metric is not None and metric.kind is Kind.AGREEMENT and item.change and item.change.is_effect:
+            key = (name, item.change.what)
         groups_by_cause.setdefault(key, []).append(item)
     groups = [
         CauseGroup(metric, cause, tuple(members)) for (metric, cause), members in groups_by_cause.items()

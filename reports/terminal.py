@@ -282,18 +282,17 @@ def _metrics(result: DiffResult, width: int, *, notes: bool = True) -> Renderabl
 
 def _agreement(result: DiffResult) -> Iterable[RenderableType]:
     """Render what the metrics of agreement measure, on the first screen."""
-    names = [
-        single_line(name, _LABEL) for name, metric in result.metrics.items() if phrases.is_agreement(metric)
-    ]
-    if names:
-        yield hanging(f"  {', '.join(names)}:", Text(phrases.AGREEMENT), "dim")
+    for name, metric in result.metrics.items():
+        if phrases.is_agreement(metric):
+            yield hanging(f"  {single_line(name, _LABEL)}:", Text(phrases.agreement(metric)), "dim")
 
 
 def _metric_notes(result: DiffResult) -> Iterable[RenderableType]:
     """Yield the notes on each metric; of many metrics, those that decide, and which do not."""
     many = len(result.metrics) > _MANY
     for name, metric in result.metrics.items():
-        if notes := phrases.metric_notes(name, metric, brief=many and not metric.gated):
+        brief = many and not metric.gated
+        if notes := phrases.metric_notes(name, metric, brief=brief, likeness=result.likeness):
             yield hanging(f"  {single_line(name, _LABEL)}:", Text(" · ".join(notes)), "dim")
     if many and (others := [name for name, metric in result.metrics.items() if not metric.gated]):
         listed = ", ".join(single_line(name, 60) for name in others)

@@ -97,6 +97,17 @@ def single_line(text: str, limit: int | None = None) -> str:
     return line[: max(limit - 1, 0)].rstrip() + "…"
 
 
+def listed(names: Sequence[str], most: int = 3) -> str:
+    """Return names in one line, and how many more there are: `a, b, c and 2 more`.
+
+    Args:
+        names: of any origin.
+        most: how many are shown.
+    """
+    shown = ", ".join(single_line(name, 40) for name in names[:most])
+    return shown + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
 def encodable(text: str, encoding: str | None) -> str:
     """Return the text as this encoding can write it: ASCII replacements for our symbols, `?` for the rest."""
     name = encoding or "utf-8"

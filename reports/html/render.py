@@ -159,7 +159,7 @@ def _metrics(result: DiffResult) -> list[dict[str, Any]]:
         {
             "name": visible(name),
             "figures": metric,
-            "notes": [visible(note) for note in phrases.metric_notes(name, metric)],
+            "notes": [visible(note) for note in phrases.metric_notes(name, metric, likeness=result.likeness)],
             "plot": drawn.get(name),
             "ends": axes[name].ends if name in axes else None,
         }

@@ -29,6 +29,7 @@ PROMPTS = {
     ENTRY: "s",
     "expect the tool calls of": "\r",
     "what must the response show": "\r",
+    "add it all the same?": "\r",
 }
 """A prompt, and the key that is pressed there; an entry that is worth a case is promoted."""
 QUIET_S = 0.5
@@ -83,4 +84,5 @@ def test_the_demo_is_reviewed_with_as_many_keys_as_the_page_says(demo_run: DemoR
     assert said is not None
     # Which trial of the demo's model errs is left to chance, and with it the number of entries.
     assert abs(len(keys) - int(said[1])) <= 9
-    assert keys.count("r") == keys.count("y") == 3
+    # A rejected cause asks whether its examples become cases.
+    assert keys.count("r") == keys.count("y") >= 3

@@ -1,0 +1,140 @@
+"""Agreement by effects: what a version changes decides, what it reads does not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from replaydiff.diff.behaviour import RecordingRules
+from replaydiff.diff.compute import compute
+from replaydiff.diff.item_changes import item_change, read_variation
+from replaydiff.diff.result import Answer, Block, DiffResult, GradedTrial, ItemChangeKind, Verdict
+from replaydiff.diff.side_effects import EffectDifference, Effects, effect_changes, identifying
+from replaydiff.replay.model import Item, Lane, Status, ToolCall
+from replaydiff.replay.settings import MatchSection, Settings, ToolSection
+from tests.diff.build import CALLS, RUN_ID, filled, item, settings, trial
+
+LOOK, CANCEL = CALLS
+RULES = RecordingRules.of(
+    Settings(), (), Effects(reads=frozenset({"get_order_status"}), writes=("cancel_order",))
+)
+
+
+def call(name: str, **args: object) -> ToolCall:
+    return ToolCall(name=name, args=dict(args), result="ok")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("made", "kind"),
+    [
+        ([LOOK, LOOK, CANCEL], None),
+        ([CANCEL], None),
+        ([LOOK], ItemChangeKind.MISSING_EFFECT),
+        ([*CALLS, CANCEL], ItemChangeKind.EXTRA_EFFECT),
+        ([*CALLS, call("refund")], ItemChangeKind.EXTRA_EFFECT),
+        ([LOOK, call("cancel_order", order_id="2")], ItemChangeKind.OTHER_OBJECT),
+        ([LOOK, call("cancel_order", order_id="1", fee=9)], ItemChangeKind.OTHER_ARGUMENTS),
+        ([*CALLS, ToolCall(name="refund", args={}, error="no such order")], None),
+    ],
+    ids=["read twice", "no read", "no write", "twice", "another write", "object", "argument", "failed"],
+)
+def test_what_differs_from_the_recorded_effects(
+    made: Sequence[ToolCall], kind: ItemChangeKind | None
+) -> None:
+    differences = list(
+        effect_changes(item("t"), trial("t", "new", calls=made), RULES.effects, RULES.settings)
+    )
+    assert [difference.kind for difference in differences] == ([] if kind is None else [kind])
+
+
+def test_what_a_stopped_trial_did_not_do_is_not_missing() -> None:
+    stopped = trial("t", "new", calls=[LOOK], status=Status.DIVERGED, reason="never recorded")
+    assert not list(effect_changes(item("t"), stopped, RULES.effects, RULES.settings))
+
+
+def test_values_that_single_out_an_object() -> None:
+    args = {"order_id": "7", "reason": "too late", "to": "ann@example.com", "items": ["A-1", "blue"], "n": 3}
+    assert identifying(args) == {"7", "ann@example.com", "A-1"}
+
+
+def block(old: Sequence[Sequence[ToolCall]], new: Sequence[Sequence[ToolCall]]) -> Block:
+    of = item("t")
+    lanes = {
+        lane: tuple(
+            GradedTrial(trial=trial(of, lane, index, calls=calls), grades={})
+            for index, calls in enumerate(of_lane)
+        )
+        for lane, of_lane in ((Lane.OLD, old), (Lane.NEW, new))
+    }
+    return Block(item=of, lanes=lanes)
+
+
+def test_reads_are_a_change_of_an_item_only_beyond_what_the_old_version_varies() -> None:
+    once, twice = CALLS, (LOOK, *CALLS)
+    steady = item_change(block([once, once], [twice, twice]), RULES)
+    assert steady is not None
+    assert (steady.kind, steady.text) == (
+        ItemChangeKind.READS,
+        "calls get_order_status more or less often",
+    )
+    varying = [block([once, twice], [twice, twice]), block([twice, once], [once, once])]
+    assert [item_change(each, RULES) for each in varying] == [None, None]
+    # An item on which the old version happened to do the same twice is no exception.
+    usual = read_variation([*varying, block([once, once], [twice, twice])], RULES)
+    assert usual == {"get_order_status": pytest.approx(2 / 3)}
+    assert item_change(block([once, once], [twice, twice]), RULES, usual) is None
+
+
+def run(
+    folder: Path, new: Sequence[ToolCall], count: int = 12, *, old: Sequence[ToolCall] = CALLS
+) -> DiffResult:
+    """A run of 50 items with two trials each, of which the new version does so with the first ones."""
+    items: list[Item] = [item(f"t{n:02}") for n in range(50)]
+    done = [
+        trial(of, lane, index, calls=new if lane == Lane.NEW and number < count else old)
+        for number, of in enumerate(items)
+        for lane in (Lane.OLD, Lane.OLD2, Lane.NEW)
+        for index in range(2)
+    ]
+    tools = {"refund": ToolSection(effect="write")}
+    with filled(folder, items, done) as con:
+        return compute(con, RUN_ID, settings(folder, match=MatchSection(), tools=tools))
+
+
+@pytest.mark.parametrize(
+    ("new", "text"),
+    [
+        ([LOOK], "does not call cancel_order: new 24 of 100 trials, old 0, old2 0"),
+        ([*CALLS, call("refund", order_id="1")], "calls refund, which is not expected: new 24 of 100 trials"),
+        ([LOOK, call("cancel_order", order_id="2")], "cancel_order"),
+    ],
+    ids=["a write is missing", "a write is new", "another object"],
+)
+def test_effects_that_fall_away_hold_with_their_cause(
+    tmp_path: Path, new: Sequence[ToolCall], text: str
+) -> None:
+    result = run(tmp_path, new)
+    assert result.answer is Answer.HOLD
+    assert text in result.reason
+    assert result.reason.endswith("if that is intended, accept the cause")
+    assert (result.counts.regressed, result.counts.unchanged) == (12, 38)
+
+
+def test_reads_alone_are_no_change(tmp_path: Path) -> None:
+    result = run(tmp_path, [LOOK, LOOK, *CALLS], count=50)
+    assert result.answer is Answer.SHIP
+    assert {entry.verdict for entry in result.items} == {Verdict.UNCHANGED}
+
+
+def test_an_old_version_that_leaves_its_recordings_is_no_yardstick(tmp_path: Path) -> None:
+    result = run(tmp_path, [], count=50, old=[LOOK])
+    assert result.answer is Answer.CANNOT_TELL
+    assert "it is not what production ran" in result.reason
+
+
+def test_differences_are_ordered_by_how_grave_they_are() -> None:
+    kinds = (ItemChangeKind.OTHER_ARGUMENTS, ItemChangeKind.EXTRA_EFFECT, ItemChangeKind.MISSING_EFFECT)
+    differences = [EffectDifference(kind, "cancel_order") for kind in kinds]
+    assert sorted(differences) == differences[::-1]
