@@ -137,7 +137,7 @@ def _named(path: Path, name: str) -> InputFile:
 
 
 def _checked(path: Path, name: str) -> InputFile | None:
-    """The file, if it can be read; None where there is nothing in it."""
+    """Return the file, if it can be read; None if it is empty."""
     status = path.stat()
     file = InputFile(path=str(path), name=name, size=status.st_size, modified=status.st_mtime)
     head = _head(path, name)

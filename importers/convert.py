@@ -50,13 +50,13 @@ GROUPS_A_JOB = 64
 
 
 def converted(source: str, files: Sequence[InputFile], convert: Convert) -> Iterator[Imported]:
-    """What `convert` makes of each record of these files, with a reject for each record that it refuses."""
+    """Yield what `convert` returns for each record of these files, and a reject for what it refuses."""
     for file in files:
         yield from values_converted(source, file, convert, records(file))
 
 
 def done(items: Iterable[Imported | Job | FileJob | AllReceived]) -> Iterator[Imported]:
-    """The items, and those of the jobs, each in its turn."""
+    """Yield the items, and those of the jobs, in order."""
     for item in items:
         if isinstance(item, Job | FileJob):
             yield from received(item, item.items())
@@ -130,7 +130,7 @@ def received(job: Job | FileJob, items: Iterable[Any]) -> Iterator[Any]:
 
 
 def jobs(source: str, files: Sequence[InputFile], convert: Convert) -> Iterator[Imported | Job]:
-    """The same as jobs; `convert` must be a function of a module."""
+    """Yield jobs of the records of these files; `convert` must be a function of a module."""
     for file in files:
         for piece in pieces(file):
             if isinstance(piece, list):
@@ -171,7 +171,7 @@ class Rows:
         self._numbered = numbered
 
     def of(self, record: Record) -> Iterator[Record]:
-        """The rows in one record."""
+        """Yield the rows in a record."""
         for value in self._unpack(record.value):
             self.seen += 1
             line = self.seen if self._numbered else record.line
@@ -232,7 +232,7 @@ def guarded(
 
 
 def reject(source: str, file: InputFile, broken: Broken, *, alone: bool = False) -> Reject:
-    """The reject of a value that could not be read."""
+    """Return the reject of a value that could not be read."""
     return Reject(
         source=source,
         file=file.name,
@@ -245,7 +245,7 @@ def reject(source: str, file: InputFile, broken: Broken, *, alone: bool = False)
 
 
 def refused(source: str, file: InputFile, record: Record, reason: str, *, alone: bool = False) -> Reject:
-    """The reject of a record that was read and cannot be used."""
+    """Return the reject of a record that was read and cannot be used."""
     text = _json(record.value)
     whole_text = text if text is not None and len(text) <= STORED_CHARACTERS else None
     return Reject(
@@ -260,7 +260,7 @@ def refused(source: str, file: InputFile, record: Record, reason: str, *, alone:
 
 
 def excerpt(value: Json) -> str:
-    """The beginning of a record."""
+    """Return the beginning of a record."""
     text = _json(value)
     return (str(type(value)) if text is None else text)[:EXCERPT_CHARACTERS]
 
@@ -291,7 +291,7 @@ class Group:
     rows: list[SpooledRow]
 
     def of(self, sort: str) -> list[Json]:
-        """The values of the rows of one sort."""
+        """Return the values of the rows of a sort."""
         return [row.value for row in self.rows if row.sort == sort]
 
 
@@ -340,7 +340,7 @@ class Spool:
         self._con.execute("INSERT OR REPLACE INTO marks VALUES (?, ?)", (name, value))
 
     def marked(self, name: str) -> str | None:
-        """What was noted under this name."""
+        """Return what was noted under this name."""
         row = self._con.execute("SELECT value FROM marks WHERE name = ?", (name,)).fetchone()
         return None if row is None else str(row[0])
 
@@ -353,16 +353,16 @@ class Spool:
         return int(self._con.execute("SELECT count(*) FROM rows").fetchone()[0])
 
     def of(self, key: str) -> list[SpooledRow]:
-        """The rows of one key."""
+        """Return the rows of a key."""
         rows = self._con.execute("SELECT sort, value FROM rows WHERE key = ? ORDER BY seq", (key,))
         return [SpooledRow(sort, parse(value)) for sort, value in rows]
 
     def groups(self) -> Iterator[Group]:
-        """The rows by key, keys in the order in which they first occurred."""
+        """Yield the rows by key, keys in the order in which they first occurred."""
         return (unpacked(position, text) for _, position, text in self.packed())
 
     def packed(self) -> Iterator[tuple[str, tuple[int, int], bytes]]:
-        """The same for other processes: key, file and line of the first row, and what `unpacked` reads."""
+        """Yield groups for other processes: key, position of the first row, and packed rows."""
         ordered = self._con.execute(
             "SELECT rows.key, rows.sort, rows.file, rows.line, rows.value FROM rows"
             " JOIN (SELECT key, min(seq) AS first FROM rows GROUP BY key) AS firsts USING (key)"
@@ -375,7 +375,7 @@ class Spool:
 
 
 def unpacked(position: tuple[int, int], text: bytes) -> Group:
-    """The group of rows that `Spool.packed` gave."""
+    """Return the group of rows that `Spool.packed` yielded."""
     key, rows = _unpack(text)
     return Group(key, *position, [SpooledRow(sort, parse(value)) for sort, value in rows])
 

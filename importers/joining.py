@@ -74,7 +74,7 @@ class _Request:
     run: ToolRun | None = None
     witness: Witness | None = None
     in_history: ToolCall | None = None
-    """The same call with its result, as a later model call was given it."""
+    """The call with its result, as a later model call received it."""
 
 
 def joined_calls(turns: Sequence[ModelTurn], runs: Sequence[ToolRun]) -> tuple[ToolCall, ...]:

@@ -100,7 +100,7 @@ def _duration(value: str | None) -> timedelta | None:
 
 
 def live_id(origin: str, flags: dict[str, str | None], query: Query) -> str:
-    """The same for the same flags at the same place at any time: what finds an interrupted import again."""
+    """Return an id by which an interrupted import is recognised: equal for equal flags and origin."""
     key = msgspec.json.encode([origin, flags, query.start, query_filters(query)])
     return hashlib.sha256(key).hexdigest()[:16]
 

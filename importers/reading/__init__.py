@@ -32,7 +32,7 @@ __all__ = ["RECORD_BYTES", "Broken", "Record", "parsed", "pieces", "records"]
 
 
 def records(file: InputFile) -> Iterator[Record | Broken]:
-    """The values of a file in order, with what could not be read in its place."""
+    """Yield the values of a file in order, and what could not be read as `Broken`."""
     for piece in pieces(file):
         if isinstance(piece, list):
             for number, text in piece:

@@ -88,7 +88,7 @@ def _some_lines(stream: IO[bytes]) -> tuple[bytes, bool, Exception | None]:
 
 
 def parsed(number: int, text: bytes) -> Record | Broken:
-    """The value of a line."""
+    """Return the value of a line."""
     if len(text) >= RECORD_BYTES:
         return broken(number, TOO_LARGE, text)
     try:
@@ -221,7 +221,7 @@ class _Buffer:
         return True
 
     def move(self, position: int) -> None:
-        """Go on at `position`."""
+        """Move to a position."""
         self.line += self.text.count("\n", self.position, position)
         self.position = position
         self._step = CHUNK

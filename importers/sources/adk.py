@@ -34,7 +34,7 @@ def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
 
 
 def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | Job]:
-    """The same in blocks."""
+    """Yield the same items, and jobs of records for other processes."""
     return jobs(NAME, files, _session)
 
 

@@ -49,7 +49,7 @@ def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
 
 
 def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | Job | AllReceived]:
-    """The same, made of the records in other processes."""
+    """Yield the same items, and jobs of records for other processes."""
     return log_jobs(NAME, files, read)
 
 

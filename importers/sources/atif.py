@@ -58,7 +58,7 @@ def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
 
 
 def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | FileJob]:
-    """The same, each file in one process."""
+    """Yield the same items, and jobs that each read one file or several small ones."""
     results = {
         str(PurePath(file.name).parent): record.value
         for file in files

@@ -199,7 +199,7 @@ def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
 
 
 def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | FileJob]:
-    """The same, each session in one process."""
+    """Yield the same items, and jobs that each read one session or several small ones."""
     return file_jobs(files, lambda _files: _session)
 
 

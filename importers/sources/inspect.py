@@ -50,7 +50,7 @@ def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
 
 
 def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | FileJob]:
-    """The same, some samples of an archive in one process, or the whole of another file."""
+    """Yield jobs of some samples of an archive each, or of another file."""
     for file in files:
         parts = sample_ranges(file)
         for number, (part, size) in enumerate(parts, start=1):

@@ -383,7 +383,7 @@ def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
 
 
 def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | Job]:
-    """The same, made of the spans in other processes."""
+    """Yield the same items, and jobs of records for other processes."""
     return grouped(NAME, files, _keep, _trace_of)
 
 

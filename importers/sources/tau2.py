@@ -50,7 +50,7 @@ def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
 
 
 def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | FileJob]:
-    """The same, each file in one process."""
+    """Yield the same items, and jobs that each read one file or several small ones."""
     return file_jobs(files, lambda _files: _read)
 
 

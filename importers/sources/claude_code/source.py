@@ -251,7 +251,7 @@ def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
 
 
 def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | FileJob]:
-    """The same, each session in one process.
+    """Yield the same items, and jobs that each read one session or several small ones.
 
     Sessions that have answers in common may be copies of each other, and are compared in their order here.
     """

@@ -79,7 +79,7 @@ def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
 
 
 def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | Job]:
-    """The same, made of the rows in other processes."""
+    """Yield the same items, and jobs of records for other processes."""
     with tempfile.TemporaryDirectory(prefix="replay-langfuse-") as folder:
         spool = Spool(Path(folder) / "rows.sqlite")
         try:
