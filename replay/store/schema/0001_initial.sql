@@ -44,6 +44,8 @@ CREATE TABLE tool_calls (
     answered    BOOLEAN NOT NULL,
     started_at  TIMESTAMP,
     duration_ms DOUBLE,
+    witness     VARCHAR,
+    conflict    VARCHAR,
     PRIMARY KEY (trace_id, index)
 );
 
@@ -115,7 +117,8 @@ CREATE TABLE runs (
     budget_usd  DOUBLE,
     max_tokens  BIGINT,                   -- the limit on tokens that the agents read and write together
     settings    JSON NOT NULL,
-    finished_at TIMESTAMP
+    finished_at TIMESTAMP,
+    looks       JSON                      -- interim looks of a run that may stop early: items, answer, why it stopped
 );
 
 -- A run keeps a copy of its items: a later import or an edited golden set does not change it.
@@ -148,6 +151,8 @@ CREATE TABLE trials (
     scores         JSON NOT NULL,
     stderr         VARCHAR USING COMPRESSION zstd,
     turns          JSON,                  -- with several user turns: number, calls and response of each
+    blocked        JSON,                  -- what its boundary kept from happening, and the line of the agent's code
+    files          JSON,                  -- what it wrote in its own folder: path, size and SHA-256 of each file
     PRIMARY KEY (run_id, item_id, lane, index)
 );
 

@@ -1,2 +1,0 @@
-ALTER TABLE tool_calls ADD COLUMN witness VARCHAR;
-ALTER TABLE tool_calls ADD COLUMN conflict VARCHAR;
