@@ -217,6 +217,8 @@ class TrialFolder:
 
     def settle(self) -> None:
         """Take what was written so far, when the agent was imported, for a part of the version."""
+        if self._watch is not None and self._watch.is_quiet:
+            return
         self._settled = {name: _state(self._path_of(name)) for name in self._changed()}
         if self._watch is not None:
             self._watch.close()
