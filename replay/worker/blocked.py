@@ -147,8 +147,12 @@ class Observer:
                 proxied.append((time.monotonic(), self._line(sys._getframe(2)), tool.is_live()))
             return
         servers = _servers(port) if is_loopback else set()
-        if not (servers and self._is_private_network):
-            where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        if servers and self._is_private_network:
+            # It may have tried before its own server was up.
+            trial = self._trial()
+            (self._before if trial is None else self._trials[trial]).pop(where, None)
+        else:
             self._keep("a server of its own" if servers and _is_inside(servers) else where)
 
     def _is_reachable(self, host: str, port: int | None) -> bool:
