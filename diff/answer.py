@@ -73,9 +73,9 @@ def figures(name: str, metric: MetricDelta, evidence: Evidence) -> str:
     if metric.kind is Kind.AGREEMENT:
         shares = f"{metric.old:.0%} → {metric.new:.0%}"
         if metric.effects:
-            return f"does what production did ({listed(metric.effects)}) in {shares} on {items(metric.n)}"
-        return f"agrees with production's tool calls in {shares} on {items(metric.n)}"
-    text = f"{name} {metric.old:.2f} → {metric.new:.2f} on {items(metric.n)}"
+            return f"does what production did ({listed(metric.effects)}) in {shares} on {observations(metric, evidence)}"
+        return f"agrees with production's tool calls in {shares} on {observations(metric, evidence)}"
+    text = f"{name} {metric.old:.2f} → {metric.new:.2f} on {observations(metric, evidence)}"
     if metric.ci is None:
         return text
     low, high = metric.ci
@@ -113,6 +113,15 @@ def not_graded(likeness: Likeness | None) -> str:
     return f"; the answers are not graded ({likeness.sentence})"
 
 
+def observations(metric: MetricDelta, evidence: Evidence) -> str:
+    """Return how many items a metric is over, and as how many observations they count if these are fewer."""
+    if metric.independent >= metric.n:
+        return items(metric.n)
+    words = evidence.comparison.clusters.words
+    several = words if metric.independent != 1 else words.removesuffix("s")
+    return f"{items(metric.n)}, {metric.independent} {several}"
+
+
 def items(count: int) -> str:
     return f"{count} item{'' if count == 1 else 's'}"
 
@@ -127,8 +136,8 @@ def too_few(name: str, metric: MetricDelta) -> str:
     if metric.n < 2:
         return f"{name} has fewer than two items with a score in both lanes"
     return (
-        f"the {metric.n} items of {name} share one session, task or input, so they count as one; sample "
-        "others as well"
+        f"the {metric.n} items of {name} share one session, user, task or input, so they count as one; "
+        "sample others as well"
     )
 
 

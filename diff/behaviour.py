@@ -376,7 +376,7 @@ def share_interval(
     grouped = paired.weighted_clusters(
         [value for _, value in values],
         [comparison.weight(item) for item, _ in values],
-        [comparison.clusters[item.id] for item, _ in values],
+        [comparison.clusters.numbers[item.id] for item, _ in values],
     )
     ship, _ = comparison.tails
     ends = paired.interval(grouped, tails=(ship, ship))

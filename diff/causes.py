@@ -447,7 +447,7 @@ class _Counted:
         for position in self.positions[behaviour]:
             shown, could = self.counts[position].pair(behaviour)
             if 0 < sum(shown) < sum(could):
-                clusters.add(self.comparison.clusters[self.blocks[position].item.id])
+                clusters.add(self.comparison.clusters.numbers[self.blocks[position].item.id])
         return len(clusters) >= _FEWEST_ITEMS
 
     def _beyond_repeat(self, behaviour: Behaviour, difference: float) -> bool:

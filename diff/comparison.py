@@ -18,13 +18,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
 
 from replaydiff.diff.blocks import Patterns
+from replaydiff.diff.clusters import ItemClusters, clusters_of
 from replaydiff.diff.reading import RunData
 from replaydiff.diff.result import Block, GradedTrial, Repeat
 from replaydiff.diff.statistics import noise, paired, trials
@@ -32,7 +33,7 @@ from replaydiff.diff.statistics.lanes import noise_between
 from replaydiff.diff.stopping import LookLevels
 from replaydiff.diff.verdicts import ItemScores, Scale, each_once, without_rounding
 from replaydiff.replay.messages import canonical_args
-from replaydiff.replay.model import Item, Json, Lane, RunRecord, SampleRecord, VersionKind
+from replaydiff.replay.model import Item, Lane, RunRecord, SampleRecord, VersionKind
 
 _LARGE_PART = 0.05
 """From this part of a population on a sample is corrected for it (Cochran 1977, §2.6)."""
@@ -48,8 +49,7 @@ class Comparison:
     sample: SampleRecord | None
     """What the items were drawn as; None for a golden set."""
     read: RunData
-    clusters: Mapping[str, int]
-    """Item id → its cluster; see `clusters_of`."""
+    clusters: ItemClusters
     confidence: float
     """Of each interval: with several candidates, so that all hold together."""
     candidates: int = 1
@@ -147,6 +147,7 @@ class Estimate:
     mde: float | None
     bounds: Ends | None
     design_effect: float | None
+    independent: int
 
 
 def estimate(
@@ -196,6 +197,7 @@ def estimate(
         mde=scored.smallest_effect(comparison, null, scale.reach),
         bounds=None if worst.mean is None or best.mean is None else (worst.mean, best.mean),
         design_effect=None if comparison.sample is None else paired.design_effect(scored.weights),
+        independent=scored.independent(comparison),
     )
 
 
@@ -236,7 +238,8 @@ def _single_lane(comparison: Comparison, items: Sequence[Item], samples: Sequenc
     nothing = dict.fromkeys(
         ("delta", "sample_delta", "se", "se_planned", "ci", "p", "p_any", "mde", "bounds", "design_effect")
     )
-    return Estimate(n=max(map(len, means.values())), old=old, new=new, **nothing)
+    count = max(map(len, means.values()))
+    return Estimate(n=count, old=old, new=new, independent=count, **nothing)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,7 +266,7 @@ class _Scores:
             old=[old for old, _ in pairs],
             new=[new for _, new in pairs],
             weights=[comparison.weight(item) for item, _ in both],
-            clusters=[comparison.clusters[item.id] for item, _ in both],
+            clusters=[comparison.clusters.numbers[item.id] for item, _ in both],
             changes=each_once(lambda pair: without_rounding(_mean(pair[1]) - _mean(pair[0])), pairs),
         )
 
@@ -279,6 +282,12 @@ class _Scores:
     @cached_property
     def fixed(self) -> paired.Clusters | None:
         return trials.fixed_items(self.old, self.new, self.weights) if self.changes else None
+
+    def independent(self, comparison: Comparison) -> int:
+        """Return how many observations the items are: all of fixed items, whose trials alone vary."""
+        if comparison.drawn >= 1 and self.fixed is not None:
+            return len(self.changes)
+        return len(set(self.clusters))
 
     def interval(self, comparison: Comparison, reach: float) -> Ends | None:
         """Both parts' intervals, each end as far from the mean as their variances together say."""
@@ -434,51 +443,6 @@ def _trace_of(one: GradedTrial) -> _Trace:
         sorted((name, grade.score) for name, grade in one.grades.items() if grade.score is not None)
     )
     return trial.status, trial.final_response, calls, scores
-
-
-def clusters_of(items: Iterable[Item]) -> dict[str, int]:
-    """Return item id → the number of its cluster, from 0: items that share a session, a task or the very
-    question hang together.
-
-    A task is `metadata.task_id`. Links count through others: `a` and `c` are one cluster where `b` has the
-    session of `a` and the task of `c`.
-    """
-    parent: dict[Hashable, Hashable] = {}
-
-    def root(key: Hashable) -> Hashable:
-        while (above := parent.setdefault(key, key)) != key:
-            parent[key] = parent[above]
-            key = above
-        return key
-
-    first: dict[str, Hashable] = {}
-    for item in items:
-        shared = _shared(item) or [("item", item.id)]
-        first[item.id] = shared[0]
-        for other in shared[1:]:
-            parent[root(shared[0])] = root(other)
-    numbers: dict[Hashable, int] = {}
-    # Without a link no key has another one above it.
-    return {
-        name: numbers.setdefault(root(key) if parent else key, len(numbers)) for name, key in first.items()
-    }
-
-
-def _shared(item: Item) -> list[Hashable]:
-    """What other items may have too that makes them one observation."""
-    found: list[Hashable] = []
-    if item.session_id:
-        found.append(("session", item.session_id))
-    task: Json = item.metadata.get("task_id")
-    if isinstance(task, str | int):
-        found.append(("task", str(task)))
-    if item.messages:
-        found.append(
-            ("question", item.input, tuple((message.role, message.text) for message in item.messages))
-        )
-    elif item.input:
-        found.append(("question", item.input, ()))
-    return found
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -20,6 +20,7 @@ from replaydiff.diff.behaviour import RECORDING, RecordingRules, Vouching
 from replaydiff.diff.blocks import Patterns
 from replaydiff.diff.cause_decisions import decisions_path, read_decisions
 from replaydiff.diff.causes import answers_cause, find_causes
+from replaydiff.diff.clusters import UNLINKED, without_session
 from replaydiff.diff.comparison import Comparison, may_be_copies
 from replaydiff.diff.decide import decide
 from replaydiff.diff.divergence import find_divergence
@@ -631,6 +632,13 @@ def _accepted_changes(run: RunRecord) -> Iterator[str]:
         )
 
 
+def _unlinked(comparison: Comparison) -> Iterator[str]:
+    """Warn of a sample in which turns of one conversation may count as independent."""
+    count, total = comparison.clusters.without_session, len(comparison.read.blocks)
+    if comparison.sample is not None and count and count >= UNLINKED * total:
+        yield without_session(count, total)
+
+
 def _warnings(
     inputs: _Inputs,
     comparison: Comparison,
@@ -655,6 +663,7 @@ def _warnings(
             f"{counts.total + comparison.merged} sampled traces have {counts.total} values of "
             f"{run.settings.get('pair_by')}: each value is one item, with the weight of its traces"
         )
+    yield from _unlinked(comparison)
     lost = sum(not call.answered for block in comparison.read.blocks for call in block.item.tape)
     if lost:
         yield (

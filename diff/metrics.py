@@ -216,6 +216,7 @@ def compute_metric(
         noise=None if null is None else null.noise * scale.reach,
         bounds=found.bounds,
         design_effect=found.design_effect,
+        independent=found.independent,
         improved=verdicts.count(Verdict.IMPROVED),
         regressed=verdicts.count(Verdict.REGRESSED),
         unchanged=verdicts.count(Verdict.UNCHANGED),

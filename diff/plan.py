@@ -26,7 +26,7 @@ from statistics import fmean
 
 import numpy as np
 
-from replaydiff.diff.comparison import clusters_of
+from replaydiff.diff.clusters import clusters_of
 from replaydiff.diff.result import DiffResult, scores_of
 from replaydiff.diff.statistics import noise, paired
 from replaydiff.diff.statistics.distributions import (
@@ -126,7 +126,7 @@ def estimate_noise(result: DiffResult, metric: str) -> NoiseEstimate:
     centre = fmean(deltas)
     spread = math.fsum((delta - centre) ** 2 for delta in deltas) / (len(deltas) - 1)
     shared = math.fsum(1 / len(found[Lane.OLD]) + 1 / len(found[Lane.NEW]) for _, found in both) / len(both)
-    clusters = clusters_of(item.item for item, _ in both)
+    clusters = clusters_of(item.item for item, _ in both).numbers
     grouped = paired.clusters(deltas, [clusters[item.item.id] for item, _ in both])
     se, plain = paired.standard_error(grouped), math.sqrt(spread / len(deltas))
     return NoiseEstimate(

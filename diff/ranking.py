@@ -21,7 +21,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from replaydiff.diff.comparison import clusters_of
+from replaydiff.diff.clusters import clusters_of
 from replaydiff.diff.result import Answer, Candidate, DiffResult, ItemVerdict, MetricDelta, RankedMetric
 from replaydiff.diff.statistics import noise, paired
 from replaydiff.replay.model import Lane
@@ -119,7 +119,7 @@ def _behind(
     ]
     if not pairs:
         return None, None
-    clusters = clusters_of(item.item for item, _ in pairs)
+    clusters = clusters_of(item.item for item, _ in pairs).numbers
     grouped = paired.weighted_clusters(
         [gap for _, gap in pairs],
         [item.item.weight if result.run.sample else 1.0 for item, _ in pairs],

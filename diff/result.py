@@ -405,6 +405,8 @@ class MetricDelta:
     """The plain mean over the items, unweighted."""
     n: int
     """Items with a score in both lanes (of a single lane, in that)."""
+    independent: int
+    """As how many observations they count: items of one session, user, task or question are one."""
     se: float | None
     """Standard error of `delta`: by trials over a golden set, by clusters of items over a sample."""
     ci: tuple[float, float] | None

@@ -242,7 +242,7 @@ def _part(
     weights = [comparison.weight(member.item) for member in members]
     deltas = [figure.delta or 0.0 for figure in figures]
     grouped = paired.weighted_clusters(
-        deltas, weights, [comparison.clusters[member.item.id] for member in members]
+        deltas, weights, [comparison.clusters.numbers[member.item.id] for member in members]
     )
     verdicts = [figure.verdict for figure in figures]
     changed = int((abs(grouped.sums) > 1e-12).sum())

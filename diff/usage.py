@@ -48,7 +48,7 @@ def usage(comparison: Comparison) -> dict[str, UsageDelta]:
         return {}
     confidence, seed = comparison.confidence, comparison.run.seed
     found: dict[str, UsageDelta] = {}
-    every_key = [comparison.clusters[block.item.id] for block in comparison.read.blocks]
+    every_key = [comparison.clusters.numbers[block.item.id] for block in comparison.read.blocks]
     sides = [_Side(comparison, lane) for lane in (Lane.OLD, Lane.NEW)]
     for name, figure in _FIGURES.items():
         columns = [side.values(figure) for side in sides]

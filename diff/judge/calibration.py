@@ -279,7 +279,7 @@ def _judged_changes(comparison: Comparison) -> dict[str, Judged]:
             changes[block.item.id] = Judged(
                 change=sum(new) / len(new) - sum(old) / len(old),
                 weight=comparison.weight(block.item),
-                cluster=comparison.clusters[block.item.id],
+                cluster=comparison.clusters.numbers[block.item.id],
             )
     return changes
 

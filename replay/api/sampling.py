@@ -73,6 +73,8 @@ def draw_sample(store: Path, settings: Settings, options: SampleOptions, channel
         )
         drawn.warnings.extend(_unanswered(con, drawn.items))
         drawn.warnings.extend(_twice(con, drawn.items))
+        drawn.warnings.extend(_alike(con, drawn.items))
+        drawn.warnings.extend(_unlinked(con, drawn.items))
     for warning in drawn.warnings:
         channel.message(f"warning: {warning}")
     return drawn
@@ -174,3 +176,39 @@ def _twice(con: DuckDBPyConnection, items: Sequence[SampleItem]) -> Iterator[str
             f"{first_source} and from {second_source} (same time, input and answer), and each counts twice; "
             f"--where \"source = '{first_source}'\" draws from one of the imports"
         )
+
+
+_ALIKE = """
+SELECT input, count(*) AS traces FROM traces
+WHERE trace_id IN (SELECT unnest($ids)) AND json_extract(metadata, '$.task_id') IS NULL
+GROUP BY input HAVING count(*) > 1 ORDER BY traces DESC, input
+"""
+_SHOWN_INPUT = 60
+
+
+def _alike(con: DuckDBPyConnection, items: Sequence[SampleItem]) -> Iterator[str]:
+    """Warn of traces with one and the same input, as templates and forms have."""
+    from replaydiff.replay.terminal.text import one_line
+
+    rows = con.execute(_ALIKE, {"ids": [item.trace_id for item in items]}).fetchall()
+    if rows:
+        repeated = sum(traces for _, traces in rows)
+        texts = f"{len(rows)} text{'s' if len(rows) > 1 else ''}"
+        yield (
+            f"{repeated} of {len(items)} traces share their input with others ({texts}, most often "
+            f"{one_line(rows[0][0] or '', _SHOWN_INPUT)!r}): those whose tool calls concern the same object, "
+            "or none, count as one observation; tell them apart with metadata.task_id"
+        )
+
+
+def _unlinked(con: DuckDBPyConnection, items: Sequence[SampleItem]) -> Iterator[str]:
+    """Warn of traces that neither a session nor a user links."""
+    from replaydiff.diff.clusters import UNLINKED, without_session
+
+    row = con.execute(
+        "SELECT count(*) FROM traces WHERE trace_id IN (SELECT unnest(?))"
+        " AND coalesce(session_id, '') = '' AND coalesce(user_id, '') = ''",
+        [[item.trace_id for item in items]],
+    ).fetchone()
+    if row and row[0] and row[0] >= UNLINKED * len(items):
+        yield without_session(row[0], len(items))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 NOT_IN_ITEMS = frozenset(
     (
-        "ended_at", "name", "user_id", "incomplete", "updated_at", "steps", "usage", "cost_usd", "latency_ms",
+        "ended_at", "name", "incomplete", "updated_at", "steps", "usage", "cost_usd", "latency_ms",
         "error", "scores",
     )
 )  # fmt: skip
@@ -250,6 +250,7 @@ def item_of_trace(trace: Trace, drawn: SampleItem) -> Item:
         recorded_response=trace.final_response,
         trace_id=trace.trace_id,
         session_id=trace.session_id,
+        user_id=trace.user_id,
         stratum=drawn.stratum,
         weight=drawn.weight,
         environment=trace.environment,

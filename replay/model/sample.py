@@ -79,6 +79,8 @@ class Item:
     """Of a case: reported, and in no figure and no gate; None for every other."""
     session_id: str | None = None
     """Items of one session are one cluster in the statistics."""
+    user_id: str | None = None
+    """Likewise items of one user, where no session is known."""
     stratum: str = "-"
     weight: float = 1.0
     has_repeat: bool = True

@@ -66,7 +66,7 @@ def test_items_of_one_session_count_as_one(tmp_path: Path) -> None:
     with filled(tmp_path, items, done) as con:
         result = compute(con, RUN_ID, settings(tmp_path, match=MatchSection()))
     assert result.answer.value == "CAN'T TELL"
-    assert result.reason.startswith("the 8 items of tool_calls share one session, task or input")
+    assert result.reason.startswith("the 8 items of tool_calls share one session, user, task or input")
 
 
 def test_of_fixed_cases_only_the_noise_of_trials_counts(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from itertools import combinations
 from typing import Any
@@ -11,12 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replaydiff.diff.comparison import Comparison, Estimate, clusters_of, estimate
+from replaydiff.diff.clusters import clusters_of
+from replaydiff.diff.comparison import Comparison, Estimate, estimate
 from replaydiff.diff.reading import RunData
 from replaydiff.diff.result import Block
 from replaydiff.diff.statistics import paired, trials
 from replaydiff.diff.verdicts import ItemScores, Scale, null_model
-from replaydiff.replay.model import Item, Lane, RunRecord, SampleRecord
+from replaydiff.replay.model import Item, Lane, RunRecord, SampleRecord, ToolCall
 from tests.diff.build import WHEN, item, version
 
 SCALE = Scale()
@@ -173,19 +175,40 @@ def test_dealing_trials_anew_agrees_with_cochran_mantel_haenszel() -> None:
     assert ours == pytest.approx(theirs, rel=0.15)
 
 
-def test_what_shares_a_session_a_task_or_a_question_is_one_cluster() -> None:
+def test_what_shares_a_session_a_user_a_task_or_a_question_is_one_cluster() -> None:
+    cancels = [ToolCall(name="cancel_order", args={"order_id": f"A-10{n}"}) for n in range(2)]
     items = [
-        item("a", session_id="s1"),
+        item("a", session_id="s1", user_id="u1"),
         item("b", session_id="s1", metadata={"task_id": 7}),
-        item("c", metadata={"task_id": "7"}),
+        item("c", metadata={"task_id": "7"}, input="another text"),
         item("d", input="where is it?"),
         item("e", input="where is it?"),
-        item("f"),
+        item("f", input="cancel my order", tape=(cancels[0],)),
+        item("g", input="cancel my order", tape=(cancels[1],)),
+        item("h", input="cancel my order", tape=(cancels[1],)),
+        item("i", input="where is it?", metadata={"task_id": "8"}),
+        item("j", user_id="u1"),
+        item("k", user_id="u1"),
     ]
-    found = clusters_of(items)
-    assert found["a"] == found["b"] == found["c"]
-    assert found["d"] == found["e"]
-    assert len(set(found.values())) == 3
+    clusters = clusters_of(items)
+    members: dict[int, str] = {}
+    for name, number in clusters.numbers.items():
+        members[number] = members.get(number, "") + name
+    assert sorted(members.values()) == ["abc", "de", "f", "gh", "i", "jk"]
+    assert clusters.words == "independent groups"
+    assert clusters.without_session == 7
+
+
+def test_an_account_that_many_share_links_nothing() -> None:
+    items = [item(f"t{n}", user_id="anonymous" if n < 7 else f"u{n}") for n in range(10)]
+    clusters = clusters_of(items)
+    assert len(set(clusters.numbers.values())) == 10
+    assert clusters.without_session == 7
+
+
+def test_cases_of_a_golden_set_are_fixed_whatever_they_ask() -> None:
+    cases = [replace(item(f"c{n}", input="where is it?"), case_id=f"c{n}") for n in range(3)]
+    assert len(set(clusters_of(cases).numbers.values())) == 3
 
 
 def test_traces_that_share_a_value_count_in_how_much_was_drawn() -> None:

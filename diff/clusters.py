@@ -1,0 +1,139 @@
+"""Which items of a comparison are one observation, since something that they share moves them together.
+
+A golden set's cases are fixed: that two of them ask the same is how their author wrote them, so text links
+none. Sampled traces are linked by
+
+    session    the same session
+    user       the same user, of the traces without a session; not a user with more than half of the items,
+               who is an account that many share
+    task       the same `metadata.task_id`
+    question   the very same conversation, where nothing else tells the traces apart: neither a task nor the
+               objects that their tools concern ("cancel my order" for two order ids)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from replaydiff.replay.model import Item, Json
+from replaydiff.replay.objects import Objects
+
+UNLINKED = 0.5
+"""From this share of a sample's traces without session and user on, a warning says what that costs."""
+_SHARED_ACCOUNT = 0.5
+"""From this share of the items on a user is an account that many share."""
+
+
+class LinkKind(StrEnum):
+    """What items that are one observation share; the value names several of them."""
+
+    SESSION = "sessions"
+    USER = "users"
+    TASK = "tasks"
+    QUESTION = "questions"
+
+
+_Link = tuple[LinkKind, Hashable]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemClusters:
+    """The observations that items make, and what links their items."""
+
+    numbers: Mapping[str, int]
+    """Item id → the number of its cluster, from 0."""
+    kinds: frozenset[LinkKind]
+    """What links at least two items."""
+    without_session: int
+    """Sampled items that neither a session nor a user tells apart."""
+
+    @property
+    def words(self) -> str:
+        """Name several clusters: `independent questions`."""
+        return f"independent {next(iter(self.kinds)).value if len(self.kinds) == 1 else 'groups'}"
+
+
+def clusters_of(items: Iterable[Item]) -> ItemClusters:
+    """Return the clusters of items.
+
+    Links count through others: `a` and `c` are one cluster where `b` has the session of `a` and the task of
+    `c`.
+    """
+    every = list(items)
+    parent: dict[Hashable, Hashable] = {}
+
+    def root(key: Hashable) -> Hashable:
+        while (above := parent.setdefault(key, key)) != key:
+            parent[key] = parent[above]
+            key = above
+        return key
+
+    accounts = _shared_accounts(every)
+    first: dict[str, Hashable] = {}
+    shared: Counter[_Link] = Counter()
+    for item in every:
+        links = _links(item, accounts)
+        shared.update(links)
+        keys: list[Hashable] = [*links] or [("item", item.id)]
+        first[item.id] = keys[0]
+        for linked in keys[1:]:
+            parent[root(keys[0])] = root(linked)
+    numbers: dict[Hashable, int] = {}
+    return ItemClusters(
+        # Without a link no key has another one above it.
+        numbers={
+            name: numbers.setdefault(root(key) if parent else key, len(numbers))
+            for name, key in first.items()
+        },
+        kinds=frozenset(kind for (kind, _), count in shared.items() if count > 1),
+        without_session=sum(
+            item.case_id is None and not item.session_id and (not item.user_id or item.user_id in accounts)
+            for item in every
+        ),
+    )
+
+
+def without_session(count: int, total: int) -> str:
+    """Return the warning of traces that no session and no user links.
+
+    Args:
+        count: of these traces.
+        total: of all traces.
+    """
+    return (
+        f"{count} of {total} traces have no session id and no user id: turns of one conversation, or "
+        "requests of one user, would count as independent, and intervals would be too narrow "
+        "(docs/statistics.md); record session ids if traces can belong together"
+    )
+
+
+def _shared_accounts(items: Sequence[Item]) -> frozenset[str]:
+    """Return the users that many people share, by how many of the items are theirs."""
+    users = Counter(item.user_id for item in items if item.user_id and not item.session_id)
+    return frozenset(user for user, count in users.items() if count > max(1, _SHARED_ACCOUNT * len(items)))
+
+
+def _links(item: Item, accounts: frozenset[str]) -> set[_Link]:
+    """Return what other items may have, too, that makes them one observation with this one."""
+    links: set[_Link] = set()
+    if item.session_id:
+        links.add((LinkKind.SESSION, item.session_id))
+    elif item.user_id and item.user_id not in accounts:
+        links.add((LinkKind.USER, item.user_id))
+    task: Json = item.metadata.get("task_id")
+    if isinstance(task, str | int):
+        links.add((LinkKind.TASK, str(task)))
+    elif item.case_id is None and (item.messages or item.input):
+        links.update((LinkKind.QUESTION, question) for question in _questions(item))
+    return links
+
+
+def _questions(item: Item) -> list[Hashable]:
+    """Return the item's question, once for each object that its recorded calls concern."""
+    question = (item.input, tuple((message.role, message.text) for message in item.messages))
+    objects = Objects()
+    ids = {name for call in item.tape for name in objects.of(call.name, call.args).ids or ()}
+    return [(*question, name) for name in sorted(ids)] or [question]
