@@ -16,9 +16,11 @@ one that is undecided.
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 from replaydiff.diff.result import Answer, Counts, Gate, GateCondition, LaneSummary, MetricDelta
 from replaydiff.replay.errors import ExitCode, SettingsError, UnknownNameError
@@ -111,14 +113,34 @@ _BY_ANSWER: dict[Answer, bool | None] = {Answer.SHIP: True, Answer.HOLD: False, 
 
 
 def check_form(expressions: Sequence[str]) -> None:
-    """Refuse, before anything is spent, what can be no condition in any run.
+    """Refuse, before anything is spent, what can be no condition in any run, and what none can hold.
 
     Raises:
-        SettingsError: an expression that is no condition.
+        SettingsError: an expression that is no condition, or conditions that contradict each other.
     """
+    by_figure: dict[str, list[tuple[str, str, float]]] = {}
     for expression in expressions:
         if expression.strip() != DEFAULT:
-            _parse(expression)
+            figure, op, number = _parse(expression)
+            by_figure.setdefault(figure, []).append((expression.strip(), op, number))
+    for figure, conditions in by_figure.items():
+        values = _candidates(figure, [number for *_, number in conditions])
+        if not any(all(_OPERATORS[op](value, number) for _, op, number in conditions) for value in values):
+            texts = " and ".join(f"--gate {expression!r}" for expression, *_ in conditions)
+            why = " contradict each other: " if len(conditions) > 1 else ": "
+            raise SettingsError(f"{texts}{why}no run can hold that; correct the numbers or leave one out")
+
+
+def _candidates(figure: str, numbers: Sequence[float]) -> list[float]:
+    """Return values of a figure that meet its conditions if any value does: the numbers, and between them."""
+    ordered = sorted(numbers)
+    values = [*ordered, ordered[0] - 1, ordered[-1] + 1]
+    values += [(low + high) / 2 for low, high in pairwise(ordered)]
+    if figure in _COUNTS or figure == "errors":
+        # Whole numbers, none below 0.
+        near = {math.floor(value) + step for value in values for step in (-1, 0, 1, 2)}
+        return [float(value) for value in near if value >= 0]
+    return [value for value in values if value >= 0 or figure.partition(".")[0] not in _LANE_FIGURES]
 
 
 def _parse(expression: str) -> tuple[str, str, float]:

@@ -76,6 +76,27 @@ def test_what_is_no_condition(expression: str) -> None:
         check_form([expression])
 
 
+@pytest.mark.parametrize(
+    "expressions",
+    [
+        ["regressed<=2", "regressed>5"],
+        ["judge.delta>=0.1", "judge.delta<0.1"],
+        ["regressed>2", "regressed<3"],
+        ["score:x.new==1", "score:x.new!=1"],
+        ["errors<0"],
+    ],
+)
+def test_conditions_that_no_run_can_hold(expressions: list[str]) -> None:
+    with pytest.raises(SettingsError, match="no run can hold that; correct the numbers"):
+        check_form(["default", *expressions])
+
+
+def test_conditions_that_leave_a_value_are_no_contradiction() -> None:
+    check_form(
+        ["default", "regressed<=2", "regressed>=2", "judge.delta>-0.1", "judge.delta<=-0.05", "cost.new<1"]
+    )
+
+
 def test_a_misspelt_figure_names_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match=r"no figure 'regresed'; did you mean 'regressed'\?"):
         gated(tmp_path, "regresed<=2")
