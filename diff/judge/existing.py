@@ -87,7 +87,7 @@ def existing_calibration(
     if judge is not None and not judge.startswith(SCORE_PREFIX):
         raise InputError(f"--judge must be {SCORE_PREFIX}NAME, a score of the traces, not {judge!r}")
     responses = _of_traces(con, where) if run_id is None else _of_run(con, run_id, settings)
-    people = _labels(con, responses, sources, by, settings)
+    people, outside = _labels(con, responses, sources, by, settings)
     decided = majority_labels(people)
     verdicts, unread = _verdicts(responses, judge, settings)
     keys = sorted(decided.keys() & verdicts.keys())
@@ -127,6 +127,7 @@ def existing_calibration(
         "differing": len(labelled) - len(decided),
         "without_score": len(decided.keys() - verdicts.keys()),
         "unread": dict(unread.most_common()),
+        "outside": outside,
         "runs": [] if run_id is None else [run_id],
     }
 
@@ -228,9 +229,10 @@ def _labels(
     sources: Sequence[str],
     by: str,
     settings: Settings,
-) -> dict[str, dict[str, int]]:
-    """Return the labels in points, by rater and response."""
+) -> tuple[dict[str, dict[str, int]], int]:
+    """Return the labels in points, by rater and response, and how many are of no response."""
     labels_by_rater: dict[str, dict[str, Score]] = {}
+    outside = 0
     for source in sources:
         if source.startswith(SCORE_PREFIX):
             name = source.removeprefix(SCORE_PREFIX)
@@ -243,7 +245,9 @@ def _labels(
                 raise InputError(f"no trace has a score {name!r}; `replay show ID` lists the scores of one")
             labels_by_rater[name] = labels_of_rater
         else:
-            for rater, labels_of_rater in _of_file(con, Path(source), responses, by).items():
+            of_file, strangers = _of_file(con, Path(source), responses, by)
+            outside += strangers
+            for rater, labels_of_rater in of_file.items():
                 labels_by_rater.setdefault(rater, {}).update(labels_of_rater)
     points = read_values(
         (value for labels_of_rater in labels_by_rater.values() for value in labels_of_rater.values()),
@@ -255,7 +259,7 @@ def _labels(
             f"the label {strange[0][:40]!r} is not a grade; define the labels in replay.toml: [judge] "
             'scale = { pass = 3, fail = 1 }, with 1 poor, 2 fair and 3 good, or ranges like "4..5" = 3'
         )
-    return {
+    in_points = {
         rater: {
             key: point
             for key, value in labels_of_rater.items()
@@ -263,12 +267,13 @@ def _labels(
         }
         for rater, labels_of_rater in labels_by_rater.items()
     }
+    return in_points, outside
 
 
 def _of_file(
     con: DuckDBPyConnection, path: Path, responses: Sequence[_Response], by: str
-) -> dict[str, dict[str, Score]]:
-    """Return the labels of a file by rater and response."""
+) -> tuple[dict[str, dict[str, Score]], int]:
+    """Return the labels of a file by rater and response, and how many are of no response."""
     owners: dict[str, list[str]] = {}
     fields = _field_values(
         con, by, [response.trace_id for response in responses if response.trace_id is not None]
@@ -277,6 +282,7 @@ def _of_file(
         if response.trace_id in fields:
             owners.setdefault(fields[response.trace_id], []).append(response.key)
     labels_by_rater: dict[str, dict[str, Score]] = {}
+    outside = 0
     for line, row in labels.rows(path):
         value = row.get(by, row.get(by.rpartition(".")[2]))
         label = row.get("label")
@@ -293,11 +299,12 @@ def _of_file(
                 f"{path}:{line}: {len(keys)} responses have {by} {str(value)[:40]!r}, and a label belongs to "
                 "one; name them --by trace_id"
             )
+        outside += not keys
         for key in keys:
             labels_by_rater.setdefault(str(row.get("rater") or path.stem), {})[key] = label
     if not labels_by_rater:
         raise InputError(f"no label of {path} belongs to a response here; compare its {by} with the traces'")
-    return labels_by_rater
+    return labels_by_rater, outside
 
 
 def _field_values(con: DuckDBPyConnection, by: str, ids: Sequence[str]) -> dict[str, str]:

@@ -235,6 +235,8 @@ def _show(calibration: Calibration) -> None:
                     terminal_width(),
                 )
             )
+    if document.get("outside"):
+        lines.append(f"{document['outside']} labels are of traces that are not here, and count for nothing")
     unread = document.get("unread") or {}
     if unread:
         words = ", ".join(f"{single_line(word, 20)} {count}" for word, count in [*unread.items()][:_SHOWN])

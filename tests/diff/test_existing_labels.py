@@ -108,8 +108,9 @@ def test_a_file_of_labels_names_traces_by_any_field_and_raters_decide_by_majorit
     # Task 103 is failed by two of three; the judge passes it. Task 104 by one.
     assert document["agreement"] == pytest.approx(14 / 19)
     assert document["between"]["ada and bo"]["agreement"] == pytest.approx(19 / 20)
-    Path("two.csv").write_text("trace_id;label\nt00;pass\nt12;fail\nt13;\n")
-    assert _document(traces, capsys, "--labels", "two.csv", "--judge", "score:helpful")["labels"] == 2
+    Path("two.csv").write_text("trace_id;label\nt00;pass\nt12;fail\nt13;\nelsewhere;pass\n")
+    document = _document(traces, capsys, "--labels", "two.csv", "--judge", "score:helpful")
+    assert (document["labels"], document["outside"]) == (2, 1)
 
 
 def test_labels_of_recordings_calibrate_the_judge_of_observed_lanes(
