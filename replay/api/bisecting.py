@@ -39,6 +39,8 @@ class SearchedCause:
     """Those on which the new version shows it."""
     shown_alone: bool
     """Whether one trial shows it, without others and without paid grades. If not, the metric decides."""
+    metric: str | None = None
+    """The metric on which the cause is a slice that scores lower; None where it is a behaviour."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,13 +115,16 @@ def bisect(
         read_history(settings, good, bad)
     searched = None if chosen.cause is None else cause_of_run(store, base, chosen.run, chosen.cause)
     items = _items(store, base, chosen, searched)
-    cause = searched if request.metric is None else None
+    cause, metric = (searched, None) if request.metric is None else (None, request.metric)
+    if cause is not None and cause.metric is not None:
+        metric = _metric_of_slice(cause, items, settings)
+        cause = None
     if cause is not None and not cause.shown_alone:
         channel.message(
             f"note: no single trial shows cause {cause.id}; a trial fails if a metric does not pass"
         )
         cause = None
-    metric = _metric(request.metric, items, settings) if cause is None else f"cause:{cause.id}"
+    metric = _metric(metric, items, settings) if cause is None else f"cause:{cause.id}"
     facts: JsonObject = {
         "kind": KIND, "cause": None if cause is None else {"id": cause.id, "more": cause.more},
         "good": good, "bad": bad, "good_spec": request.good, "bad_spec": request.bad,
@@ -235,6 +240,11 @@ def cause_of_run(store: Path, settings: Settings, run: str | None, name: str) ->
 
     diff = diff_of(store, settings, run)
     cause, result = diff.cause(name), diff.result
+    if cause.part is not None:
+        fallen = tuple(verdict.item for verdict in result.items if verdict.item.id in cause.item_ids)
+        return SearchedCause(
+            id=cause.id, more=True, items=fallen, shown_alone=False, metric=cause.part.metric
+        )
     return SearchedCause(
         id=cause.id,
         more=cause.more,
@@ -291,6 +301,21 @@ def only(items: Sequence[Item], names: Collection[str]) -> list[Item]:
         if name not in items_by_id:
             raise UnknownNameError("item", name, items_by_id)
     return [items_by_id[name] for name in dict.fromkeys(names)] if names else list(items)
+
+
+def _metric_of_slice(cause: SearchedCause, items: Sequence[Item], settings: Settings) -> str:
+    """Return the metric by which the trials of a slice fail.
+
+    Raises:
+        InputError: only a trace or a judge gives its score, and no single replay does.
+    """
+    try:
+        return _metric(cause.metric, items, settings)
+    except UnknownNameError as error:
+        raise InputError(
+            f"cause {cause.id} is a slice that scores lower on {cause.metric}, which no single replay is "
+            "graded by; name a metric that is, with --metric, or a cause that is a behaviour"
+        ) from error
 
 
 def _metric(name: str | None, items: Sequence[Item], settings: Settings) -> str:

@@ -11,6 +11,7 @@ from replaydiff.diff.cause_decisions import decisions_path, write_decisions
 from replaydiff.diff.compute import compute
 from replaydiff.diff.result import Answer, CauseState, DiffResult
 from replaydiff.diff.slices import groups_of
+from replaydiff.replay.api.bisecting import cause_of_run
 from replaydiff.replay.model import Item
 from replaydiff.replay.settings import GateSection
 from tests.diff.build import RUN_ID, WHEN, case, filled, item, settings, trials
@@ -64,6 +65,12 @@ def test_a_slice_is_accepted_and_rejected_like_a_cause(
     result = answered(tmp_path / "second")
     assert result.answer is answer
     assert ("metadata.plan = enterprise" in result.reason) is (answer is Answer.HOLD)
+
+
+def test_the_commit_behind_a_slice_is_searched_by_the_metric_that_fell(tmp_path: Path) -> None:
+    (cause,) = [cause for cause in answered(tmp_path).causes if cause.part]
+    searched = cause_of_run(tmp_path / "replay.duckdb", settings(tmp_path, gate=LENIENT), RUN_ID, cause.id)
+    assert (searched.metric, searched.shown_alone, len(searched.items)) == ("tool_calls", False, 12)
 
 
 def test_a_rare_stratum_that_broke_wholly_is_named(tmp_path: Path) -> None:
