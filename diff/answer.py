@@ -73,8 +73,10 @@ def figures(name: str, metric: MetricDelta, evidence: Evidence) -> str:
     if metric.kind is Kind.AGREEMENT:
         shares = f"{metric.old:.0%} → {metric.new:.0%}"
         if metric.effects:
-            return f"does what production did ({listed(metric.effects)}) in {shares} on {observations(metric, evidence)}"
-        return f"agrees with production's tool calls in {shares} on {observations(metric, evidence)}"
+            what = f"does what production did ({listed(metric.effects)})"
+        else:
+            what = "agrees with production's tool calls"
+        return f"{what} in {shares} on {observations(metric, evidence)}"
     text = f"{name} {metric.old:.2f} → {metric.new:.2f} on {observations(metric, evidence)}"
     if metric.ci is None:
         return text

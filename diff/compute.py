@@ -363,6 +363,7 @@ def _compared(inputs: _Inputs, comparison: Comparison) -> DiffResult:
         broken=broken(items, quality, comparison, fields) if comparison.has_both_lanes else (),
         likeness=likeness,
         agreement=agreement,
+        unrequested=divergence.unrequested_writes(run, read.witnesses, settings),
     )
     given = answers.at_look(decide(evidence), evidence)
     errors = sum(totals.errors for totals in read.totals_by_lane.values())

@@ -38,6 +38,7 @@ from replaydiff.diff.evidence import (
     more_trials,
     show_cause,
     show_item,
+    show_recorded,
     ungraded,
     with_control,
 )
@@ -122,6 +123,10 @@ class AnswerRule:
 SHOW_ITEM = NextCommand(forms=("replay show ITEM --run RUN",), of=lambda evidence, _: show_item(evidence))
 SHOW_CAUSE = NextCommand(
     forms=("replay show ITEM --run RUN",), of=lambda evidence, match: show_cause(evidence, match.cause)
+)
+SHOW_WRITE = NextCommand(
+    forms=("replay show ITEM --run RUN",),
+    of=lambda evidence, match: show_recorded(evidence, match.words["tool"]),
 )
 CONTROL = NextCommand(forms=("replay run --mode step … --aa",), of=lambda evidence, _: with_control(evidence))
 MORE_TRIALS = NextCommand(
@@ -244,6 +249,22 @@ def _unscored(evidence: Evidence) -> RuleMatch | None:
     if unscored is None:
         return None
     return RuleMatch(words={"metric": unscored, "failure": sentences.failure(unscored, evidence)})
+
+
+def _write_not_requested(evidence: Evidence) -> RuleMatch | None:
+    writes = evidence.unexplained_writes
+    if not writes:
+        return None
+    write = writes[0]
+    several = f" (like {len(writes) - 1} more tools)" if len(writes) > 1 else ""
+    return RuleMatch(
+        words={
+            "tool": write.tool,
+            "several": several,
+            "trials": f"{write.trials} trial{'' if write.trials == 1 else 's'}",
+            "lane": f"{write.lane} ({evidence.run.lanes[write.lane].name})",
+        }
+    )
 
 
 # --- tests: a single lane ---
@@ -817,6 +838,22 @@ NEW_EFFECT = AnswerRule(
     next=SHOW_CAUSE,
 )
 
+
+def _write_rule(before: str) -> AnswerRule:
+    """Return the rule that stands between a tool that nobody asked for and SHIP by the rule `before`."""
+    return AnswerRule(
+        name=f"write not requested, before {before}",
+        answer=_CANNOT,
+        condition="a tool that writes was recorded, and no trial of a replayed lane asked for it; nobody "
+        "accepted that as a cause or named the tool in `[agent] ignore`",
+        test=_write_not_requested,
+        sentence="{tool}{several} writes and was recorded for {trials} of lane {lane}, and none of its "
+        "trials asked for it: it may have run past the patch points, or the version does not do it any more; "
+        "if that is intended, accept the cause or name the tool in [agent] ignore",
+        next=SHOW_WRITE,
+    )
+
+
 RULES: tuple[AnswerRule, ...] = (
     AnswerRule(
         name="first look pending",
@@ -924,6 +961,7 @@ RULES: tuple[AnswerRule, ...] = (
         sentence="{share}",
         next=SHOW_ITEM,
     ),
+    _write_rule("check passed"),
     AnswerRule(
         name="check passed",
         answer=_SHIP,
@@ -1031,6 +1069,7 @@ RULES: tuple[AnswerRule, ...] = (
         sentence="accept or reject {causes}: {named}",
         next=TRIAGE,
     ),
+    _write_rule("equivalent"),
     AnswerRule(
         name="equivalent",
         answer=_SHIP,
@@ -1142,6 +1181,7 @@ RULES: tuple[AnswerRule, ...] = (
         "name a judge or grader",
         next=SHOW_CAUSE,
     ),
+    _write_rule("no loss"),
     AnswerRule(
         name=_GAIN,
         answer=_SHIP,

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from replaydiff.diff.result import Divergence, Miss, MissKind
+from replaydiff.replay.effects import effect_by_name
 from replaydiff.replay.model import (
     Item,
     Lane,
@@ -32,6 +33,7 @@ from replaydiff.replay.model import (
     tool_path,
 )
 from replaydiff.replay.model.run import RunRecord
+from replaydiff.replay.settings import Settings
 from replaydiff.replay.settings.toml import toml_text, tool_table
 from replaydiff.replay.tape import arguments_apart
 from replaydiff.replay.turns import actions_by_turn, most_done, simulated_turns
@@ -64,6 +66,10 @@ class ReplayFidelity:
     """Calls that nothing answered, by tool and kind."""
     one_argument: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Of these the ones that differ from a recorded call in one argument only, by tool and argument."""
+    recorded: Counter[str] = field(default_factory=Counter)
+    """Trials that ended and whose item was recorded with a tool, by tool."""
+    requested: set[str] = field(default_factory=set)
+    """Tools that any trial asked for."""
 
     def add(self, item: Item, trial: Trial, times: int = 1) -> None:
         """Count one trial, so many times."""
@@ -77,8 +83,11 @@ class ReplayFidelity:
             for served in trial.served:
                 if served.rule is Rule.MISS:
                     self._add_miss(served, item, times)
+        self.requested.update(served.call.name for served in trial.served)
         if trial.status.is_error:
             return
+        if trial.status is Status.OK:
+            self.recorded.update(dict.fromkeys(_tools_to_request(item), times))
         self.trials += times
         self.diverged += times * (trial.status is Status.DIVERGED)
         if item.case_id is None and item.trace_id is not None:
@@ -130,6 +139,53 @@ class ReplayFidelity:
     def agreement(self) -> float | None:
         """Share of trials that took the recorded tool path; None where nothing was recorded."""
         return self.agreeing / self.comparable if self.comparable else None
+
+
+def _tools_to_request(item: Item) -> set[str]:
+    """Return the recorded tools that a version ought to ask for: of a case, those that it expects."""
+    recorded = {call.name for call in item.tape}
+    if item.case_id is None:
+        return recorded
+    expected = (item.expectation.tool_calls if item.expectation else None) or ()
+    return recorded & {call.name for call in expected}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnrequestedWrite:
+    """A tool that writes and that no trial of a lane asked for, though it was recorded."""
+
+    lane: Lane
+    tool: str
+    trials: int
+    """Trials of items that were recorded with it."""
+
+
+def unrequested_writes(
+    run: RunRecord, witnesses: Mapping[Lane, ReplayFidelity], settings: Settings
+) -> tuple[UnrequestedWrite, ...]:
+    """Return the recorded tools that write and that no trial of a replayed lane asked for.
+
+    Such a tool may have run past the patch points, or the version does not do any more what it did.
+
+    Args:
+        run: the run.
+        witnesses: counts over the trials of its lanes.
+        settings: `effect` in [tools.NAME], else the tool's name, says what writes; `[agent] ignore` names
+            tools that were removed on purpose.
+    """
+    unrequested = []
+    for lane, version in run.lanes.items() if run.mode is not Mode.STEP else ():
+        if version.kind is VersionKind.OBSERVED or not version.tools or lane == Lane.OLD2:
+            continue
+        requested = set(witnesses[lane].requested)
+        if lane == Lane.OLD and Lane.OLD2 in witnesses:
+            requested |= witnesses[Lane.OLD2].requested
+        for tool, trials in sorted(witnesses[lane].recorded.items()):
+            section = settings.tools.get(tool)
+            effect = section.effect if section is not None and section.effect else effect_by_name(tool)
+            if effect == "write" and tool not in requested and tool not in settings.agent.ignore:
+                unrequested.append(UnrequestedWrite(lane=lane, tool=tool, trials=trials))
+    return tuple(unrequested)
 
 
 def distrust_reason(

@@ -10,6 +10,7 @@ from functools import cached_property
 
 from replaydiff.diff.behaviour import RecordingRules
 from replaydiff.diff.comparison import Comparison
+from replaydiff.diff.divergence import UnrequestedWrite
 from replaydiff.diff.expectations import is_quarantined
 from replaydiff.diff.result import (
     Answer,
@@ -55,6 +56,8 @@ class Evidence:
     """How alike answers are that nothing grades; None where all are graded."""
     agreement: RecordingRules | None = None
     """How trials are compared with recordings; None where nobody asked."""
+    unrequested: Sequence[UnrequestedWrite] = ()
+    """Recorded tools that write and that no trial of a lane asked for."""
 
     @cached_property
     def gated(self) -> Mapping[str, MetricDelta]:
@@ -74,6 +77,14 @@ class Evidence:
     def harmed(self) -> list[Slice]:
         """The slices that are significantly worse and that nobody accepted."""
         return [cause.part for cause in self.open_causes if cause.part is not None]
+
+    @property
+    def unexplained_writes(self) -> list[UnrequestedWrite]:
+        """The writes that no trial of a lane asked for, but those whose loss was accepted as a cause."""
+        accepted = {
+            cause.tools[0] for cause in self.causes if cause.state is CauseState.ACCEPTED and cause.tools
+        }
+        return [write for write in self.unrequested if not (write.lane.is_new and write.tool in accepted)]
 
     @property
     def left(self) -> list[Item]:
@@ -129,6 +140,16 @@ def show_item(evidence: Evidence) -> str:
     if evidence.items:
         return f"replay show {shlex.quote(evidence.items[0].item.id)} --run {run}"
     return f"replay report {run}"
+
+
+def show_recorded(evidence: Evidence, tool: str) -> str:
+    """Look at the first item that was recorded with a call of a tool."""
+    item = next(
+        (each.item for each in evidence.items if tool in {call.name for call in each.item.tape}), None
+    )
+    if item is None:
+        return show_item(evidence)
+    return f"replay show {shlex.quote(item.id)} --run {shlex.quote(evidence.run.id)}"
 
 
 def show_cause(evidence: Evidence, cause: Cause | None) -> str:

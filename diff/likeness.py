@@ -224,7 +224,7 @@ def _p_value(comparison: Comparison, values: Sequence[tuple[Item, float]]) -> fl
     grouped = paired.weighted_clusters(
         [value for _, value in values],
         [comparison.weight(item) for item, _ in values],
-        [comparison.clusters[item.id] for item, _ in values],
+        [comparison.clusters.numbers[item.id] for item, _ in values],
     )
     p = paired.sign_flip(grouped, seed=comparison.run.seed)
     return 1.0 if p is None else p

@@ -13,10 +13,10 @@ import pytest
 from replaydiff.diff.compute import compute
 from replaydiff.diff.decide import decide
 from replaydiff.diff.evidence import Evidence
-from replaydiff.diff.result import DiffResult
+from replaydiff.diff.result import Answer, DiffResult
 from replaydiff.replay.cli import COMMANDS, cli
 from replaydiff.replay.model import Item, Lane, SampleRecord, VersionKind
-from replaydiff.replay.settings import GateSection, GradingSection, MatchSection
+from replaydiff.replay.settings import AgentSection, GateSection, GradingSection, MatchSection
 from replaydiff.replay.store.samples import write_sample
 from tests.diff.build import CALLS, RUN_ID, case, filled, item, settings, trial, trials, version
 
@@ -271,3 +271,35 @@ def test_recorded_calls_without_a_result_are_counted(tmp_path: Path) -> None:
     assert any(
         warning.startswith("3 recorded tool calls have no recorded result") for warning in result.warnings
     )
+
+
+@pytest.mark.parametrize("asked_in", [0, 1])
+def test_a_recorded_write_that_no_trial_asks_for_is_never_shipped(tmp_path: Path, asked_in: int) -> None:
+    """Every answer is good; the tool may have run past the patch points."""
+    lanes = {lane: version(str(lane), tools=("app:call",)) for lane in (Lane.OLD, Lane.NEW)}
+    items = [item(f"t{n:02}") for n in range(80)]
+    done = [
+        trial(
+            one,
+            lane,
+            index,
+            calls=CALLS if lane == "old" or n < asked_in else CALLS[:1],
+            scores={"good": 1.0},
+        )
+        for n, one in enumerate(items)
+        for lane in ("old", "new")
+        for index in range(2)
+    ]
+    gate = GateSection(metrics=("score:good",))
+    with filled(tmp_path, items, done, lanes=lanes) as con:
+        result = compute(con, RUN_ID, settings(tmp_path, gate=gate))
+        ignoring = settings(tmp_path, gate=gate, agent=AgentSection(ignore=("cancel_order",)))
+        assert compute(con, RUN_ID, ignoring).answer is Answer.SHIP
+    if asked_in:
+        assert result.answer is Answer.SHIP
+    else:
+        assert result.answer is Answer.CANNOT_TELL
+        assert result.reason.startswith(
+            "cancel_order writes and was recorded for 160 trials of lane new (new), and none of its trials asked"
+        )
+        assert result.next == f"replay show t00 --run {RUN_ID}"
