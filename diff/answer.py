@@ -116,7 +116,12 @@ def not_graded(likeness: Likeness | None) -> str:
 
 
 def observations(metric: MetricDelta, evidence: Evidence) -> str:
-    """Return how many items a metric is over, and as how many observations they count if these are fewer."""
+    """Return how many items a metric is over, and as how many observations they count if these are fewer.
+
+    Where the interval is over more items, since it takes those without a score at their worst, it says so.
+    """
+    if metric.covered > metric.n and metric.ci is not None:
+        return f"{metric.n} of {items(metric.covered)}, the others at their worst"
     if metric.independent >= metric.n:
         return items(metric.n)
     words = evidence.comparison.clusters.words

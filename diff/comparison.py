@@ -148,6 +148,7 @@ class Estimate:
     bounds: Ends | None
     design_effect: float | None
     independent: int
+    covered: int
 
 
 def estimate(
@@ -198,6 +199,7 @@ def estimate(
         bounds=None if worst.mean is None or best.mean is None else (worst.mean, best.mean),
         design_effect=None if comparison.sample is None else paired.design_effect(scored.weights),
         independent=scored.independent(comparison),
+        covered=len(worst.changes),
     )
 
 
@@ -239,7 +241,7 @@ def _single_lane(comparison: Comparison, items: Sequence[Item], samples: Sequenc
         ("delta", "sample_delta", "se", "se_planned", "ci", "p", "p_any", "mde", "bounds", "design_effect")
     )
     count = max(map(len, means.values()))
-    return Estimate(n=count, old=old, new=new, independent=count, **nothing)
+    return Estimate(n=count, old=old, new=new, independent=count, covered=count, **nothing)
 
 
 @dataclass(frozen=True, kw_only=True)

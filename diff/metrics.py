@@ -201,6 +201,9 @@ def compute_metric(
     for lane in comparison.run.lanes:
         of_lane = {number: _outcomes(name, block, lane) for number, block in held.items()}
         outcomes[lane] = [of_lane[number] for number in by_id]
+    # Lanes are compared on the same items, at every k.
+    both = [outcomes[lane] for lane in _SIDES if lane in outcomes]
+    most = [min(map(len, lanes)) for lanes in zip(*both, strict=True)]
     delta = MetricDelta(
         n=found.n,
         old=found.old,
@@ -217,13 +220,14 @@ def compute_metric(
         bounds=found.bounds,
         design_effect=found.design_effect,
         independent=found.independent,
+        covered=found.covered,
         improved=verdicts.count(Verdict.IMPROVED),
         regressed=verdicts.count(Verdict.REGRESSED),
         unchanged=verdicts.count(Verdict.UNCHANGED),
         inconclusive=verdicts.count(Verdict.INCONCLUSIVE),
-        pass_hat_k={lane: paired.pass_hat_k(trials) for lane, trials in outcomes.items()},
-        pass_at_k={lane: paired.pass_at_k(trials) for lane, trials in outcomes.items()},
-        pass_items={lane: paired.items_by_trials(trials) for lane, trials in outcomes.items()},
+        pass_hat_k={lane: paired.pass_hat_k(trials, most) for lane, trials in outcomes.items()},
+        pass_at_k={lane: paired.pass_at_k(trials, most) for lane, trials in outcomes.items()},
+        pass_items={lane: paired.items_by_trials(trials, most) for lane, trials in outcomes.items()},
         gated=gated,
         aa=repeat,
         kind=kind,

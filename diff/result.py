@@ -407,6 +407,8 @@ class MetricDelta:
     """Items with a score in both lanes (of a single lane, in that)."""
     independent: int
     """As how many observations they count: items of one session, user, task or question are one."""
+    covered: int
+    """Items that `ci` and `bounds` are over: these, and those without a score in a lane, at their worst."""
     se: float | None
     """Standard error of `delta`: by trials over a golden set, by clusters of items over a sample."""
     ci: tuple[float, float] | None

@@ -296,43 +296,56 @@ def design_effect(weights: Sequence[float]) -> float | None:
     return len(weights) * math.fsum(weight * weight for weight in weights) / total**2 if total > 0 else None
 
 
-def pass_hat_k(outcomes: Sequence[Sequence[bool]]) -> dict[int, float]:
+def pass_hat_k(outcomes: Sequence[Sequence[bool]], most: Sequence[int] | None = None) -> dict[int, float]:
     """Return pass^k for every k: the chance that k trials of an item all pass, averaged over items.
 
     pass^k = mean over items with n ≥ k trials of C(c, k) / C(n, k), c of n trials having passed (Yao et al.
     2024, τ-bench, arXiv 2406.12045, §4). Items are added up one by one in their order, as τ-bench's own code
     does, so that the figures it prints come out here to the last digit.
+
+    Args:
+        outcomes: which trials of each item passed.
+        most: of each item, the largest k that it counts for, so that lanes are compared on the same items;
+            None: the number of its trials.
     """
-    return _over_trials(outcomes, lambda passed, trials, k: math.comb(passed, k) / math.comb(trials, k))
+    return _over_trials(outcomes, most, lambda passed, trials, k: math.comb(passed, k) / math.comb(trials, k))
 
 
-def pass_at_k(outcomes: Sequence[Sequence[bool]]) -> dict[int, float]:
+def pass_at_k(outcomes: Sequence[Sequence[bool]], most: Sequence[int] | None = None) -> dict[int, float]:
     """Return pass@k for every k: the chance that at least one of k trials passes, averaged over items.
 
     pass@k = mean over items with n ≥ k trials of 1 − C(n − c, k) / C(n, k), c of n trials having passed (Chen
-    et al. 2021, arXiv 2107.03374, §2.1).
+    et al. 2021, arXiv 2107.03374, §2.1). Arguments as for `pass_hat_k`.
     """
     return _over_trials(
-        outcomes, lambda passed, trials, k: 1 - math.comb(trials - passed, k) / math.comb(trials, k)
+        outcomes, most, lambda passed, trials, k: 1 - math.comb(trials - passed, k) / math.comb(trials, k)
     )
 
 
-def items_by_trials(outcomes: Sequence[Sequence[bool]]) -> dict[int, int]:
-    """Return, by k, over how many items pass^k and pass@k are computed: those with at least k trials."""
-    longest = max((len(trials) for trials in outcomes), default=0)
-    return {k: sum(len(trials) >= k for trials in outcomes) for k in range(1, longest + 1)}
+def items_by_trials(outcomes: Sequence[Sequence[bool]], most: Sequence[int] | None = None) -> dict[int, int]:
+    """Return, by k, over how many items pass^k and pass@k are computed. Arguments as for `pass_hat_k`."""
+    counts = _largest_k(outcomes, most)
+    return {k: sum(count >= k for count in counts) for k in range(1, max(counts, default=0) + 1)}
+
+
+def _largest_k(outcomes: Sequence[Sequence[bool]], most: Sequence[int] | None) -> list[int]:
+    """Return for each item the largest k that it counts for."""
+    trials = [len(passed) for passed in outcomes]
+    return trials if most is None else [min(pair) for pair in zip(trials, most, strict=True)]
 
 
 def _over_trials(
-    outcomes: Sequence[Sequence[bool]], chance: Callable[[int, int, int], float]
+    outcomes: Sequence[Sequence[bool]],
+    most: Sequence[int] | None,
+    chance: Callable[[int, int, int], float],
 ) -> dict[int, float]:
-    """Return, by k, the mean of a chance over the items with so many trials."""
-    longest = max((len(trials) for trials in outcomes), default=0)
+    """Return, by k, the mean of a chance over the items that count for it."""
+    counts = _largest_k(outcomes, most)
     means: dict[int, float] = {}
-    for k in range(1, longest + 1):
+    for k in range(1, max(counts, default=0) + 1):
         total, count = 0.0, 0
-        for trials in outcomes:
-            if len(trials) >= k:
+        for trials, largest in zip(outcomes, counts, strict=True):
+            if largest >= k:
                 # Not sum(), which rounds otherwise from Python 3.12 on.
                 total += chance(sum(trials), len(trials), k)
                 count += 1

@@ -198,8 +198,9 @@ def test_scores_of_observed_lanes_are_metrics(tmp_path: Path) -> None:
     result = diffed(tmp_path, items, done, lanes=lanes, trials=1)
     reward = result.metrics["score:reward"]
     assert (reward.old, reward.new, reward.delta) == (0.5, 0.75, 0.25)
-    assert reward.pass_hat_k[Lane.NEW] == {1: 0.75, 2: 0.0}
-    assert reward.pass_items[Lane.NEW] == {1: 2, 2: 1}
+    # No item was tried twice in both lanes, and an item of one lane is none to compare.
+    assert reward.pass_hat_k == {Lane.OLD: {1: 0.5}, Lane.NEW: {1: 0.75}}
+    assert reward.pass_items[Lane.NEW] == {1: 2}
     assert result.counts.compared == 2
     assert result.warnings[0] == (
         "1 of 3 items have no trace in an observed lane, or are unfinished and are left out of every figure"

@@ -94,7 +94,7 @@ def metric(**changes: object) -> MetricDelta:
         "pass_hat_k": {Lane.OLD: {1: 0.92, 3: 0.81}, Lane.NEW: {1: 0.85, 3: 0.7}},
         "gated": True,
     }
-    fields["independent"] = changes.get("n", fields["n"])
+    fields["independent"] = fields["covered"] = changes.get("n", fields["n"])
     return MetricDelta(**{**fields, **changes})  # type: ignore[arg-type]
 
 
