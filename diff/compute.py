@@ -36,6 +36,7 @@ from replaydiff.diff.judge.calibration import (
     unlike_labels,
 )
 from replaydiff.diff.judge.judge import self_preference_warning, versions_of
+from replaydiff.diff.level import fall_during_run
 from replaydiff.diff.likeness import compare_answers
 from replaydiff.diff.metrics import (
     MetricResult,
@@ -372,6 +373,7 @@ def _compared(inputs: _Inputs, comparison: Comparison) -> DiffResult:
         *_failed_grades(run, read.patterns, names),
         *([distrust] if distrust else []),
         *divergence.divergence_warnings(run, read.witnesses, is_distrusted=distrust is not None),
+        *_falls(run, deltas, items),
         *_warnings(inputs, comparison, counts, deltas, kind, errors, refusals),
     ]
     return DiffResult(
@@ -569,6 +571,13 @@ def _verdict(
     if len(run.lanes) == 1 and metrics:
         item = replace(item, verdict=expectations.case_verdict(item, metrics, case_threshold))
     return item
+
+
+def _falls(run: RunRecord, deltas: Mapping[str, MetricDelta], items: Sequence[ItemVerdict]) -> Iterator[str]:
+    """Yield a warning for each deciding metric whose level fell during the run."""
+    for name, metric in deltas.items():
+        if metric.gated and (sentence := fall_during_run(name, metric, run, items)):
+            yield sentence
 
 
 def _failed_grades(run: RunRecord, patterns: Patterns, names: Sequence[str]) -> Iterator[str]:
