@@ -42,7 +42,7 @@ from replaydiff.diff.metrics import (
     MetricResult,
     compute_metric,
     count_varying,
-    is_by_judge,
+    judged_scores,
     metric_names,
     score_ranges,
 )
@@ -129,6 +129,7 @@ def compute(
         agreement=graded.agreement,
         look=graded.look,
         ranges=score_ranges(con, read),
+        judged=judged_scores(con, read, settings),
         decided=read_decisions(decisions_path(settings)),
     )
     new = [found for found in run.lanes if found.is_new]
@@ -228,6 +229,8 @@ class _Inputs:
     """Of a run that may stop early, the items of the look that is taken."""
     ranges: Mapping[str, tuple[float, float]]
     """By score of the traces, its lowest and highest value; without those that lie between 0 and 1."""
+    judged: frozenset[str]
+    """Metrics that are scores by a model that evaluates answers."""
     decided: Mapping[str, CauseState]
     """What people decided about causes."""
 
@@ -465,8 +468,10 @@ def _refusals(
         if name == PAIRWISE:
             # Hand labels say nothing about comparisons, so nothing bears out that they may decide.
             refusals[name] = f"{name} compares answers side by side, and no hand label is of a comparison"
-        elif is_by_judge(name, inputs.settings):
-            refusals[name] = f"{name} comes from a model that evaluates, and no hand labels bear it out"
+        elif name in inputs.judged:
+            refusals[name] = (
+                f"{name} comes from a model that evaluates answers, and no hand labels bear it out"
+            )
         elif name in inputs.stored.judges:
             refusal = inputs.judge.refusal or unlike_labels(inputs.judge, run, causes)
             if refusal is not None or not inputs.judge.may_gate:

@@ -38,7 +38,7 @@ from replaydiff.diff.verdicts import (
     single_lane_verdict,
 )
 from replaydiff.replay.errors import UnknownNameError
-from replaydiff.replay.model import Item, Lane, RunRecord, Status, VersionKind
+from replaydiff.replay.model import SCORED_BY, Item, Lane, RunRecord, Status, VersionKind
 from replaydiff.replay.settings import Settings
 
 if TYPE_CHECKING:
@@ -277,10 +277,33 @@ def is_mirrored(name: str, settings: Settings) -> bool:
     return declared is not None and declared.better == "lower"
 
 
-def is_by_judge(name: str, settings: Settings) -> bool:
-    """Return whether a score is declared to be by a model that evaluates answers."""
-    declared = settings.scores.get(name.removeprefix(SCORE_PREFIX)) if name.startswith(SCORE_PREFIX) else None
-    return declared is not None and declared.by == "judge"
+def judged_scores(con: DuckDBPyConnection | None, read: RunData, settings: Settings) -> frozenset[str]:
+    """Return the metrics that are scores by a model that evaluates answers.
+
+    Args:
+        con: the store: importers record who gave a score, where the platform says it; None for a run that is
+            not in one.
+        read: the items and trials of the run.
+        settings: `by` in [scores.NAME] overrides that.
+    """
+    has_scores = any(
+        trial.trial.scores
+        for block in read.patterns.blocks
+        for graded in block.lanes.values()
+        for trial in graded
+    )
+    rows = [] if con is None or not has_scores else con.execute(_JUDGED, [f"$.{SCORED_BY}"]).fetchall()
+    by = {score: "judge" for (score,) in rows}
+    by |= {score: section.by for score, section in settings.scores.items() if section.by is not None}
+    return frozenset(SCORE_PREFIX + score for score, giver in by.items() if giver == "judge")
+
+
+_JUDGED = """
+SELECT DISTINCT score FROM (
+    SELECT givers, unnest(json_keys(givers)) AS score FROM (
+        SELECT json_extract(metadata, $1) AS givers FROM traces WHERE json_exists(metadata, $1)))
+WHERE json_extract_string(givers, '$.' || json_quote(score)) = 'judge'
+"""
 
 
 def score_ranges(con: DuckDBPyConnection | None, read: RunData) -> dict[str, tuple[float, float]]:

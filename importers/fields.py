@@ -117,6 +117,22 @@ def scores(record: Mapping[str, Any], key: str = "scores") -> dict[str, Score]:
     return scores_by_name
 
 
+_GIVERS = {
+    **dict.fromkeys(("human", "annotation", "app", "person"), "person"),
+    **dict.fromkeys(("llm", "llm_judge", "ai_judge", "eval", "model", "auto_eval", "judge"), "judge"),
+    "code": "code",
+}
+
+
+def giver(value: Json) -> str | None:
+    """Return who gave a score, `person`, `code` or `judge`, from a platform's word; None if it is none.
+
+    Words of Langfuse (`ANNOTATION`, `EVAL`), Phoenix (`HUMAN`, `LLM`, `CODE`), MLflow (`HUMAN`, `LLM_JUDGE`,
+    `CODE`) and LangSmith (`app`, `model`).
+    """
+    return _GIVERS.get(value.lower()) if isinstance(value, str) else None
+
+
 def usage(value: Json) -> Usage | None:
     """Token counts in the words of OpenAI, Anthropic, Gemini or this project; None where there are none.
 

@@ -14,7 +14,7 @@ from replaydiff.importers.spans import contents, facts
 from replaydiff.importers.spans.contents import RAW_REQUEST, RawSpan
 from replaydiff.importers.spans.trace import SDK_SCOPE, Span, contents_of, of_spans
 from replaydiff.replay.messages import canonical_args, decode, definitions, read_messages, read_text
-from replaydiff.replay.model import Json, Score, StepKind, Trace
+from replaydiff.replay.model import SCORED_BY, Json, JsonObject, Score, StepKind, Trace
 
 
 def argument(value: Json) -> Json:
@@ -96,9 +96,20 @@ _SETTINGS = (
 
 
 def trace(
-    trace_id: str, source: str, spans: Sequence[RawSpan], scores: dict[str, Score]
+    trace_id: str,
+    source: str,
+    spans: Sequence[RawSpan],
+    scores: dict[str, Score],
+    givers: JsonObject | None = None,
 ) -> Iterator[Imported]:
     """The trace of these spans, or why it is left out.
+
+    Args:
+        trace_id: its id.
+        source: the importer.
+        spans: of the trace.
+        scores: that are no spans.
+        givers: who gave them, by name, where that is known.
 
     Raises:
         RecordError: a number in them cannot be read.
@@ -108,6 +119,8 @@ def trace(
     interpreted = [understood(span) for span in ordered]
     about = facts.about(ordered)
     about.scores.update(scores)
+    if givers:
+        about.metadata[SCORED_BY] = givers
     spans_trace = of_spans(trace_id, source, interpreted, about)
     if spans_trace is None:
         yield Skipped(EVALUATIONS if any(span.evaluator for span in interpreted) else NO_AGENT)

@@ -26,6 +26,7 @@ from replaydiff.replay.model.sample import Item, SampleItem, SampleRecord
 from replaydiff.replay.model.trace import (
     CORRECTION,
     NO_TOOLS,
+    SCORED_BY,
     Message,
     Score,
     Step,
@@ -58,6 +59,7 @@ __all__ = [
     "ASSERTIONS",
     "CORRECTION",
     "NO_TOOLS",
+    "SCORED_BY",
     "Action",
     "Assertion",
     "Blocked",

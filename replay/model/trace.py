@@ -15,6 +15,8 @@ NO_TOOLS = "-"
 """The tool path of a run that called no tool."""
 CORRECTION = "corrected_response"
 """Key of `Trace.metadata`: the final response as a person corrected it."""
+SCORED_BY = "scored_by"
+"""Key of `Trace.metadata`: score → who gave it, as far as the source says: `person`, `code` or `judge`."""
 
 
 @light_dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,13 +12,17 @@ from replaydiff.diff.result import Answer, DiffResult
 from replaydiff.diff.verdicts import Scale
 from replaydiff.replay.errors import SettingsError
 from replaydiff.replay.settings import GateSection, ScoreSection, Settings
+from replaydiff.replay.store.traces import write_traces
 from tests.diff.build import RUN_ID, case, filled, settings, trial
+from tests.store.build import trace as recorded
 
 GATE = GateSection(metrics=("score:help",), max_regressed="100%")
 
 
-def answered(folder: Path, old: list[float], new: list[float], **declared: object) -> DiffResult:
-    """Eighty cases whose three trials have these scores in turn."""
+def answered(
+    folder: Path, old: list[float], new: list[float], *, given_by: str = "", **declared: object
+) -> DiffResult:
+    """Eighty cases whose three trials have these scores in turn; a trace says who gave such scores."""
     items = [case(f"c{n:02}") for n in range(80)]
     done = [
         trial(one, lane, index, scores={"help": values[(n + index) % len(values)]})
@@ -28,6 +32,10 @@ def answered(folder: Path, old: list[float], new: list[float], **declared: objec
     ]
     sections = {"gate": GATE, "scores": {"help": ScoreSection(**declared)} if declared else {}}  # type: ignore[arg-type]
     with filled(folder, items, done) as con:
+        if given_by:
+            write_traces(
+                con, [recorded("t0", scores={"help": 1.0}, metadata={"scored_by": {"help": given_by}})]
+            )
         return compute(con, RUN_ID, settings(folder, **sections))
 
 
@@ -58,7 +66,24 @@ def test_where_lower_is_better_the_mirror_image_is_compared(tmp_path: Path) -> N
 def test_a_score_by_a_judge_does_not_decide(tmp_path: Path) -> None:
     result = answered(tmp_path, [1.0], [1.0], by="judge")
     assert result.answer is Answer.CANNOT_TELL
-    assert "score:help comes from a model that evaluates, and no hand labels bear it out" in result.reason
+    assert (
+        "score:help comes from a model that evaluates answers, and no hand labels bear it out"
+        in result.reason
+    )
+
+
+@pytest.mark.parametrize(
+    ("given_by", "declared", "answer"),
+    [
+        ("judge", {}, Answer.CANNOT_TELL),
+        ("person", {}, Answer.SHIP),
+        ("judge", {"by": "code"}, Answer.SHIP),
+    ],
+)
+def test_importers_record_who_gave_a_score(
+    tmp_path: Path, given_by: str, declared: dict[str, object], answer: Answer
+) -> None:
+    assert answered(tmp_path, [1.0], [1.0], given_by=given_by, **declared).answer is answer
 
 
 def test_a_score_outside_its_scale_is_refused(tmp_path: Path) -> None:

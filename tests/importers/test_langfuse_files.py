@@ -178,6 +178,14 @@ def test_auto_takes_a_whole_export(tmp_path: Path) -> None:
     assert (report["rejected"], report["skipped"]) == (0, 0)
 
 
+def test_who_gave_a_score_is_recorded_where_the_platform_says_it(tmp_path: Path) -> None:
+    thumbs, solved, topic = SCORES
+    rows = [{**thumbs, "source": "EVAL"}, {**solved, "source": "ANNOTATION"}, topic]
+    _export(tmp_path, "jsonl", {"scores": rows, "observations_v2": OBSERVATIONS})
+    found = _by_id(items("langfuse", tmp_path))["bt1"]
+    assert found.metadata["scored_by"] == {"thumbs": "judge", "solved": "person"}
+
+
 def test_an_hour_without_scores_is_no_fault(tmp_path: Path) -> None:
     _export(tmp_path, "jsonl", {"scores": [], "observations_v2": OBSERVATIONS})
     assert others(items("langfuse", tmp_path)) == []

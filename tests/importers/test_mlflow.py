@@ -37,7 +37,7 @@ TABLES = """
     CREATE TABLE trace_request_metadata (key TEXT, value TEXT, request_id TEXT);
     CREATE TABLE trace_tags (key TEXT, value TEXT, request_id TEXT);
     CREATE TABLE assessments (trace_id TEXT, name TEXT, assessment_type TEXT, value TEXT,
-        last_updated_timestamp BIGINT, valid BOOLEAN);
+        last_updated_timestamp BIGINT, valid BOOLEAN, source_type TEXT);
     CREATE TABLE spans (trace_id TEXT, start_time_unix_nano BIGINT, content TEXT);
 """
 REAL = Path(os.environ.get("REPLAY_TEST_FORMAT_SAMPLES") or "")
@@ -216,8 +216,9 @@ def store(shop: MLflow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
                 con.executemany(f"INSERT INTO {table} VALUES (?, ?, ?)", rows)
             for said in info["assessments"]:
                 value = json.dumps(said["feedback"]["value"])
-                changed = (trace_id, said["assessment_name"], "feedback", value, 1793750400000, 1)
-                con.execute("INSERT INTO assessments VALUES (?, ?, ?, ?, ?, ?)", changed)
+                kind = said["source"]["source_type"]
+                changed = (trace_id, said["assessment_name"], "feedback", value, 1793750400000, 1, kind)
+                con.execute("INSERT INTO assessments VALUES (?, ?, ?, ?, ?, ?, ?)", changed)
             for span in one["data"]["spans"]:
                 started = span["start_time_unix_nano"]
                 con.execute("INSERT INTO spans VALUES (?, ?, ?)", (trace_id, started, json.dumps(span)))

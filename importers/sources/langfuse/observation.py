@@ -392,6 +392,17 @@ def scores(group: TraceRows) -> dict[str, Score]:
     return scores_by_name
 
 
+def scored_by(group: TraceRows) -> JsonObject:
+    """Return who gave the scores that are rows, by name, as far as the rows say; the later one counts."""
+    givers: JsonObject = {}
+    for row in score_rows(group):
+        if _value(row) is not None and not _is_correction(row):
+            givers.pop(str(row["name"]), None)
+            if (giver := fields.giver(row.get("source"))) is not None:
+                givers[str(row["name"])] = giver
+    return givers
+
+
 def correction(group: TraceRows, roots: Collection[str]) -> str | None:
     """The answer that a person wrote in place of the trace's own; of several the latest.
 

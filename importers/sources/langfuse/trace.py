@@ -21,6 +21,7 @@ from replaydiff.importers.sources.langfuse.observation import (
     mark_runs,
     observations,
     score_rows,
+    scored_by,
     scores,
     tool_calls,
 )
@@ -35,7 +36,17 @@ from replaydiff.replay.messages import (
     read_messages,
     read_text,
 )
-from replaydiff.replay.model import CORRECTION, Json, JsonObject, Message, Step, StepKind, Trace, total_usage
+from replaydiff.replay.model import (
+    CORRECTION,
+    SCORED_BY,
+    Json,
+    JsonObject,
+    Message,
+    Step,
+    StepKind,
+    Trace,
+    total_usage,
+)
 
 DEFAULT_ENVIRONMENT = "default"
 """What Langfuse writes where none was set."""
@@ -113,6 +124,8 @@ def _trace(group: TraceRows, source: str, all_observations: Sequence[Observation
     corrected = correction(group, {observation.id for observation in roots})
     if corrected is not None:
         metadata[CORRECTION] = corrected
+    if givers := scored_by(group):
+        metadata[SCORED_BY] = givers
     if group.comments:
         metadata["comments"] = _comments(group.comments)
     if definitions.KEY not in metadata and (tools := _tools(all_observations)):

@@ -15,7 +15,7 @@ from replaydiff.importers.sources.langsmith.runs import LangsmithRun
 from replaydiff.importers.spans.interpret import NO_AGENT, argument, arguments, span_notes
 from replaydiff.importers.spans.trace import About, Span, of_spans
 from replaydiff.replay.messages import decode, read_messages, read_text
-from replaydiff.replay.model import CORRECTION, Json, JsonObject, Score, StepKind, Usage
+from replaydiff.replay.model import CORRECTION, SCORED_BY, Json, JsonObject, Score, StepKind, Usage
 
 EVALUATION = "traces of evaluations on a dataset"
 """Why a trace is left out."""
@@ -194,6 +194,8 @@ def _about(root: LangsmithRun, runs: Sequence[LangsmithRun], feedback: Sequence[
     corrected = _correction(root, feedback)
     if corrected is not None:
         metadata[CORRECTION] = corrected
+    if givers := _scored_by(feedback):
+        metadata[SCORED_BY] = givers
     return About(
         name=root.name or None,
         session_id=next((run.session for run in runs if run.session), None),
@@ -224,6 +226,18 @@ def _scores(runs: Sequence[LangsmithRun], feedback: Sequence[JsonObject]) -> dic
         elif isinstance(score_value, int | float):
             scores[str(row.get("key"))] = float(score_value)
     return scores
+
+
+def _scored_by(feedback: Sequence[JsonObject]) -> JsonObject:
+    """Return who gave the feedback, by key, as far as it says; the later one counts."""
+    givers: JsonObject = {}
+    for row in sorted(feedback, key=_changed):
+        source = row.get("feedback_source")
+        giver = fields.giver(source.get("type")) if isinstance(source, dict) else None
+        givers.pop(str(row.get("key")), None)
+        if giver is not None:
+            givers[str(row.get("key"))] = giver
+    return givers
 
 
 def _correction(root: LangsmithRun, feedback: Sequence[JsonObject]) -> str | None:

@@ -387,6 +387,7 @@ def _assessments(con: sqlite3.Connection, trace_id: str) -> list[Json]:
             "assessment_name": row["name"],
             "last_update_time": row["last_updated_timestamp"],
             "valid": bool(row["valid"]),
+            "source": {"source_type": row["source_type"]},
             str(row["assessment_type"]): {"value": _plain(row["value"])},
         }
         for row in cursor

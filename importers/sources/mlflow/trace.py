@@ -19,7 +19,7 @@ from replaydiff.importers.spans.contents import RawSpan
 from replaydiff.importers.spans.interpret import argument, arguments, span_notes, understood, unread
 from replaydiff.importers.spans.trace import About, Span, of_spans
 from replaydiff.replay.messages import decode, read_text
-from replaydiff.replay.model import CORRECTION, Json, JsonObject, Score, StepKind, Trace, Usage
+from replaydiff.replay.model import CORRECTION, SCORED_BY, Json, JsonObject, Score, StepKind, Trace, Usage
 
 EVALUATION = "traces of evaluations"
 """Why a trace is left out."""
@@ -110,6 +110,8 @@ def _about(info: Info) -> About:
         metadata[CORRECTION] = corrected
     if structured := _structured(info.assessments):
         metadata["assessments"] = structured
+    if givers := _scored_by(info.assessments):
+        metadata[SCORED_BY] = givers
     return About(
         name=fields.text(info.tags, "mlflow.traceName"),
         session_id=fields.text(tags, "mlflow.trace.session"),
@@ -135,6 +137,19 @@ def _scores(assessments: Sequence[Json]) -> dict[str, Score]:
         if isinstance(value, bool | int | float | str):
             scores[_name(assessment)] = value if isinstance(value, bool | str) else float(value)
     return scores
+
+
+def _scored_by(assessments: Sequence[Json]) -> JsonObject:
+    """Return who gave the scores, by name, as far as the assessments say; the later one counts."""
+    givers: JsonObject = {}
+    for assessment in _counting(assessments):
+        if isinstance(_value(assessment, "feedback", "expectation"), bool | int | float | str):
+            source = assessment.get("source")
+            kind = source.get("source_type") if isinstance(source, dict) else None
+            givers.pop(_name(assessment), None)
+            if (giver := fields.giver(kind)) is not None:
+                givers[_name(assessment)] = giver
+    return givers
 
 
 def _structured(assessments: Sequence[Json]) -> JsonObject:

@@ -55,6 +55,8 @@ class Annotation:
     updated: str
     label: str | None = None
     """The label beside a score."""
+    by: str | None = None
+    """Who gave it: `person`, `code` or `judge`; None where the row does not say."""
 
 
 def rows(record: Json) -> Iterator[JsonObject]:
@@ -226,6 +228,7 @@ def read_annotation(row: JsonObject) -> Annotation | None:
         human=str(row.get("annotator_kind")).upper() == "HUMAN",
         updated=str(row.get("updated_at") or ""),
         label=label,
+        by=fields.giver(row.get("annotator_kind")),
     )
 
 
@@ -234,18 +237,31 @@ def scores(
 ) -> dict[str, Score]:
     """Scores by name. Of one name those of the trace or its root count before those of other spans, a
     person's before a machine's, a later before an earlier."""
+    ranked = _ranked(spans, of_spans, of_trace)
+    labels = {
+        f"{annotation.name}_label": annotation.label for annotation in ranked if annotation.label is not None
+    }
+    return {**labels, **{annotation.name: annotation.value for annotation in ranked}}
+
+
+def scored_by(
+    spans: Sequence[RawSpan], of_spans: Sequence[Annotation], of_trace: Sequence[Annotation]
+) -> JsonObject:
+    """Return who gave the scores of `scores`, by name, as far as their rows say."""
+    givers = {annotation.name: annotation.by for annotation in _ranked(spans, of_spans, of_trace)}
+    return {name: by for name, by in givers.items() if by is not None}
+
+
+def _ranked(
+    spans: Sequence[RawSpan], of_spans: Sequence[Annotation], of_trace: Sequence[Annotation]
+) -> list[Annotation]:
+    """Return the annotations, those last that count where several have one name."""
     roots = {span.id for span in spans if span.parent is None}
     ranked = [
         (annotation.of in roots, annotation.human, annotation.updated, annotation) for annotation in of_spans
     ]
     ranked += [(True, annotation.human, annotation.updated, annotation) for annotation in of_trace]
-    ranked.sort(key=lambda entry: entry[:3])
-    labels = {
-        f"{annotation.name}_label": annotation.label
-        for *_, annotation in ranked
-        if annotation.label is not None
-    }
-    return {**labels, **{annotation.name: annotation.value for *_, annotation in ranked}}
+    return [entry[3] for entry in sorted(ranked, key=lambda entry: entry[:3])]
 
 
 SESSION = "session "
@@ -320,8 +336,10 @@ class Gathered:
         of_spans = [annotation for span in spans for annotation in self._judged(span.id)]
         session = next((str(value) for span in spans if (value := span.first("session.id"))), None)
         of_session = self._judged(SESSION + session) if session is not None else []
-        scores_by_name = scores(spans, of_spans, self._judged(group.key))
-        yield from trace(group.key, source, spans, {**scores(spans, [], of_session), **scores_by_name})
+        of_trace = self._judged(group.key)
+        by_name = {**scores(spans, [], of_session), **scores(spans, of_spans, of_trace)}
+        givers = {**scored_by(spans, [], of_session), **scored_by(spans, of_spans, of_trace)}
+        yield from trace(group.key, source, spans, by_name, givers)
 
     def _judged(self, key: str) -> list[Annotation]:
         annotations = [msgspec.convert(row.value, Annotation) for row in self.annotations.of(key)]
