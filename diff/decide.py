@@ -839,14 +839,19 @@ NEW_EFFECT = AnswerRule(
 )
 
 
-def _write_rule(before: str) -> AnswerRule:
-    """Return the rule that stands between a tool that nobody asked for and SHIP by the rule `before`."""
+def _write_rule(part: str, applies: Callable[[Evidence], object]) -> AnswerRule:
+    """Return the rule that keeps SHIP from a run in which a recorded write was not asked for.
+
+    Args:
+        part: what decides: the rules of a check, of agreement, or of quality; one follows for each.
+        applies: whether that part decides.
+    """
     return AnswerRule(
-        name=f"write not requested, before {before}",
+        name=f"write not requested ({part})",
         answer=_CANNOT,
         condition="a tool that writes was recorded, and no trial of a replayed lane asked for it; nobody "
         "accepted that as a cause or named the tool in `[agent] ignore`",
-        test=_write_not_requested,
+        test=lambda evidence: _write_not_requested(evidence) if applies(evidence) else None,
         sentence="{tool}{several} writes and was recorded for {trials} of lane {lane}, and none of its "
         "trials asked for it: it may have run past the patch points, or the version does not do it any more; "
         "if that is intended, accept the cause or name the tool in [agent] ignore",
@@ -961,7 +966,7 @@ RULES: tuple[AnswerRule, ...] = (
         sentence="{share}",
         next=SHOW_ITEM,
     ),
-    _write_rule("check passed"),
+    _write_rule("check", lambda evidence: len(evidence.run.lanes) == 1),
     AnswerRule(
         name="check passed",
         answer=_SHIP,
@@ -1069,7 +1074,7 @@ RULES: tuple[AnswerRule, ...] = (
         sentence="accept or reject {causes}: {named}",
         next=TRIAGE,
     ),
-    _write_rule("equivalent"),
+    _write_rule("agreement", _agreement),
     AnswerRule(
         name="equivalent",
         answer=_SHIP,
@@ -1181,7 +1186,7 @@ RULES: tuple[AnswerRule, ...] = (
         "name a judge or grader",
         next=SHOW_CAUSE,
     ),
-    _write_rule("no loss"),
+    _write_rule("quality", lambda _: True),
     AnswerRule(
         name=_GAIN,
         answer=_SHIP,

@@ -40,6 +40,7 @@ def to_case(record: JsonObject, name: str, form: CaseFormat) -> ConvertedCase:
     """Convert a record of the format to a case record; `unread` are the parts that have no effect here."""
     native, carried = _split(record, form.FREE, CARRIED)
     taken = form.to_case(native)
+    native = {key: value for key, value in native.items() if key != OF_DOCUMENT}
     read = _as_read(taken.case)
     case = _as_read(_overlaid(taken.case, carried, read))
     lost = _differences(_speaking(native), _speaking(form.from_case(case)))
@@ -129,6 +130,10 @@ class ConvertedCase:
     case: JsonObject
     unread: list[str] = field(default_factory=list)
     """What it says that a case has no word for: `assert javascript`."""
+
+
+OF_DOCUMENT = "of_document"
+"""Key under which a format's `records` may tell `to_case` of each record what the whole file shows."""
 
 
 class CaseFormat(Protocol):

@@ -2,24 +2,30 @@
 
 id                        id
 input                     user_scenario.instructions: a text, or its parts one below the other
-expected_tool_calls       evaluation_criteria.actions of the agent; with compare_args, those arguments alone
-match.args                subset where an action names compare_args
+expected_tool_calls       evaluation_criteria.actions of the agent that change something; with compare_args,
+                          those arguments alone
+match                     unordered, without the tools that change nothing; args: subset where an action names
+                          compare_args
 expected_response_traits  evaluation_criteria.nl_assertions
 assert                    evaluation_criteria.communicate_info, as `contains`
 
+Most tasks are graded by the state at the end, so an agent that looks things up in another way is as right:
+reads, and a hand-over to a person, are neither expected nor counted, unless `reward_basis` names ACTION.
 Actions of the simulated user (`requestor: "user"`) and assertions on the environment have no word in a case.
 """
 
 from __future__ import annotations
 
-from replaydiff.cases.formats.bridge import ConvertedCase, metadata_from, metadata_to, put
+from replaydiff.cases.formats.bridge import OF_DOCUMENT, ConvertedCase, metadata_from, metadata_to, put
+from replaydiff.replay.effects import effect_by_name
 from replaydiff.replay.model import Json, JsonObject
 
 TITLE = "tau2-bench"
 FREE = "metadata"
 ENDINGS = (".json",)
 _PARTS = ("reason_for_call", "known_info", "unknown_info", "task_instructions")
-_KEYS = {"id", "user_scenario", "evaluation_criteria", "metadata", "description"}
+_KEYS = {"id", "user_scenario", "evaluation_criteria", "metadata", "description", OF_DOCUMENT}
+_HAND_OVER = "transfer_to_human_agents"
 
 
 def recognises(document: Json) -> bool:
@@ -33,9 +39,29 @@ def recognises(document: Json) -> bool:
 
 def records(document: Json) -> tuple[list[Json], list[str]]:
     """Return the tasks."""
-    if isinstance(document, dict) and isinstance(document.get("tasks"), list):
-        return list(document["tasks"]), []  # type: ignore[arg-type]
-    return (document if isinstance(document, list) else [document]), []
+    listed = document.get("tasks") if isinstance(document, dict) else document
+    tasks: list[Json] = listed if isinstance(listed, list) else [document]
+    names: list[Json] = [*sorted(name for name in _called(document) if not _changes(name))]
+    return [
+        {**task, OF_DOCUMENT: names} if isinstance(task, dict) and "evaluation_criteria" in task else task
+        for task in tasks
+    ], []
+
+
+def _called(value: Json) -> set[str]:
+    """Return the names of the tools that tasks expect and simulations call."""
+    if isinstance(value, list):
+        return {name for entry in value for name in _called(entry)}
+    if not isinstance(value, dict):
+        return set()
+    name, arguments = value.get("name"), value.get("arguments")
+    own = {name} if isinstance(name, str) and isinstance(arguments, dict) else set()
+    return own | {name for entry in value.values() for name in _called(entry)}
+
+
+def _changes(name: str) -> bool:
+    """Whether a tool may change something, as far as its name says."""
+    return name != _HAND_OVER and effect_by_name(name) != "read"
 
 
 def to_case(record: JsonObject) -> ConvertedCase:
@@ -44,7 +70,7 @@ def to_case(record: JsonObject) -> ConvertedCase:
     instructions = scenario.get("instructions") if isinstance(scenario, dict) else scenario
     taken = ConvertedCase(put({}, [("id", record.get("id")), ("input", _text(instructions))]))
     if isinstance(criteria, dict):
-        _criteria(criteria, taken)
+        _criteria(criteria, taken, record.get(OF_DOCUMENT))
     taken.case |= metadata_to(record.get("metadata"))
     taken.unread += [name for name, value in record.items() if name not in _KEYS and value is not None]
     return taken
@@ -57,16 +83,26 @@ def _text(instructions: Json) -> str | None:
     return instructions if isinstance(instructions, str) else None
 
 
-def _criteria(criteria: JsonObject, taken: ConvertedCase) -> None:
+def _criteria(criteria: JsonObject, taken: ConvertedCase, unchanging: Json) -> None:
     actions = criteria.get("actions")
     if isinstance(actions, list):
         agent_actions = [
             action for action in actions if isinstance(action, dict) and action.get("requestor") != "user"
         ]
         taken.unread += ["actions of the user"] * (len(agent_actions) < len(actions))
+        match: JsonObject = {}
+        basis = criteria.get("reward_basis")
+        if not isinstance(basis, list) or "ACTION" not in basis:
+            graded = [action for action in agent_actions if _changes(str(action.get("name")))]
+            taken.unread += ["actions that change nothing"] * (len(graded) < len(agent_actions))
+            agent_actions, match = graded, {"mode": "unordered"}
+            if unchanging:
+                match["ignore_tools"] = unchanging
         taken.case["expected_tool_calls"] = [_expected(action) for action in agent_actions]
         if any(action.get("compare_args") is not None for action in agent_actions):
-            taken.case["match"] = {"args": "subset"}
+            match["args"] = "subset"
+        if match:
+            taken.case["match"] = match
     traits, phrases = criteria.get("nl_assertions"), criteria.get("communicate_info")
     if isinstance(traits, list) and traits:
         taken.case["expected_response_traits"] = traits
@@ -103,7 +139,16 @@ def from_case(case: JsonObject) -> JsonObject:
     listed: Json = list(actions) if isinstance(calls, list) else None
     traits = case.get("expected_response_traits")
     contained: Json = list(phrases) or None
-    criteria = put({}, [("actions", listed), ("nl_assertions", traits), ("communicate_info", contained)])
+    basis: Json = None if listed is None else ["ACTION"]
+    criteria = put(
+        {},
+        [
+            ("actions", listed),
+            ("nl_assertions", traits),
+            ("communicate_info", contained),
+            ("reward_basis", basis),
+        ],
+    )
     scenario: Json = {"instructions": case["input"]} if case.get("input") else None
     pairs = [("id", case.get("id")), ("user_scenario", scenario), ("evaluation_criteria", criteria or None)]
     return put({}, [*pairs, ("metadata", metadata_from(case))])

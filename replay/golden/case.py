@@ -225,7 +225,7 @@ class _CaseReader:
         options: dict[str, Any] = {}
         for key, value in match.items():
             if key in ("only_tools", "ignore_tools", "ignore_args"):
-                if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+                if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
                     raise self._wrong(f"match.{key}", "a list of names")
                 options[key] = tuple(value)
             elif key == "tools":

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from replaydiff.diff.clusters import without_session
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.samples import list_samples
 from tests.boundary.running import BOUNDARY_LINE
@@ -42,6 +43,7 @@ def test_it_draws_runs_and_prints_the_report(replay: Replay, project: Project) -
     assert done.out.startswith(("SHIP", "CAN'T TELL"))
     assert done.err == (
         "latest complete month with traces: 2026-10 (6 traces)\n"
+        f"warning: {without_session(5, 5)}\n"
         "answered from recordings (1): app.agent:call\n"
         "note: 5 items with 2 trials cannot be SHIP: it takes 36 to exclude a change in more than 10% of the items\n"
         f"{BOUNDARY_LINE}"
@@ -170,7 +172,7 @@ def test_one_lane_alone_shows_how_often_all_its_trials_pass(replay: Replay, proj
 
 @pytest.mark.parametrize(
     ("gate", "code"),
-    [("regressed<=0", 0), ("regressed<0", 1), ("fidelity.old>=1", 4)],
+    [("regressed<=0", 0), ("unchanged<0.5", 1), ("fidelity.old>=1", 4)],
 )
 @pytest.mark.slow
 def test_a_gate_decides_the_exit_code(replay: Replay, project: Project, gate: str, code: int) -> None:

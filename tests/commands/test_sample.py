@@ -32,6 +32,8 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             [
                 trace(
                     f"t{n:02d}",
+                    input=f"hello {n}",
+                    session_id=f"s{n}",
                     started_at=datetime(2026, month, 5),
                     tool_calls=calls(*["a", "b", "c"][: n % 3]),
                     metadata={"plan": "gold" if n % 2 else "free"},
@@ -75,10 +77,14 @@ def test_one_conversation_from_two_exports_is_reported(replay: Replay, store: Pa
             write_traces(con, [trace(f"{source}-1", source=source, started_at=at, **twins)])
         write_traces(con, [trace("later", source="otlp", started_at=datetime(2026, 8, 7), **twins)])
     found = replay("sample", "--month", "2026-08", "--json")
-    [warning] = json.loads(found.out)["warnings"]
-    assert warning.startswith("1 conversation is in the sample twice, imported from jsonl and from otlp (")
+    twice, alike, unlinked = json.loads(found.out)["warnings"]
+    assert twice.startswith("1 conversation is in the sample twice, imported from jsonl and from otlp (")
+    assert alike.startswith(
+        "3 of 3 traces share their input with others (1 text, most often 'where is it?'): "
+    )
+    assert unlinked.startswith("3 of 3 traces have no session id and no user id: ")
     one = replay("sample", "--month", "2026-08", "--where", "source = 'otlp'", "--name", "one", "--json")
-    assert json.loads(one.out)["warnings"] == []
+    assert not any("in the sample twice" in warning for warning in json.loads(one.out)["warnings"])
 
 
 def test_the_bare_month_is_the_latest_complete_one_and_is_named(replay: Replay, store: Path) -> None:

@@ -258,3 +258,25 @@ def test_langfuse_takes_it_for_dataset_items(tmp_path: Path) -> None:
         assert case.get("metadata", {}).pop("langfuse", {"rest": theirs})["rest"].keys() <= theirs.keys()
     wanted = [case_to_json(case) for case in read_golden(_golden(tmp_path))]
     assert [{"metadata": {}, **case} for case in found] == [{"metadata": {}, **case} for case in wanted]
+
+
+def test_a_task_that_is_graded_by_its_end_state_expects_no_reads(replay: Replay, tmp_path: Path) -> None:
+    actions = [
+        {"requestor": "assistant", "name": name, "arguments": {"id": "7"}}
+        for name in ("get_order", "cancel_order", "transfer_to_human_agents")
+    ]
+    task = {
+        "id": "t",
+        "user_scenario": {"instructions": "Cancel order 7."},
+        "evaluation_criteria": {"actions": actions, "reward_basis": ["DB"]},
+    }
+    call = {"role": "assistant", "tool_calls": [{"id": "c", "name": "search_orders", "arguments": {}}]}
+    (tmp_path / "results.json").write_text(
+        json.dumps({"tasks": [task], "simulations": [{"task_id": "t", "messages": [call]}]})
+    )
+    done = replay("cases", "convert", str(tmp_path / "results.json"), str(tmp_path / "out.jsonl"))
+    assert "1 × actions that change nothing" in done.err
+    (case,) = read_golden(tmp_path / "out.jsonl")
+    assert [call.name for call in case.expectation.tool_calls or ()] == ["cancel_order"]
+    assert case.expectation.match.mode == "unordered"
+    assert case.expectation.match.ignore_tools == ("get_order", "search_orders", "transfer_to_human_agents")
