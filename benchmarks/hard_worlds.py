@@ -23,6 +23,11 @@ wrong SHIP: what one A/A lane can prove (`lane_frontier.py`), and what the docs 
     fair judge           one that is right in about 97 %
     free text            both versions write a summary into an argument
     adds a call          the new version makes one more call in every item, and is no worse
+    tail harm            a fifth of the users lose 0.3, three tenths gain 0.5: better on average
+    ungraded trials      30 % of the new version's trials end without a score
+    missing session ids  ten conversations of ten traces change together, and no id says so
+    scores from 1 to 5   whole steps; a loss is a share of the scale
+    transferred labels   a judge that is kind to the new version, with labels of another run alone
 """
 
 from __future__ import annotations
@@ -48,6 +53,10 @@ ALIKE_SHIP = 0.95
 """Of versions that differ in nothing but free text."""
 PLAIN_LOOKS = 0.08
 """Wrong SHIP of four looks at 2.5 % each, as in docs/stopping.md."""
+UNSEEN_HARM = 0.10
+"""SHIP where a slice of a fifth is harmed and its own test, corrected over all slices, does not find it."""
+UNLINKED = 0.15
+"""HOLD of an equal version, and wrong SHIP, where no id links the traces of a conversation: what that costs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +72,8 @@ class Row:
     """Of an equal version."""
     wrong_ship: float = WRONG_SHIP
     """The most, with the loss."""
+    false_hold: float = FALSE_HOLD
+    """The most, without one."""
     slow: bool = False
     """A quarter of the runs."""
 
@@ -82,6 +93,21 @@ ROWS = [
     Row(name="fair judge", world=worlds.judged_by(worlds.FAIR)),
     Row(name="free text", world=worlds.free_text, loses=False, covers=False, least_ship=ALIKE_SHIP),
     Row(name="adds a call", world=worlds.adds_a_call, loses=False, covers=False),
+    Row(name="tail harm", world=worlds.tail_harm, covers=False, wrong_ship=UNSEEN_HARM),
+    Row(name="ungraded trials", world=worlds.ungraded),
+    Row(
+        name="missing session ids",
+        world=worlds.unlinked_sessions,
+        covers=False,
+        false_hold=UNLINKED,
+        wrong_ship=UNLINKED,
+    ),
+    Row(name="scores from 1 to 5", world=worlds.one_to_five, least_ship=EQUAL_SHIP),
+    Row(
+        name="transferred labels",
+        world=worlds.judged_by(worlds.LENIENT, labelled_run="another"),
+        covers=False,
+    ),
 ]
 
 
@@ -98,7 +124,7 @@ def _measure(row: Row, runs: int) -> tuple[str, bool]:
     hold, ship = share(0.0, Answer.HOLD), share(0.0, Answer.SHIP)
     least = row.least_ship or 0.0
     cells = [
-        (hold, hold > FALSE_HOLD + 2 * error(FALSE_HOLD, runs)),
+        (hold, hold > row.false_hold + 2 * error(row.false_hold, runs)),
         (ship, bool(least) and ship < least - 2 * error(least, runs)),
     ]
     text = f"{row.name:20}{runs:6}"

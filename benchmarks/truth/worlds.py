@@ -306,6 +306,70 @@ def _first(size: int, truth: Truth, scores: Scores) -> tuple[Truth, Scores]:
     }
 
 
+# --- who is harmed, what hangs together, other scales ---
+
+_ENTERPRISE, _PRO = 0.2, 0.3
+_FALL, _RISE = 0.3, 0.5
+
+
+def tail_harm(rng: np.random.Generator, loss: float) -> Outcome:
+    """With a loss, a fifth of the users (one plan) lose 0.3, and three tenths gain 0.5: better on average."""
+    n = 100
+    plan = rng.choice(3, n, p=[_ENTERPRISE, _PRO, 1 - _ENTERPRISE - _PRO])
+    old = np.select([plan == 0, plan == 1], [0.9, 0.4], 0.85)
+    change = np.select([plan == 0, plan == 1], [-_FALL, _RISE], 0.0) if loss else np.zeros(n)
+    truth = Truth(old=old, new=old + change, weight=np.full(n, 100.0))
+    scores = simulate(rng, truth, _TRIALS, again=True)
+    names = ("enterprise", "pro", "free")
+    items = [
+        replace(item, metadata={"plan": names[number]})
+        for item, number in zip(items_of(truth), plan, strict=True)
+    ]
+    result = computed(items, [*trials_of(items, scores)], run_of(truth, scores, _seed(rng)), _settings())
+    return _outcome(result, (_PRO * _RISE - _ENTERPRISE * _FALL) if loss else 0.0)
+
+
+def ungraded(rng: np.random.Generator, loss: float) -> Outcome:
+    """Thirty per cent of the new version's trials end without a score, whatever they would have been."""
+    old = mixed(rng, 100, 0.85)
+    truth = Truth(old=old, new=worse_by(rng, old, loss))
+    scores = simulate(rng, truth, _TRIALS, again=True)
+    items = items_of(truth)
+    trials = [
+        [
+            replace(trial, status=Status.DIVERGED, scores={})
+            if trial.lane == Lane.NEW and rng.random() < 0.3
+            else trial
+            for trial in own
+        ]
+        for own in trials_of(items, scores)
+    ]
+    result = computed(items, trials, run_of(truth, scores, _seed(rng)), _settings())
+    return _outcome(result, -loss)
+
+
+def unlinked_sessions(rng: np.random.Generator, loss: float) -> Outcome:
+    """Ten conversations of ten traces whose change is common to a conversation; their ids are missing."""
+    conversations, turns = 10, 10
+    common = np.repeat(rng.choice([-0.15, 0.15], conversations), turns)
+    old = np.full(conversations * turns, 0.75)
+    truth = Truth(old=old, new=np.clip(old + common - loss, 0, 1), weight=np.full(len(old), 100.0))
+    return _outcome(diffed(truth, simulate(rng, truth, _TRIALS, again=True), seed=_seed(rng)), -loss)
+
+
+def one_to_five(rng: np.random.Generator, loss: float) -> Outcome:
+    """Scores from 1 to 5 in whole steps; a loss is a share of that scale, so four times as large."""
+    n, rate = 100, 0.85
+    old = mixed(rng, n, rate)
+    new = worse_by(rng, old, loss)
+    truth = Truth(old=old, new=new)
+    scores = {
+        lane: {"passed": 1.0 + rng.binomial(4, np.repeat(rates[:, None], _TRIALS, axis=1))}
+        for lane, rates in ((Lane.OLD, old), (Lane.NEW, new), (Lane.OLD2, old))
+    }
+    return _outcome(diffed(truth, scores, seed=_seed(rng)), -4 * loss)
+
+
 # --- judges ---
 
 
@@ -329,8 +393,11 @@ _SCORE = {True: 1.0, False: 1 / 3}
 _IDENTITY = {"model": "m", "prompt_hash": "p", "rubric_hash": "r"}
 
 
-def judged_by(errors: JudgeErrors, pairs: int = 100, rate: float = 0.8) -> World:
-    """A judge decides over 300 items, of which `pairs` have labels; losses are on its scale, 1/3 to 1."""
+def judged_by(errors: JudgeErrors, pairs: int = 100, rate: float = 0.8, labelled_run: str = RUN_ID) -> World:
+    """A judge decides over 300 items, of which `pairs` have labels; losses are on its scale, 1/3 to 1.
+
+    Labels of another run are of the old version's answers in both lanes, of which the judge is right.
+    """
 
     def world(rng: np.random.Generator, loss: float) -> Outcome:
         n = 300
@@ -350,9 +417,11 @@ def judged_by(errors: JudgeErrors, pairs: int = 100, rate: float = 0.8) -> World
                 graded[item.id, lane, 0] = {JUDGE: grade}
                 trials[-1].append(Trial(run_id=RUN_ID, item_id=item.id, lane=lane, index=0, status=Status.OK))
                 if number < pairs:
+                    if labelled_run != RUN_ID:
+                        good = seen = bool(old[number])
                     rows.append(
                         LabelledResponse(
-                            run=RUN_ID, item=item.id, lane=str(lane), trial=0,
+                            run=labelled_run, item=item.id, lane=str(lane), trial=0,
                             label=points_of(_SCORE[good]), judge=points_of(_SCORE[seen]), score=_SCORE[seen],
                         )
                     )  # fmt: skip
