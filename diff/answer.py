@@ -115,14 +115,19 @@ def not_graded(likeness: Likeness | None) -> str:
     return f"; the answers are not graded ({likeness.sentence})"
 
 
-def observations(metric: MetricDelta, evidence: Evidence) -> str:
-    """Return how many items a metric is over, and as how many observations they count if these are fewer.
+_FEW = 0.1
+"""Up to this share of items without a score, or that share an observation, the first line is brief."""
 
-    Where the interval is over more items, since it takes those without a score at their worst, it says so.
+
+def observations(metric: MetricDelta, evidence: Evidence) -> str:
+    """Return how many items a metric is over, and as how many observations they count if clearly fewer.
+
+    Where the interval is over clearly more items, since it takes those without a score at their worst, it
+    says so.
     """
-    if metric.covered > metric.n and metric.ci is not None:
+    if metric.covered - metric.n > _FEW * metric.covered and metric.ci is not None:
         return f"{metric.n} of {items(metric.covered)}, the others at their worst"
-    if metric.independent >= metric.n:
+    if metric.n - metric.independent <= _FEW * metric.n:
         return items(metric.n)
     words = evidence.comparison.clusters.words
     several = words if metric.independent != 1 else words.removesuffix("s")

@@ -188,7 +188,7 @@ _SHOWN_INPUT = 60
 
 def _alike(con: DuckDBPyConnection, items: Sequence[SampleItem]) -> Iterator[str]:
     """Warn of traces with one and the same input, as templates and forms have."""
-    from replaydiff.replay.terminal.text import one_line
+    from replaydiff.replay.terminal.text import single_line
 
     rows = con.execute(_ALIKE, {"ids": [item.trace_id for item in items]}).fetchall()
     if rows:
@@ -196,8 +196,8 @@ def _alike(con: DuckDBPyConnection, items: Sequence[SampleItem]) -> Iterator[str
         texts = f"{len(rows)} text{'s' if len(rows) > 1 else ''}"
         yield (
             f"{repeated} of {len(items)} traces share their input with others ({texts}, most often "
-            f"{one_line(rows[0][0] or '', _SHOWN_INPUT)!r}): those whose tool calls concern the same object, "
-            "or none, count as one observation; tell them apart with metadata.task_id"
+            f"{single_line(rows[0][0] or '', _SHOWN_INPUT)!r}): those whose tool calls concern the same "
+            "object, or none, count as one observation; tell them apart with metadata.task_id"
         )
 
 
