@@ -10,8 +10,9 @@ f = se²_clustered / se²_plain ≥ 1 is the design effect of sessions (Kish 196
 every item, so that each passes with p(1 − δ/p̄), has trials of its own variance, E[p'(1 − p')]. The chance of
 SHIP and of HOLD is that of a normal estimate with this error to fall where the rule of `diff.decide` answers
 so: the ends of its interval are those of `statistics.paired.interval`. A loss that sits in single items is
-held more often, since items that regressed are found by themselves. How far promise and outcome lie apart:
-`benchmarks/plan_power.py`.
+held more often, since items that regressed are found by themselves. Where hardly any item of a sample would
+change (an agent near its ceiling) no estimate is normal: runs are simulated through the interval itself. How
+far promise and outcome lie apart: `benchmarks/plan_power.py`.
 
 Where no version was tried twice σ² is not known: all that items differ in their change is then taken for it.
 Of a golden set the items are fixed, and trials count in place of items.
@@ -231,6 +232,8 @@ def planned_size(
     ship = normal_cdf((tolerance - ends) / se) if se > 0 else float(ends <= tolerance)
     se, ends = _error(known, size, loss, tail)
     hold = normal_cdf((loss - max(ends, tolerance)) / se) if se > 0 else float(loss > max(ends, tolerance))
+    if (rates := _rates_near_ceiling(known, size)) is not None:
+        ship, hold = _simulated(rates, known, size, loss, tolerance, tail)
     unalarmed = 1 - _ALARM * (1 - confidence) * bool(size.repeated and known.noise)
     return PlannedSize(
         items=size.items,
@@ -241,6 +244,75 @@ def planned_size(
         hold=hold * unalarmed,
         cost_usd=None if known.trial_usd is None else known.trial_usd * size.calls,
     )
+
+
+_SIMULATED_RUNS = 400
+_MOST_SIMULATED = 1_000
+"""Items beyond which enough of them change for a normal estimate, whatever the agent."""
+
+
+def _rates_near_ceiling(known: NoiseEstimate, size: Design) -> np.ndarray | None:
+    """Return pass rates of simulated runs × items where so few items change that no normal estimate is near.
+
+    None elsewhere, and where a metric is not pass or fail over sampled items whose noise is known.
+    """
+    items = int(size.items / known.design)
+    few = size.items * _changing(known, size, 0.0) < 2 * paired.SPARSE
+    if not (few and known.binary and known.noise is not None and not known.fixed):
+        return None
+    if not 2 <= items <= _MOST_SIMULATED:
+        return None
+    rng = np.random.default_rng(0)
+    most = known.mean * (1 - known.mean)
+    if most <= 0 or known.noise <= 0:
+        return np.broadcast_to(
+            rng.random((_SIMULATED_RUNS, 1)) < known.mean, (_SIMULATED_RUNS, items)
+        ).astype(float)
+    scale = min(known.noise**2 / most, 1 - 1e-3)
+    total = scale / (1 - scale)
+    return rng.beta(known.mean * total, (1 - known.mean) * total, (_SIMULATED_RUNS, items))
+
+
+def _simulated(
+    rates: np.ndarray, known: NoiseEstimate, size: Design, loss: float, tolerance: float, tail: float
+) -> tuple[float, float]:
+    """Return how often simulated runs answer SHIP where nothing changed, and HOLD at the loss.
+
+    Args:
+        rates: the old version's pass rates, runs × items.
+        known: the noise.
+        size: items, trials and the A/A lane.
+        loss: that all items share.
+        tolerance: the loss that SHIP leaves open.
+        tail: one-sided level of the interval.
+    """
+    rng = np.random.default_rng(1)
+    runs, items = rates.shape
+    old_trials = np.where(np.arange(items) < items * size.repeated / size.items, 2, 1) * size.trials
+    old = rng.binomial(old_trials, rates) / old_trials
+    left = 1 - min(1.0, loss / known.mean) if known.mean else 1.0
+    same, worse = (rng.binomial(size.trials, rates * factor) / size.trials for factor in (1.0, left))
+    ship = hold = 0
+    for before, equal, lower in zip(old, same, worse, strict=True):
+        low, _ = _ends(equal - before, tail)
+        _, high = _ends(lower - before, tail)
+        ship += low >= -tolerance
+        hold += high < 0 and float(np.mean(lower - before)) < -tolerance
+    return ship / runs, hold / runs
+
+
+def _ends(changes: np.ndarray, tail: float) -> tuple[float, float]:
+    """Return the interval of the mean change of items that each stand alone, at least two."""
+    grouped = paired.Clusters(
+        sums=changes,
+        sizes=np.ones(len(changes)),
+        effective=len(changes),
+        changed=int(np.count_nonzero(changes)),
+        falls=bool((changes < 0).any()),
+        rises=bool((changes > 0).any()),
+    )
+    ends = paired.interval(grouped, tails=(tail, tail)) or (-1.0, 1.0)
+    return paired.with_unseen(ends, grouped, tails=(tail, tail))
 
 
 def _error(known: NoiseEstimate, size: Design, loss: float, tail: float) -> tuple[float, float]:
