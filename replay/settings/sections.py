@@ -532,9 +532,9 @@ class ScoreSection:
     """Which values are better. Where lower ones are, reports show the mirror image, lowest + highest − value;
     this requires `scale`."""
     by: Literal["person", "code", "judge"] | None = None
-    """Who gave the score; without it, what importers recorded (`metadata.scored_by`; Langfuse, Phoenix, MLflow
-    and LangSmith name it). A score by a judge, a model that evaluates answers, does not decide: no hand
-    labels bear it out."""
+    """Who gave the score; without it, what importers recorded (`metadata.scored_by`; Langfuse, Phoenix,
+    MLflow and LangSmith name it). A score by a judge, a model that evaluates answers, does not decide: no
+    hand labels bear it out."""
 
     def __post_init__(self) -> None:
         if self.scale and (len(self.scale) != 2 or not self.scale[0] < self.scale[1]):
