@@ -55,8 +55,8 @@ def _called(value: Json) -> set[str]:
     if not isinstance(value, dict):
         return set()
     name, arguments = value.get("name"), value.get("arguments")
-    own = {name} if isinstance(name, str) and isinstance(arguments, dict) else set()
-    return own | {name for entry in value.values() for name in _called(entry)}
+    called = {name for entry in value.values() for name in _called(entry)}
+    return called | ({name} if isinstance(name, str) and isinstance(arguments, dict) else set())
 
 
 def _changes(name: str) -> bool:

@@ -306,7 +306,7 @@ def pass_hat_k(outcomes: Sequence[Sequence[bool]], most: Sequence[int] | None = 
     Args:
         outcomes: which trials of each item passed.
         most: of each item, the largest k that it counts for, so that lanes are compared on the same items;
-            None: the number of its trials.
+            without it the number of its trials.
     """
     return _over_trials(outcomes, most, lambda passed, trials, k: math.comb(passed, k) / math.comb(trials, k))
 
