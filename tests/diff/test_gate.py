@@ -60,7 +60,7 @@ def test_without_a_gate_nothing_is_decided(tmp_path: Path) -> None:
 
 
 def test_a_gate_in_the_settings_is_asked_for(tmp_path: Path) -> None:
-    given = Settings(root=tmp_path, gate=GateSection(max_regressed=2), given=frozenset({"gate"}))
+    given = Settings(root=tmp_path, gate=GateSection(max_regressed=2), named_sections=frozenset({"gate"}))
     result = gated(tmp_path, new="000", given=given)
     assert result.gate.requested
 
