@@ -142,12 +142,10 @@ class ReplayFidelity:
 
 
 def _tools_to_request(item: Item) -> set[str]:
-    """Return the recorded tools that a version ought to ask for: of a case, those that it expects."""
+    """Return the recorded tools that a version ought to ask for: of a case that says so, those it expects."""
     recorded = {call.name for call in item.tape}
-    if item.case_id is None:
-        return recorded
-    expected = (item.expectation.tool_calls if item.expectation else None) or ()
-    return recorded & {call.name for call in expected}
+    expected = item.expectation.tool_calls if item.case_id and item.expectation else None
+    return recorded if expected is None else recorded & {call.name for call in expected}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
