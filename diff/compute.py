@@ -668,25 +668,6 @@ def _warnings(
     if run.settings.get("boundary") == "none":
         yield NO_BOUNDARY
     yield from _accepted_changes(run)
-    left_out = counts.total - counts.compared
-    if left_out and comparison.look is None:
-        observed = any(version.kind is VersionKind.OBSERVED for version in run.lanes.values())
-        why = "have no trace in an observed lane, or are unfinished" if observed else "are unfinished"
-        yield f"{left_out} of {counts.total} items {why} and are left out of every figure"
-    if comparison.merged:
-        yield (
-            f"{counts.total + comparison.merged} sampled traces have {counts.total} values of "
-            f"{run.settings.get('pair_by')}: each value is one item, with the weight of its traces"
-        )
-    yield from _unlinked(comparison)
-    lost = sum(not call.answered for block in comparison.read.blocks for call in block.item.tape)
-    if lost:
-        yield (
-            f"{lost} recorded tool calls have no recorded result, so nothing can answer them in a replay; "
-            "record results, or leave such traces out of the sample"
-        )
-    yield from behaviour.free_text_warnings(inputs.agreement.texts, deltas)
-    yield from behaviour.effect_warnings(inputs.agreement.effects, deltas)
     if comparison.copied:
         yield (
             f"the {run.trials} trials of a lane are copies of one another, while the two lanes of the old "
@@ -697,6 +678,25 @@ def _warnings(
             "no trial differs from another of its lane and item, while some items improve and others "
             "regress: if a cache or a seed makes trials copies, these changes may be noise; --aa shows it"
         )
+    left_out = counts.total - counts.compared
+    if left_out and comparison.look is None:
+        observed = any(version.kind is VersionKind.OBSERVED for version in run.lanes.values())
+        why = "have no trace in an observed lane, or are unfinished" if observed else "are unfinished"
+        yield f"{left_out} of {counts.total} items {why} and are left out of every figure"
+    if comparison.merged:
+        yield (
+            f"{counts.total + comparison.merged} sampled traces have {counts.total} values of "
+            f"{run.settings.get('pair_by')}: each value is one item, with the weight of its traces"
+        )
+    lost = sum(not call.answered for block in comparison.read.blocks for call in block.item.tape)
+    if lost:
+        yield (
+            f"{lost} recorded tool calls have no recorded result, so nothing can answer them in a replay; "
+            "record results, or leave such traces out of the sample"
+        )
+    yield from behaviour.free_text_warnings(inputs.agreement.texts, deltas)
+    yield from behaviour.effect_warnings(inputs.agreement.effects, deltas)
+    yield from _unlinked(comparison)
     if errors:
         yield f"{errors} trials ended in an error and have no score; the bounds include them"
     for name, delta in deltas.items():

@@ -19,7 +19,7 @@ import pathlib
 from tools import search, cancel
 from helper import polite
 
-TRIES = pathlib.Path(__file__).parent / "tries"
+TRIES = pathlib.Path("TRIES_FILE")
 
 def run_agent(text):
     if "flaky" in text:
@@ -96,6 +96,12 @@ def test_a_tag_may_have_a_threshold_of_its_own(shop: Path, replay: Replay) -> No
 
 
 def test_a_case_may_say_which_share_of_its_trials_must_pass(shop: Path, replay: Replay) -> None:
+    # Each trial has a folder of its own: what tells the trials apart is in a file that they share.
+    tries = shop.parent / f"{shop.name}-tries"
+    tries.touch()
+    world = f'[world]\nwritable = ["{tries}"]\n'
+    (shop / "shop.py").write_text(AGENT.replace("TRIES_FILE", str(tries)))
+    _settings(shop, world)
     flaky = {"id": "flaky", "input": "flaky", "expected_answer": "yes"}
     _write(shop, [flaky])
     undecided = replay("check", "--trials", "3")
@@ -106,7 +112,7 @@ def test_a_case_may_say_which_share_of_its_trials_must_pass(shop: Path, replay: 
     _write(shop, [flaky | {"threshold": 1}])
     assert replay("check", "--trials", "3").code == 1
     _write(shop, [flaky])
-    _settings(shop, "[cases]\ncase_threshold = 0.6\n")
+    _settings(shop, f"{world}[cases]\ncase_threshold = 0.6\n")
     assert replay("check", "--trials", "3").code == 0
     _write(shop, [flaky | {"threshold": 2}])
     wrong = replay("check")
