@@ -174,7 +174,7 @@ ABOUT_ITSELF = {
     "sched_setattr": 0, "sched_setaffinity": 0, "migrate_pages": 0, "move_pages": 0,
 }  # fmt: skip
 """System calls that may be about another process → the argument that must be 0, the caller."""
-OF_ONE_PROCESS = {"setpriority": 0, "ioprio_set": 1}
+ABOUT_A_PROCESS = {"setpriority": 0, "ioprio_set": 1}
 """System calls that may be about all processes of a user → the first argument that means one process."""
 KINDS_OF_FILE_REQUESTS = (0x66, 0x76, 0x58, 0x72, 0x94, 0xF5)
 """The second byte of those requests of ioctl(2) that are about files and file systems (`f`, `v`, `X`, FAT's,
@@ -569,7 +569,7 @@ def _instructions(system: _System, *, shared_with_all: bool) -> Iterator[bytes]:
         yield from _where_any_bit(system, name, argument, MSG_FASTOPEN, EPERM)
     for name, argument in ABOUT_ITSELF.items():
         yield from _where_any_bit(system, name, argument, 0xFFFFFFFF, EPERM)
-    for name, value in OF_ONE_PROCESS.items():
+    for name, value in ABOUT_A_PROCESS.items():
         test = [_instruction(LOAD, ARGUMENTS), _instruction(JUMP_EQUAL, value, skip_if_true=1)]
         yield from _for_call(system, name, [*test, _instruction(RETURN, ERROR | EPERM)])
     yield from _for_call(system, "ioctl", _refuse_equal(1, (TIOCSTI, TIOCLINUX), EPERM))

@@ -90,7 +90,7 @@ class Asking:
     def ask(
         self, name: str, args: dict[str, Any], fail: Callable[[str], BaseException] = RuntimeError
     ) -> Any:
-        """What the tool answers, or `Live` where it may run.
+        """Return what the tool answers, or `Live` where it may run.
 
         Args:
             name: of the tool.

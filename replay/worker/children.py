@@ -231,8 +231,10 @@ def _pass_environment_on(environment: Callable[[Mapping[str, str]], dict[str, st
 
         def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
             if kwargs.get("env") is not None or "PYTHONPATH" not in os.environ:
-                given = kwargs.get("env")
-                kwargs["env"] = environment(_texts(os.environ if given is None else given))
+                passed_environment = kwargs.get("env")
+                kwargs["env"] = environment(
+                    _texts(os.environ if passed_environment is None else passed_environment)
+                )
             start(self, *args, **kwargs)
 
         module.Popen.__init__ = __init__

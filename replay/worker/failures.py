@@ -58,7 +58,7 @@ def failed(status: str, reason: str, retry_after_s: float | None = None) -> dict
 
 
 def describe(error: BaseException) -> dict[str, Any]:
-    """How a trial failed whose agent raised this."""
+    """Describe how a trial failed whose agent raised this."""
     if isinstance(error, SystemExit):
         return failed("crashed", f"the agent called sys.exit({_exit_code(error)}){where(error)}")
     if isinstance(error, ReasonError):
@@ -71,12 +71,12 @@ def describe(error: BaseException) -> dict[str, Any]:
 
 
 def sentence(error: BaseException) -> str:
-    """Class, text and place: `KeyError: 'order' (app/agent.py:41)`."""
+    """Return class, text and place: `KeyError: 'order' (app/agent.py:41)`."""
     return f"{type(error).__name__}: {_text(error)}{where(error)}"
 
 
 def where(error: BaseException) -> str:
-    """` (file:line)` of the last line of the user's own that led to it; empty where there is none."""
+    """Return ` (file:line)` of the last line of the user's own that led to it; empty where there is none."""
     if isinstance(error, SyntaxError) and error.filename:
         return f" ({_short(error.filename)}:{error.lineno})"
     frames = [
@@ -124,7 +124,7 @@ def _first(error: BaseException) -> BaseException:
 
 
 def _passing(error: BaseException) -> BaseException | None:
-    """The exception that shows a fault of provider or network: this one or one that caused it."""
+    """Return the exception that shows a fault of provider or network: this one or one that caused it."""
     current: BaseException | None = error
     for _ in range(DEEPEST_CAUSE):
         if current is None:
@@ -155,7 +155,7 @@ def _is_passing(error: BaseException) -> bool:
 
 
 def _status(error: BaseException) -> int | None:
-    """The HTTP status that the exception, or the response it carries, has."""
+    """Return the HTTP status that the exception, or the response it carries, has."""
     for owner in (error, getattr(error, "response", None)):
         for name in ("status_code", "status", "code"):
             status = getattr(owner, name, None)
@@ -170,7 +170,7 @@ def _retry_after(error: BaseException) -> float | None:
 
 
 def retry_after_of(headers: Any) -> float | None:
-    """Seconds, from a response's `retry-after-ms` or `retry-after` (seconds or a date)."""
+    """Return seconds, from a response's `retry-after-ms` or `retry-after` (seconds or a date)."""
     try:
         fields = {str(key).lower(): str(value) for key, value in dict(headers or {}).items()}
         if "retry-after-ms" in fields:

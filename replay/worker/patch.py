@@ -204,7 +204,7 @@ class Patches:
             self._patch_module(sys.modules[name])
 
     def renew(self) -> None:
-        """Before a trial: patch what took a tool's place, and empty caches of other trials' answers."""
+        """Patch, before a trial, what took a tool's place, and empty caches of other trials' answers."""
         with self._lock:
             for owner, name, function in self._functions:
                 if getattr(owner, name, None) is not function or trampoline.handler_of(function) is None:
@@ -355,9 +355,9 @@ class Patches:
             return
         args, keywords, is_method = partial.args, partial.keywords, not isinstance(partial, functools.partial)
 
-        def run(*given: Any, **named: Any) -> Any:
-            instance, given = given[:is_method], given[is_method:]
-            return handler.original(*instance, *args, *given, **{**keywords, **named})
+        def run(*positional: Any, **named: Any) -> Any:
+            instance, positional = positional[:is_method], positional[is_method:]
+            return handler.original(*instance, *args, *positional, **{**keywords, **named})
 
         signature = (
             trampoline.signature_of_partial(handler.original, partial)

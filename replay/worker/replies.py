@@ -25,7 +25,7 @@ MISSING = object()
 
 
 def read_answer(value: Any) -> dict[str, Any]:
-    """What the agent answered: text, tool calls (None where it does not tell), usage, cost.
+    """Return what the agent answered: text, tool calls (None where it does not tell), usage, cost.
 
     Raises:
         failures.InvalidAnswerError: it is no answer.
@@ -54,24 +54,28 @@ def _usage(value: Any) -> Any:
 
 
 def read_call(value: Any) -> dict[str, Any] | None:
-    """A tool call as agents write it: a mapping, an object, or (name, args); None where it is none."""
+    """Return a tool call as agents write it: a mapping, an object, or (name, args); None where it is none."""
     if isinstance(value, (tuple, list)) and len(value) == 2 and isinstance(value[0], str):
         return {"name": value[0], "args": read_args(value[1])}
     source = _field(value, "function", None) or value
-    name = next((found for field in NAME_FIELDS if isinstance(found := _field(source, field), str)), None)
+    name = next(
+        (field_value for field in NAME_FIELDS if isinstance(field_value := _field(source, field), str)), None
+    )
     if name is None:
         return None
-    args = next((found for field in ARGS_FIELDS if (found := _field(source, field)) is not MISSING), None)
+    args = next(
+        (field_value for field in ARGS_FIELDS if (field_value := _field(source, field)) is not MISSING), None
+    )
     call = {"name": name, "args": read_args(args)}
     for field in ("id", "result", "error"):
-        found = _field(value, field)
-        if found is not MISSING:
-            call[field] = found
+        field_value = _field(value, field)
+        if field_value is not MISSING:
+            call[field] = field_value
     return call
 
 
 def read_args(args: Any) -> dict[str, Any]:
-    """Arguments as an object: a JSON string is decoded, other text is kept as `{"_raw": text}`."""
+    """Return arguments as an object: a JSON string is decoded, other text is kept as `{"_raw": text}`."""
     if isinstance(args, str):
         try:
             decoded = json.loads(args) if args.strip() else {}
@@ -88,9 +92,9 @@ def read_args(args: Any) -> dict[str, Any]:
 
 def _answer_text(value: Any, messages: Any, calls: Any) -> str | None:
     for name in TEXT_FIELDS:
-        found = _field(value, name)
-        if found is not MISSING and not callable(found):
-            return _text(found)
+        text = _field(value, name)
+        if text is not MISSING and not callable(text):
+            return _text(text)
     for message in reversed(messages):
         if _role(message) == "assistant":
             return _text(_field(message, "content", None))
@@ -102,7 +106,7 @@ def _answer_text(value: Any, messages: Any, calls: Any) -> str | None:
 
 
 def _text(value: Any) -> str | None:
-    """The text of a field: as it is, the text blocks of a list joined, anything else as JSON.
+    """Return the text of a field: as it is, the text blocks of a list joined, anything else as JSON.
 
     Raises:
         failures.InvalidAnswerError: it is a number that is none, or a call that was never awaited.
@@ -125,22 +129,22 @@ def _text(value: Any) -> str | None:
 
 
 def _calls(value: Any) -> list[dict[str, Any]] | None:
-    """The calls in `tool_calls`, `steps`, or `new_items` (OpenAI Agents); None where it has none of them."""
+    """Return the calls in `tool_calls`, `steps`, or `new_items` (OpenAI Agents); None without any."""
     for name in ("tool_calls", "steps"):
-        found = _field(value, name)
-        if isinstance(found, (list, tuple)):
-            return _calls_in(found, steps=name == "steps")
-    found = _field(value, "new_items")
-    if isinstance(found, (list, tuple)):
+        items = _field(value, name)
+        if isinstance(items, (list, tuple)):
+            return _calls_in(items, steps=name == "steps")
+    items = _field(value, "new_items")
+    if isinstance(items, (list, tuple)):
         # A handoff is written like a call, and calls no tool.
-        made = [item for item in found if _field(item, "type", None) != "handoff_call_item"]
-        raw = [_field(item, "raw_item", None) for item in made]
+        calls = [item for item in items if _field(item, "type", None) != "handoff_call_item"]
+        raw = [_field(item, "raw_item", None) for item in calls]
         return _calls_in([item for item in raw if _field(item, "type", None) == "function_call"])
     return None
 
 
 def _calls_in(values: Any, *, steps: bool = False) -> list[dict[str, Any]]:
-    """The calls among these values. A step is one only where it has arguments, not just a name."""
+    """Return the calls among these values. A step is one only where it has arguments, not just a name."""
     calls: list[dict[str, Any]] = []
     for value in values:
         inner = _field(value, "tool_calls", None)
@@ -154,7 +158,7 @@ def _calls_in(values: Any, *, steps: bool = False) -> list[dict[str, Any]]:
 
 
 def _calls_of_messages(messages: Any) -> list[dict[str, Any]]:
-    """The calls after the last user message: earlier ones are history."""
+    """Return the calls after the last user message: earlier ones are history."""
     last_user = max((index for index, message in enumerate(messages) if _role(message) == "user"), default=-1)
     return _calls_in(
         [
@@ -166,7 +170,7 @@ def _calls_of_messages(messages: Any) -> list[dict[str, Any]]:
 
 
 def _role(message: Any) -> str | None:
-    """OpenAI's `role`, or LangChain's `type`, in OpenAI's words."""
+    """Return OpenAI's `role`, or LangChain's `type`, in OpenAI's words."""
     role = _field(message, "role", None) or _field(message, "type", None)
     return {"ai": "assistant", "human": "user"}.get(role, role) if isinstance(role, str) else None
 
@@ -182,7 +186,7 @@ def _field(value: Any, name: str, default: Any = MISSING) -> Any:
 
 
 def in_words(value: Any) -> str:
-    """What a value is, in words: `None`, `an int (3)`, `a list`, `an Answer`."""
+    """Return what a value is, in words: `None`, `an int (3)`, `a list`, `an Answer`."""
     if value is None:
         return "None"
     if isinstance(value, type):
@@ -193,7 +197,7 @@ def in_words(value: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A JSON value for what is none: pydantic models, dataclasses, sets, dates, enums, and else its text."""
+    """Return a JSON value of anything else: pydantic models, dataclasses, sets, dates, enums; or its text."""
     dump = getattr(value, "model_dump", None)
     if callable(dump) and not isinstance(value, type):
         return dump()
@@ -215,13 +219,13 @@ def plain(value: Any) -> Any:
 
 
 def _has_no_text(value: Any) -> bool:
-    """Whether `str` would only give the address of the object, which is another one each time."""
-    own: Any = type(value)
-    return own.__str__ is object.__str__ and own.__repr__ is object.__repr__
+    """Return whether `str` would only give the address of the object, which is another one each time."""
+    cls: Any = type(value)
+    return cls.__str__ is object.__str__ and cls.__repr__ is object.__repr__
 
 
 def with_text_keys(value: Any) -> Any:
-    """The value with every key of its mappings as text."""
+    """Return the value with every key of its mappings as text."""
     if isinstance(value, Mapping):
         return {str(key): with_text_keys(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):

@@ -219,7 +219,7 @@ class Worker:
 
         return self.loop.run_until_complete(outcome())
 
-    def run_one_by_one(self, target: shapes.Target, lines: Any) -> None:
+    def run_in_turn(self, target: shapes.Target, lines: Any) -> None:
         """Run trials of a sync agent, in the main thread."""
         for line in lines:
             order = json.loads(line.decode())
@@ -370,4 +370,4 @@ def main() -> None:
         # Nothing is sent between the first line and `ready`, so nothing is left in the buffer of `lines`.
         worker.run_together(target)
     else:
-        worker.run_one_by_one(target, lines)
+        worker.run_in_turn(target, lines)

@@ -37,10 +37,10 @@ def load(path: str, digest: str) -> Any:
         return sys.modules[MODULE]
     try:
         with open(path, "rb") as file:  # noqa: PTH123 - importing pathlib takes 8 ms
-            found = hashlib.sha256(file.read()).hexdigest()
+            file_digest = hashlib.sha256(file.read()).hexdigest()
     except OSError as error:
         raise shapes.Unusable(f"the adapter {path} cannot be read: {error.strerror}") from None
-    if found != digest:
+    if file_digest != digest:
         raise shapes.Unusable(f"the adapter {path} was changed since the run began; start another run")
     spec: Any = importlib.util.spec_from_file_location(MODULE, path)
     module = sys.modules[MODULE] = importlib.util.module_from_spec(spec)
@@ -109,14 +109,14 @@ class Adapter(base.Framework):
         Raises:
             RuntimeError: the recorded error.
         """
-        found = self._ask(name, dict(args))
-        if not isinstance(found, calls.Live):
-            return found
+        answer = self._ask(name, dict(args))
+        if not isinstance(answer, calls.Live):
+            return answer
         if run is None:
             raise RuntimeError(
                 f"{name} is named in `live`, and the adapter gave answer() no function to run it"
             )
-        return found.wait(run()) if inspect.iscoroutinefunction(run) else found.run(run)
+        return answer.wait(run()) if inspect.iscoroutinefunction(run) else answer.run(run)
 
 
 ADAPTER = Adapter

@@ -49,7 +49,7 @@ class AutoGen(base.Framework):
     async def _run(
         self, original: Callable[..., Any], tool: Any, args: Any, *more: Any, **kwargs: Any
     ) -> Any:
-        call = _read(tool, _given(args))
+        call = _read(tool, _passed_args(args))
         return await self.answer_async(call, lambda: original(tool, args, *more, **kwargs))
 
     async def _run_json_stream(
@@ -62,7 +62,7 @@ class AutoGen(base.Framework):
     async def _run_stream(
         self, original: Callable[..., Any], tool: Any, args: Any, *more: Any, **kwargs: Any
     ) -> AsyncIterator[Any]:
-        call = _read(tool, _given(args), stream=True)
+        call = _read(tool, _passed_args(args), stream=True)
         async for item in self.answer_stream(call, lambda: original(tool, args, *more, **kwargs)):
             yield item
 
@@ -125,8 +125,8 @@ def _read(tool: Any, args: dict[str, Any], *, stream: bool = False) -> calling.F
     )
 
 
-def _given(args: Any) -> dict[str, Any]:
-    """The arguments out of a tool's model of them, those that were passed."""
+def _passed_args(args: Any) -> dict[str, Any]:
+    """Return the arguments out of a tool's model of them, those that were passed."""
     dumped = args.model_dump(exclude_unset=True) if hasattr(args, "model_dump") else args
     return replies.read_args(dumped)
 

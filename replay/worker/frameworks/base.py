@@ -127,7 +127,7 @@ class Framework:
         raise NotImplementedError
 
     def prefers_async(self, agent: Any) -> bool:  # noqa: ARG002
-        """Whether an agent that can be called either way must be awaited."""
+        """Return whether an agent that can be called either way must be awaited."""
         return False
 
     # --- what the worker calls -----------------------------------------------------------------------
@@ -149,7 +149,7 @@ class Framework:
                 f"`tools` names {self.name!r}, and {self.distribution} is not installed for "
                 f"{sys.executable}; install it there, or name the agent's interpreter as `python`"
             )
-        if not any(version == one or version.startswith(f"{one}.") for one in self.supported):
+        if not any(version == release or version.startswith(f"{release}.") for release in self.supported):
             raise shapes.Unusable(
                 f"`tools` names {self.name!r}, and {self.distribution} {version} is installed for "
                 f"{sys.executable}, and replay knows version {' or '.join(self.supported)}; "
@@ -179,7 +179,7 @@ class Framework:
         self._installed.add(id(module))
 
     def renew(self) -> None:
-        """Before a trial: replace what took a call site's place.
+        """Replace, before a trial, what took a call site's place.
 
         Raises:
             shapes.Unusable: the agent cannot be replayed.
@@ -386,7 +386,7 @@ def hosted_name(tool: Mapping[str, Any]) -> str | None:
 
 
 def is_running(tool: Any) -> bool:
-    """Whether a tool runs, since it may, and this code is a part of it."""
+    """Return whether a tool runs, since it may, and this code is a part of it."""
     return id(tool) in _LIVE.get()
 
 
@@ -398,12 +398,12 @@ def _function_of(raw: Any) -> Any:
 
 
 def _of_class(run: Callable[..., Any], cls: type) -> Callable[..., Any]:
-    """What is called in place of a static method: it gets the class in place of the object."""
+    """Return what is called in place of a static method: it gets the class in place of the object."""
 
     def replacement(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         @functools.wraps(original)
-        def method(_: Any, *given: Any, **named: Any) -> Any:
-            return original(*given, **named)
+        def method(_: Any, *positional: Any, **named: Any) -> Any:
+            return original(*positional, **named)
 
         return run(method, cls, *args, **kwargs)
 
@@ -425,7 +425,7 @@ def _running(tool: Any) -> Iterator[None]:
 
 
 def _file_of(module: str) -> str:
-    """The file of a module that need not be imported; empty where it is not installed."""
+    """Return the file of a module that need not be imported; empty where it is not installed."""
     root, *parts = module.split(".")
     try:
         spec = importlib.util.find_spec(root)

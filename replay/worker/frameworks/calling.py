@@ -18,9 +18,13 @@ class RecordedError(Exception):
     """A recorded error, with its recorded text."""
 
     def __init__(self, text: str) -> None:
-        found = _ERROR_TEXT.fullmatch(text)
+        matched_text = _ERROR_TEXT.fullmatch(text)
         self.text = text
-        self.message: str = (found[3] or found[4] or "") if found and _error_class(found[1]) else text
+        self.message: str = (
+            (matched_text[3] or matched_text[4] or "")
+            if matched_text and _error_class(matched_text[1])
+            else text
+        )
         super().__init__(self.message)
 
     def __str__(self) -> str:
@@ -37,8 +41,8 @@ def recorded_error(text: str, otherwise: type[Exception] = Exception) -> Excepti
         text: the recorded error, such as `ValueError('no such order')` or `no such order`.
         otherwise: the class of an error whose text names no built-in class.
     """
-    found = _ERROR_TEXT.fullmatch(text)
-    base = (_error_class(found[1]) if found else None) or otherwise
+    matched_text = _ERROR_TEXT.fullmatch(text)
+    base = (_error_class(matched_text[1]) if matched_text else None) or otherwise
     if base is Exception:
         return RecordedError(text)
     kind: Any = type(base.__name__, (RecordedError, base), {})
@@ -47,10 +51,14 @@ def recorded_error(text: str, otherwise: type[Exception] = Exception) -> Excepti
 
 
 def _error_class(name: str) -> type[Exception] | None:
-    found = getattr(builtins, name, None)
-    is_error = isinstance(found, type) and issubclass(found, Exception)
+    builtin = getattr(builtins, name, None)
+    is_error = isinstance(builtin, type) and issubclass(builtin, Exception)
     # The others take arguments of their own.
-    return found if is_error and vars(found).keys() <= {"__doc__", "__init__", "__str__", "__new__"} else None
+    return (
+        builtin
+        if is_error and vars(builtin).keys() <= {"__doc__", "__init__", "__str__", "__new__"}
+        else None
+    )
 
 
 @dataclasses.dataclass

@@ -57,8 +57,8 @@ class CrewAI(base.Framework):
         limit = tool._claim_usage() if original.__name__ == "run" and self._counts(tool) else None
         if limit:
             return limit
-        given = calling.passed(function, args, kwargs)
-        answer = self.answer(self._read(tool, given, function), lambda: original(tool, *args, **kwargs))
+        call_args = calling.passed(function, args, kwargs)
+        answer = self.answer(self._read(tool, call_args, function), lambda: original(tool, *args, **kwargs))
         if original.__name__ == "_run" and inspect.iscoroutinefunction(function):
             return answer if inspect.isawaitable(answer) else _later(answer)
         return answer
@@ -68,44 +68,48 @@ class CrewAI(base.Framework):
         limit = tool._claim_usage() if original.__name__ == "arun" and self._counts(tool) else None
         if limit:
             return limit
-        given = calling.passed(function, args, kwargs)
+        call_args = calling.passed(function, args, kwargs)
         return await self.answer_async(
-            self._read(tool, given, function), lambda: original(tool, *args, **kwargs)
+            self._read(tool, call_args, function), lambda: original(tool, *args, **kwargs)
         )
 
     def _invoked(
-        self, original: Callable[..., Any], tool: Any, given: Any = None, *args: Any, **kwargs: Any
+        self, original: Callable[..., Any], tool: Any, tool_input: Any = None, *args: Any, **kwargs: Any
     ) -> Any:
-        given = kwargs.pop("input") if "input" in kwargs else given
+        tool_input = kwargs.pop("input") if "input" in kwargs else tool_input
         return self.answer(
-            self._read(tool, replies.read_args(given), tool.func),
-            lambda: original(tool, given, *args, **kwargs),
+            self._read(tool, replies.read_args(tool_input), tool.func),
+            lambda: original(tool, tool_input, *args, **kwargs),
         )
 
     async def _invoked_async(
-        self, original: Callable[..., Any], tool: Any, given: Any = None, *args: Any, **kwargs: Any
+        self, original: Callable[..., Any], tool: Any, tool_input: Any = None, *args: Any, **kwargs: Any
     ) -> Any:
-        given = kwargs.pop("input") if "input" in kwargs else given
+        tool_input = kwargs.pop("input") if "input" in kwargs else tool_input
         return await self.answer_async(
-            self._read(tool, replies.read_args(given), tool.func),
-            lambda: original(tool, given, *args, **kwargs),
+            self._read(tool, replies.read_args(tool_input), tool.func),
+            lambda: original(tool, tool_input, *args, **kwargs),
         )
 
-    def _read(self, tool: Any, given: dict[str, Any], function: Any) -> calling.FrameworkCall:
-        """The call; the structured form of a tool is the tool itself."""
-        own = getattr(tool, "_original_tool", None) or tool
-        known = getattr(getattr(own, "args_schema", None), "model_fields", None) or ()
-        given = {key: value for key, value in given.items() if key != "security_context" or key in known}
+    def _read(self, tool: Any, call_args: dict[str, Any], function: Any) -> calling.FrameworkCall:
+        """Return the call; the structured form of a tool is the tool itself."""
+        original_tool = getattr(tool, "_original_tool", None) or tool
+        schema_fields = getattr(getattr(original_tool, "args_schema", None), "model_fields", None) or ()
+        call_args = {
+            key: value
+            for key, value in call_args.items()
+            if key != "security_context" or key in schema_fields
+        }
         return calling.FrameworkCall(
             self._plain_name(str(tool.name)),
-            given,
-            own,
+            call_args,
+            original_tool,
             convert=answers.converter(function),
-            untouched=_hands_over(own),
+            untouched=_hands_over(original_tool),
         )
 
     def _counts(self, tool: Any) -> bool:
-        """Whether this call is the one that counts towards the tool's limit of usage."""
+        """Return whether this call is the one that counts towards the tool's limit of usage."""
         return tool.name not in self.live and not base.is_running(tool) and not _hands_over(tool)
 
 

@@ -51,13 +51,15 @@ class GoogleADK(base.Framework):
         self, original: Callable[..., Any], model: Any, llm_request: Any, *args: Any, **kwargs: Any
     ) -> Any:
         tools = getattr(llm_request.config, "tools", None) or ()
-        self.refuse_hosted([one.model_dump(exclude_none=True) for one in tools if hasattr(one, "model_dump")])
+        self.refuse_hosted(
+            [tool.model_dump(exclude_none=True) for tool in tools if hasattr(tool, "model_dump")]
+        )
         async for response in original(model, llm_request, *args, **kwargs):
             yield response
 
 
 def _steers(tool: Any) -> bool:
-    """Whether a tool only steers the agent: it hands over, ends a loop, or gives the answer its shape."""
+    """Return whether a tool only steers the agent: hands over, ends a loop, or shapes its answer."""
     homes = (type(tool).__module__, str(getattr(getattr(tool, "func", None), "__module__", "")))
     return any(home in CONTROL for home in homes)
 

@@ -68,13 +68,14 @@ class LangChain(base.Framework):
             )
 
     def prefers_async(self, agent: Any) -> bool:
-        """Whether a tool or a node of a graph cannot be called without awaiting it."""
+        """Return whether a tool or a node of a graph cannot be called without awaiting it."""
         nodes = getattr(agent, "nodes", None)
         bound = (
             [getattr(node, "bound", None) for node in nodes.values()] if isinstance(nodes, Mapping) else []
         )
         return self._async_only or any(
-            getattr(one, "func", 0) is None and getattr(one, "afunc", None) is not None for one in bound
+            getattr(runnable, "func", 0) is None and getattr(runnable, "afunc", None) is not None
+            for runnable in bound
         )
 
     # --- making tools ----------------------------------------------------------------------------------
@@ -87,23 +88,23 @@ class LangChain(base.Framework):
         """Patch a tool, and its functions too, so that direct calls are answered as well."""
         fields = {field: getattr(tool, field, None) for field in ("func", "coroutine")}
         functions = {
-            field: held
-            for field, held in fields.items()
-            if isinstance(held, (types.FunctionType, types.MethodType))
+            field: function
+            for field, function in fields.items()
+            if isinstance(function, (types.FunctionType, types.MethodType))
         }
         if fields["func"] is None and fields["coroutine"] is not None:
             self._async_only = True
         self.see(tool.name, next(iter(functions.values()), type(tool)))
-        for field, held in functions.items():
-            if not hasattr(held, "replay_answers"):
-                vars(tool)[field] = self._guarded(tool, held)
+        for field, function in functions.items():
+            if not hasattr(function, "replay_answers"):
+                vars(tool)[field] = self._guarded(tool, function)
 
     def _guarded(self, tool: Any, function: Any) -> Any:
         """Return a function that is answered like the tool, unless the tool itself calls it."""
 
         def read(args: tuple[Any, ...], kwargs: dict[str, Any]) -> calling.FrameworkCall:
-            given = calling.passed(function, args, kwargs)
-            return self._call(tool, _without(given, tool), answers.converter(function))
+            call_args = calling.passed(function, args, kwargs)
+            return self._call(tool, _without(call_args, tool), answers.converter(function))
 
         guarded = self.guarded(function, read)
         guarded.replay_answers = True
@@ -155,32 +156,32 @@ class LangChain(base.Framework):
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> calling.FrameworkCall:
-        """The call that reaches one of a tool's own methods."""
+        """Return the call that reaches one of a tool's own methods."""
         if method not in ("_run", "_arun"):
             return self._read_whole(tool, args, kwargs)
         function = getattr(tool, "func", None) or getattr(tool, "coroutine", None) or original
         current = _CURRENT.get()
         if current is not None and current[0] == id(tool):
-            _, given, wants_message = current
+            _, call_args, wants_message = current
             convert = _content if wants_message else answers.converter(function)
         else:
             named = calling.passed(original, (tool, *args), kwargs)
             named.pop(next(iter(named), ""), None)
-            given, convert = _without(_flat(named, tool), tool), answers.converter(function)
-        return self._call(tool, given, convert)
+            call_args, convert = _without(_flat(named, tool), tool), answers.converter(function)
+        return self._call(tool, call_args, convert)
 
     def _read_whole(self, tool: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> calling.FrameworkCall:
-        """The call of a method that a class has in place of LangChain's own, messages included."""
-        wanted = next((one for one in (*args, *kwargs.values())), "")
+        """Return the call of a method that a class has in place of LangChain's own, messages included."""
+        tool_input = next((argument for argument in (*args, *kwargs.values())), "")
         call_id = kwargs.get("tool_call_id")
-        if isinstance(wanted, Mapping) and wanted.get("type") == "tool_call":
-            wanted, call_id = wanted["args"], wanted["id"]
+        if isinstance(tool_input, Mapping) and tool_input.get("type") == "tool_call":
+            tool_input, call_id = tool_input["args"], tool_input["id"]
 
         def convert(answer: Any) -> Any:
             content, artifact = self._parts(tool, answer)
             return self._core._format_output(_content(content), artifact, call_id, tool.name, "success")
 
-        call = self._call(tool, _arguments(tool, wanted), lambda answer: answer)
+        call = self._call(tool, _arguments(tool, tool_input), lambda answer: answer)
         call.convert = convert
         return call
 
@@ -201,7 +202,7 @@ class LangChain(base.Framework):
         )
 
     def _parts(self, tool: Any, answer: Any) -> tuple[Any, Any]:
-        """Content and artifact of a recorded answer."""
+        """Return content and artifact of a recorded answer."""
         if getattr(tool, "response_format", "") != "content_and_artifact":
             return answer, None
         message = _message(answer)
@@ -214,7 +215,7 @@ class LangChain(base.Framework):
     # --- tools that cannot be answered ------------------------------------------------------------------
 
     def _changes_state(self, tool: Any) -> bool:
-        """Whether a tool returns a `Command`, which changes the agent's own state; it may, if it may run."""
+        """Return whether a tool returns a `Command`, which changes the agent's state; fine if it may run."""
         if not any(_returns_command(getattr(tool, field, None)) for field in ("func", "coroutine")):
             return False
         self.refuse_tool(str(tool.name), "returns a Command, which changes the agent's own state")
@@ -235,15 +236,15 @@ class LangChain(base.Framework):
         return original(model, tools, *args, **kwargs)
 
     def _see_model_call(self, original: Callable[..., Any], model: Any, *args: Any, **kwargs: Any) -> Any:
-        found = original(model, *args, **kwargs)
+        request = original(model, *args, **kwargs)
         self.refuse_hosted(kwargs.get("tools"))
-        if isinstance(found, Mapping):
-            self.refuse_hosted(found.get("tools"))
-        return found
+        if isinstance(request, Mapping):
+            self.refuse_hosted(request.get("tools"))
+        return request
 
 
 def _shapes_of(response_format: Any) -> list[str]:
-    """Names under which a model gives its answer a shape, as if it called a tool."""
+    """Return names under which a model gives its answer a shape, as if it called a tool."""
     specs = getattr(response_format, "schema_specs", None)
     if specs is not None:
         return [str(spec.name) for spec in specs]
@@ -253,7 +254,7 @@ def _shapes_of(response_format: Any) -> list[str]:
 
 
 def _is_plain(original: Callable[..., Any], method: str) -> bool:
-    """Whether a method is LangChain's own and calls another one, which is answered."""
+    """Return whether a method is LangChain's own and calls another one, which is answered."""
     if method in ("_run", "_arun"):
         return original.__qualname__ == "BaseTool._arun"
     return original.__module__.startswith("langchain_core.")
@@ -264,7 +265,7 @@ def _seen(tool: Any, tool_input: Any, kwargs: Mapping[str, Any]) -> tuple[int, d
 
 
 def _arguments(tool: Any, tool_input: Any) -> dict[str, Any]:
-    """The arguments as the model gave them; of a text, the name of the tool's only argument is its key."""
+    """Return the arguments as the model gave them; a text is the value of the tool's only argument."""
     if isinstance(tool_input, Mapping):
         return dict(tool._filter_injected_args(dict(tool_input)))
     fields = list(getattr(tool, "args", None) or ())
@@ -272,7 +273,7 @@ def _arguments(tool: Any, tool_input: Any) -> dict[str, Any]:
 
 
 def _flat(named: dict[str, Any], tool: Any) -> dict[str, Any]:
-    """Arguments that were passed by position to a method that takes any, under the tool's own names."""
+    """Return arguments passed by position to a method that takes any, under the tool's own names."""
     values = named.pop("args", None)
     if isinstance(values, tuple):
         named.update(zip(getattr(tool, "args", None) or (), values))  # noqa: B905 - Python 3.9
@@ -281,20 +282,22 @@ def _flat(named: dict[str, Any], tool: Any) -> dict[str, Any]:
     return named
 
 
-def _without(given: dict[str, Any], tool: Any) -> dict[str, Any]:
-    own = getattr(tool, "args", None) or ()
-    kept = {key: value for key, value in given.items() if key not in FRAMEWORK_ARGS or key in own}
-    return dict(tool._filter_injected_args(kept))
+def _without(call_args: dict[str, Any], tool: Any) -> dict[str, Any]:
+    tool_args = getattr(tool, "args", None) or ()
+    agent_args = {
+        key: value for key, value in call_args.items() if key not in FRAMEWORK_ARGS or key in tool_args
+    }
+    return dict(tool._filter_injected_args(agent_args))
 
 
 def _content(answer: Any) -> Any:
-    """The content of a recorded tool message; any other answer as it is."""
+    """Return the content of a recorded tool message; any other answer as it is."""
     message = _message(answer)
     return answer if message is None else message.get("content")
 
 
 def _message(answer: Any) -> Mapping[str, Any] | None:
-    """A tool message as tracers write it; None for anything else."""
+    """Return a tool message as tracers write it; None for anything else."""
     if not isinstance(answer, Mapping):
         return None
     inner = answer.get("kwargs")
@@ -304,7 +307,7 @@ def _message(answer: Any) -> Mapping[str, Any] | None:
 
 
 def _plain_error(text: str) -> str:
-    """A recorded error without the words that a `ToolNode` puts around it."""
+    """Return a recorded error without the words that a `ToolNode` puts around it."""
     before, after = "Error: ", "\n Please fix your mistakes."
     return text[len(before) : -len(after)] if text.startswith(before) and text.endswith(after) else text
 
@@ -315,7 +318,7 @@ def _returns_command(function: Any) -> bool:
 
 
 def _instances(cls: type) -> list[Any]:
-    return [one for one in gc.get_objects() if isinstance(one, cls)]
+    return [instance for instance in gc.get_objects() if isinstance(instance, cls)]
 
 
 ADAPTER = LangChain

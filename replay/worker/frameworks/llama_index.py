@@ -48,7 +48,7 @@ class LlamaIndex(base.Framework):
             return answered.value
         if isinstance(tool, self._function_tool):
             return original(_answering(tool, answered), *args, **kwargs)
-        return self._made(tool, args, kwargs, answered)
+        return self._tool_output(tool, args, kwargs, answered)
 
     async def _called_async(self, original: Callable[..., Any], tool: Any, *args: Any, **kwargs: Any) -> Any:
         if self._is_plain(original, tool):
@@ -63,22 +63,22 @@ class LlamaIndex(base.Framework):
             return answered.value
         if isinstance(tool, self._function_tool):
             return await original(_answering(tool, answered), *args, **kwargs)
-        return self._made(tool, args, kwargs, answered)
+        return self._tool_output(tool, args, kwargs, answered)
 
     def _read(
         self, original: Callable[..., Any], tool: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> calling.FrameworkCall:
         function = getattr(tool, "_fn", None)
         if function is None:
-            given = calling.passed(original, (tool, *args), kwargs)
-            given.pop(next(iter(given), ""), None)
+            call_args = calling.passed(original, (tool, *args), kwargs)
+            call_args.pop(next(iter(call_args), ""), None)
         else:
-            given = calling.passed(function, args, kwargs) if args else dict(kwargs)
-        given.pop(getattr(tool, "ctx_param_name", None) or "", None)
+            call_args = calling.passed(function, args, kwargs) if args else dict(kwargs)
+        call_args.pop(getattr(tool, "ctx_param_name", None) or "", None)
         convert = _as_recorded if function is None else answers.converter(function)
-        return calling.FrameworkCall(str(tool.metadata.get_name()), given, tool, convert=convert)
+        return calling.FrameworkCall(str(tool.metadata.get_name()), call_args, tool, convert=convert)
 
-    def _made(self, tool: Any, args: tuple[Any, ...], kwargs: dict[str, Any], answer: Any) -> Any:
+    def _tool_output(self, tool: Any, args: tuple[Any, ...], kwargs: dict[str, Any], answer: Any) -> Any:
         text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
         return self._output(
             tool_name=tool.metadata.get_name(),
@@ -106,7 +106,7 @@ class _Ran:
 
 
 def _answering(tool: Any, answer: Any) -> Any:
-    """A copy of a tool whose function gives this answer."""
+    """Return a copy of a tool whose function gives this answer."""
 
     def function(*_: Any, **__: Any) -> Any:
         return answer

@@ -68,19 +68,19 @@ class MCP(base.Framework):
         try:
             return await self.answer_async(call, run)
         except ToolFailed as failed:
-            return self._made({"content": [_text(str(failed))], "isError": True})
+            return self._call_result({"content": [_text(str(failed))], "isError": True})
 
     def _result(self, answer: Any) -> Any:
-        """A recorded answer as the result of a call."""
+        """Return a recorded answer as the result of a call."""
         if isinstance(answer, Mapping) and isinstance(answer.get("content"), list):
-            return self._made(answer)
-        if isinstance(answer, list) and answer and all(_is_block(one) for one in answer):
-            return self._made({"content": answer})
+            return self._call_result(answer)
+        if isinstance(answer, list) and answer and all(_is_block(block) for block in answer):
+            return self._call_result({"content": answer})
         text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
         more = {"structuredContent": dict(answer)} if isinstance(answer, Mapping) else {}
-        return self._made({"content": [_text(text)], **more})
+        return self._call_result({"content": [_text(text)], **more})
 
-    def _made(self, data: Mapping[str, Any]) -> Any:
+    def _call_result(self, data: Mapping[str, Any]) -> Any:
         return self._types.CallToolResult.model_validate(data)
 
 

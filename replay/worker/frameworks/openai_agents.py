@@ -43,7 +43,7 @@ class OpenAIAgents(base.Framework):
         self._mark = module._FUNCTION_TOOL_WRAPPED_CALLABLE_MARKER
         self._function_tool = module.FunctionTool
         self.replace(module.FunctionTool, "__post_init__", self._make)
-        for tool in [one for one in gc.get_objects() if isinstance(one, module.FunctionTool)]:
+        for tool in [created for created in gc.get_objects() if isinstance(created, module.FunctionTool)]:
             self._keep(tool)
 
     def _make_handoff(self, original: Callable[..., Any], handoff: Any, *args: Any, **kwargs: Any) -> None:
@@ -63,7 +63,7 @@ class OpenAIAgents(base.Framework):
             tool.on_invoke_tool = self._answered(tool, invoker)
 
     def _answered(self, tool: Any, invoke: Any) -> Any:
-        """What is called in place of a tool's `on_invoke_tool`."""
+        """Return what is called in place of a tool's `on_invoke_tool`."""
         run = getattr(invoke, "replay_original", invoke)
         function = getattr(run, self._mark, None)
         convert = answers.converter(function) if inspect.isroutine(function) else _as_recorded
@@ -79,12 +79,14 @@ class OpenAIAgents(base.Framework):
         return answered
 
     def _direct(self, tool: Any, function: Any, convert: Callable[[Any], Any]) -> Any:
-        """What is called in place of the function that a tool was made of, past the framework."""
+        """Return what is called in place of the function that a tool was made of, past the framework."""
 
         def read(args: tuple[Any, ...], kwargs: dict[str, Any]) -> calling.FrameworkCall:
-            given = calling.passed(function, args, kwargs)
-            known = tool.params_json_schema.get("properties") or {}
-            return self._call(tool, {key: value for key, value in given.items() if key in known}, convert)
+            call_args = calling.passed(function, args, kwargs)
+            parameters = tool.params_json_schema.get("properties") or {}
+            return self._call(
+                tool, {key: value for key, value in call_args.items() if key in parameters}, convert
+            )
 
         return self.guarded(function, read)
 

@@ -83,11 +83,11 @@ class PydanticAI(base.Framework):
         if _passes_on(type(toolset), original):
             return await run()
         current = _CURRENT.get()
-        called, given = current if current is not None else (name, tool_args)
+        called, call_args = current if current is not None else (name, tool_args)
         function = getattr(getattr(getattr(tool, "call_func", None), "__self__", None), "function", None)
         call = calling.FrameworkCall(
             called,
-            given,
+            call_args,
             tool,
             convert=answers.converter(function) if function is not None else lambda answer: answer,
             fail=self._fail,
@@ -95,21 +95,21 @@ class PydanticAI(base.Framework):
         return await self.answer_async(call, run)
 
     def _fail(self, text: str) -> BaseException:
-        """The exception of a recorded error: one that the model saw was a `ModelRetry`."""
+        """Return the exception of a recorded error: one that the model saw was a `ModelRetry`."""
         return calling.recorded_error(_plain_error(text), self._retry)
 
     def _see_request(self, original: Callable[..., Any], model: Any, *args: Any, **kwargs: Any) -> Any:
-        found = original(model, *args, **kwargs)
-        for parameters in found if isinstance(found, tuple) else (found,):
+        request = original(model, *args, **kwargs)
+        for parameters in request if isinstance(request, tuple) else (request,):
             for tool in getattr(parameters, "native_tools", None) or ():
                 if type(tool).__name__ != "ToolSearchTool":
                     name = getattr(tool, "id", None) or getattr(tool, "kind", type(tool).__name__)
                     self.refuse_tool(str(name), "runs at the model's provider")
-        return found
+        return request
 
 
 def _plain_error(text: str) -> str:
-    """A recorded error without what the framework puts around it."""
+    """Return a recorded error without what the framework puts around it."""
     try:
         wrapped = json.loads(text)
     except ValueError:
@@ -119,7 +119,7 @@ def _plain_error(text: str) -> str:
 
 
 def _passes_on(cls: type, original: Callable[..., Any]) -> bool:
-    """Whether this method of a toolset is the framework's own and hands the call to another toolset."""
+    """Return whether a toolset's method is the framework's own and hands the call to another toolset."""
     return original.__module__.startswith("pydantic_ai.") and any(
         base_.__name__ in PASSING_ON for base_ in cls.__mro__
     )

@@ -43,13 +43,18 @@ class Smolagents(base.Framework):
             tool = type(tool)
         name = str(tool.name)
         self.seen.add(name)
-        given = {key: value for key, value in kwargs.items() if key != "sanitize_inputs_outputs"}
+        call_args = {key: value for key, value in kwargs.items() if key != "sanitize_inputs_outputs"}
         inputs = list(tool.inputs)
-        if len(args) == 1 and not given and isinstance(args[0], Mapping) and args[0].keys() <= set(inputs):
-            given = dict(args[0])
+        if (
+            len(args) == 1
+            and not call_args
+            and isinstance(args[0], Mapping)
+            and args[0].keys() <= set(inputs)
+        ):
+            call_args = dict(args[0])
         else:
-            given.update(zip(inputs, args))  # noqa: B905 - Python 3.9
-        call = calling.FrameworkCall(name, given, tool, convert=answers.converter(tool.forward))
+            call_args.update(zip(inputs, args))  # noqa: B905 - Python 3.9
+        call = calling.FrameworkCall(name, call_args, tool, convert=answers.converter(tool.forward))
         return self.answer(call, run)
 
     def _refuse_executor(

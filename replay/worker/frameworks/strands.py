@@ -10,7 +10,7 @@ from typing import Any
 from .. import answers, replies
 from . import base, calling
 
-OWN = ("strands.tools.structured_output",)
+ANSWER_SHAPING_MODULES = ("strands.tools.structured_output",)
 """Modules of tools that do nothing but shape the agent's answer."""
 
 
@@ -39,8 +39,10 @@ class Strands(base.Framework):
 
     def _direct(self, original: Callable[..., Any], tool: Any, *args: Any, **kwargs: Any) -> Any:
         function = tool._tool_func
-        given = calling.passed(function, args, kwargs)
-        call = calling.FrameworkCall(str(tool.tool_name), given, tool, convert=answers.converter(function))
+        call_args = calling.passed(function, args, kwargs)
+        call = calling.FrameworkCall(
+            str(tool.tool_name), call_args, tool, convert=answers.converter(function)
+        )
         if inspect.iscoroutinefunction(function):
             return self.answer_async(call, lambda: original(tool, *args, **kwargs))
         return self.answer(call, lambda: original(tool, *args, **kwargs))
@@ -57,7 +59,7 @@ class Strands(base.Framework):
             tool,
             convert=lambda answer: [self._result(tool_use, answer)],
             fail=calling.RecordedError,
-            untouched=original.__module__.startswith(OWN),
+            untouched=original.__module__.startswith(ANSWER_SHAPING_MODULES),
         )
         try:
             async for event in self.answer_stream(call, run):
@@ -67,9 +69,9 @@ class Strands(base.Framework):
             yield self._result(tool_use, {"status": "error", "content": [{"text": text}]})
 
     def _result(self, tool_use: Mapping[str, Any], answer: Any) -> Any:
-        """A recorded answer as the event of a tool's result."""
+        """Return a recorded answer as the event of a tool's result."""
         result = {"status": "success", **answer} if _is_result(answer) else {"status": "success"}
-        if isinstance(answer, list) and answer and all(_is_block(one) for one in answer):
+        if isinstance(answer, list) and answer and all(_is_block(block) for block in answer):
             result["content"] = answer
         elif not _is_result(answer):
             text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
