@@ -54,13 +54,13 @@ def _adapter(version: Version) -> AgentAdapter:
     """
     from importlib.metadata import entry_points
 
-    found = {entry.name: entry for entry in entry_points(group=GROUP)}
+    entries = {entry.name: entry for entry in entry_points(group=GROUP)}
     name = version.adapter_name or ""
-    if name not in found:
+    if name not in entries:
         hint = "kind names an agent adapter that a distribution installs; see docs/extending/agents.md"
-        raise UnknownNameError("agent adapter", name, found, hint)
+        raise UnknownNameError("agent adapter", name, entries, hint)
     try:
-        adapter: Any = found[name].load()
+        adapter: Any = entries[name].load()
     except Exception as error:  # noqa: BLE001 - another distribution's code may raise anything
         raise VersionError(
             f"the agent adapter {name!r} of version {version.name!r} cannot be loaded: "

@@ -36,14 +36,14 @@ NOT_SEEN = "the agent reports this call, but it passed no patch point: it ran fo
 
 
 def as_text(item: Item) -> str:
-    """The user's text: the item's input, or the last user turn of its conversation."""
+    """Return the user's text: the item's input, or the last user turn of its conversation."""
     if item.input:
         return item.input
     return next((message.text for message in reversed(item.messages) if message.role == "user"), "")
 
 
 def as_chat(item: Item) -> list[Json]:
-    """The item's conversation as OpenAI-shaped messages, up to and with the last user turn.
+    """Return the item's conversation as OpenAI-shaped messages, up to and with the last user turn.
 
     System messages are left out: the prompt is the version's own, and may be what is being compared.
     """
@@ -78,7 +78,7 @@ def merge_reported(
     patched: bool,
     renames: Renames | None = None,
 ) -> tuple[ServedCall, ...]:
-    """The calls seen at the patch points, together with those that only the agent's answer reports.
+    """Merge the calls seen at the patch points with those that only the agent's answer reports.
 
     What was seen stays as it was seen and in its order. A reported call that was not seen is put after the
     last seen one reported before it, with rule `live`; where there are patch points it carries a note,
@@ -95,11 +95,11 @@ def merge_reported(
     for fields in reported:
         call = _reported_call(fields)
         call = call if renames is None else renames.call(call)
-        place = _take(waiting.get(call.name, []), call, seen)
-        if place is None:
+        position = _take(waiting.get(call.name, []), call, seen)
+        if position is None:
             after[last + 1].append(ServedCall(call=call, rule=Rule.LIVE, note=NOT_SEEN if patched else None))
         else:
-            last = max(last, place)
+            last = max(last, position)
     merged = list(after[0])
     for served, more in zip(seen, after[1:], strict=True):
         merged += [served, *more]
@@ -110,7 +110,7 @@ def merge_reported(
 
 
 def _take(waiting: list[int], call: ToolCall, seen: Sequence[ServedCall]) -> int | None:
-    """Which of the seen calls of that name this is: the first with equal arguments, else the first."""
+    """Take the seen call of that name that this is: the first with equal arguments, else the first."""
     if not waiting:
         return None
     if len(waiting) > 1:
@@ -221,7 +221,7 @@ class Attempt:
             if isinstance(recording, Awaitable):
                 return self._answer_later(recording, name, args, answer)
             if recording is not None:
-                return self._serve_other(name, args, recording, answer)
+                return self._serve_from_corpus(name, args, recording, answer)
         return self._answer_unrecorded(name, args, answer)
 
     async def _answer_later(
@@ -230,11 +230,11 @@ class Attempt:
         """Answer a call whose recording is searched in another process."""
         recording = await finding
         if recording is not None:
-            return self._serve_other(name, args, recording, missed)
+            return self._serve_from_corpus(name, args, recording, missed)
         answer = self._answer_unrecorded(name, args, missed)
         return answer if isinstance(answer, dict) else await answer
 
-    def _serve_other(
+    def _serve_from_corpus(
         self, name: str, args: JsonObject, recording: CorpusRecording, missed: TapeAnswer
     ) -> JsonObject:
         """Answer a call from another trace."""
@@ -277,13 +277,13 @@ class Attempt:
     def ran(self, outcome: JsonObject) -> None:
         """Record the result of a tool that was allowed to run."""
         message: Any = outcome
-        place, error = message["ran"], message.get("error")
-        served = self._served[place]
+        index, error = message["ran"], message.get("error")
+        served = self._served[index]
         call = replace(served.call, result=message.get("result"), error=error, answered=True)
-        self._served[place] = replace(served, call=call)
+        self._served[index] = replace(served, call=call)
 
     def ended(self, message: Any, printed: str | None) -> Outcome:
-        """The agent has replied."""
+        """Return the outcome of an agent that has replied."""
         failed = message.get("failed")
         if failed is not None:
             status = Status(failed["status"])
@@ -319,7 +319,7 @@ class Attempt:
         latency_ms: float | None = None,
         retry_after_s: float | None = None,
     ) -> Outcome:
-        """It ended without an answer. One that was stopped before is what it was stopped as."""
+        """Return the outcome of an agent without an answer; for a stopped one, what it was stopped as."""
         if self.stopped is not None:
             return self._ended_early(latency_ms)
         return self._outcome(
@@ -343,7 +343,7 @@ class Attempt:
         return {"result": result} if recorded.error is None else {"error": recorded.error}
 
     def _from_recordings(self) -> list[ToolCall]:
-        """The calls that recordings answered."""
+        """Return the calls that recordings answered."""
         return [served.call for served in self._served if served.rule in (Rule.TAPE, Rule.CORPUS)]
 
     async def _simulate(
@@ -439,7 +439,7 @@ class ReplayedTrial:
     """What it came to, once the context has ended."""
 
     def __init__(self, item: Item, rules: Rules) -> None:
-        """A trial of an item under the rules that the adapter was given."""
+        """Begin a trial of an item under the rules that the adapter was given."""
         self._attempt, self._rules = Attempt(item, rules), rules
         self._answer: JsonObject | None = None
 
@@ -464,8 +464,8 @@ class ReplayedTrial:
             ToolError: the recorded answer is an error, or the tool may run and there is no `run`.
             TrialStopped: nothing answers the call, and the trial ends.
         """
-        found = self._attempt.answer({"name": name, "args": args})
-        answer: Any = found if isinstance(found, dict) else await found
+        reply = self._attempt.answer({"name": name, "args": args})
+        answer: Any = reply if isinstance(reply, dict) else await reply
         if "stop" in answer:
             raise TrialStopped(answer["stop"])
         if "live" in answer:

@@ -115,7 +115,7 @@ class Address(Protocol):
         """The variables that lead it there."""
 
     def serving(self, line: Line | None) -> AbstractContextManager[None]:
-        """What comes there is of this trial, for as long as the context lasts."""
+        """Attribute what comes there to this trial, for as long as the context lasts."""
 
     def close(self) -> None:
         """Close the address."""
@@ -349,7 +349,7 @@ class Outcome:
     def trial(
         self, run_id: str, item_id: str, lane: Lane, index: int, *, cost_usd: float | None, attempts: int = 1
     ) -> Trial:
-        """The trial of a run that this attempt, the last of so many, came to; `cost_usd` is all it cost."""
+        """Return the trial that this attempt, the last of so many, came to; `cost_usd` is all it cost."""
         return Trial(
             run_id=run_id,
             item_id=item_id,
@@ -405,7 +405,7 @@ class Agent(Protocol):
         """
 
     def describe(self) -> dict[str, str]:
-        """Interpreter and package versions, once started: `{"python": "3.11.7", "anthropic": "2.11.0"}`."""
+        """Return the interpreter and package versions of a started agent, such as `{"python": "3.11.7"}`."""
 
     async def close(self) -> None:
         """End everything that was started; no process is left. May be called at any time, and twice."""

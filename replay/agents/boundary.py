@@ -267,8 +267,8 @@ class Confinement:
         """Return what the boundary leaves open, for what observes the agent inside."""
         ours = [f"{HOST}:{port}" for port in self._our_ports()]
         private = [] if self.boundary.kind == "landlock" else self._private()
-        in_own = [self.folder] if self._trial_folder is None else self._trial_folder.changeable
-        writable = [os.path.realpath(path) for path in (*in_own, *self.boundary.writable)]
+        trial_folders = [self.folder] if self._trial_folder is None else self._trial_folder.changeable
+        writable = [os.path.realpath(path) for path in (*trial_folders, *self.boundary.writable)]
         return {
             "kind": self.boundary.kind,
             "writable": [*writable, *private, *([self._temporary] if self._temporary else [])],
@@ -357,18 +357,18 @@ class Confinement:
 
     def _writable(self) -> list[str]:
         """Return what the process writes to for real."""
-        in_own = [self.folder] if self._trial_folder is None else self._trial_folder.writable
-        return [*in_own, *self.boundary.writable]
+        trial_folders = [self.folder] if self._trial_folder is None else self._trial_folder.writable
+        return [*trial_folders, *self.boundary.writable]
 
     def _inside(self) -> Iterator[_Listener]:
         """Yield what listens inside, each address and port once."""
         taken = set()
-        for listener in self._wanted_inside():
+        for listener in self._endpoints():
             if (listener.address, listener.port) not in taken:
                 taken.add((listener.address, listener.port))
                 yield listener
 
-    def _wanted_inside(self) -> Iterator[_Listener]:
+    def _endpoints(self) -> Iterator[_Listener]:
         for server in self.boundary.servers:
             yield _Listener(HOST, server.port, server.accept_from)
         yield _Listener(HOST, self._proxy_socket.getsockname()[1], _accepts(self._forwarder.serve))

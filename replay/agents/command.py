@@ -72,8 +72,10 @@ class CommandAgent:
         """See that the program is there; a persistent one is started."""
         program = self._version.command[0]
         beside = Path(self._folder, program)
-        found = os.access(beside, os.X_OK) and beside.is_file() if "/" in program else shutil.which(program)
-        if not found:
+        is_executable = (
+            os.access(beside, os.X_OK) and beside.is_file() if "/" in program else shutil.which(program)
+        )
+        if not is_executable:
             where = f"in {self._folder}" if "/" in program else "on PATH"
             raise VersionError(
                 f"version {self._version.name!r} does not start: there is no program {program} {where}; "
@@ -86,7 +88,7 @@ class CommandAgent:
             self._pool.add(await self._new_server())
 
     def describe(self) -> dict[str, str]:
-        """Nothing is known of what the program is made of."""
+        """Return nothing: what the program is made of is not known."""
         return {}
 
     async def close(self) -> None:
@@ -131,7 +133,7 @@ class CommandAgent:
 
     @contextlib.contextmanager
     def _models(self, line: Line | None) -> Iterator[Mapping[str, str]]:
-        """The variables that lead one process to its models."""
+        """Yield the variables that lead one process to its models."""
         gateway = self._rules.gateway
         if gateway is None:
             yield {}
@@ -345,7 +347,7 @@ class _Server:
 
 
 def _last_answer(output: bytes, ending: str, ms: float) -> JsonObject:
-    """The answer in a program's whole output."""
+    """Return the answer in a program's whole output."""
     last = output.rstrip().rpartition(b"\n")[2]
     for text in (output, last):
         with contextlib.suppress(ValueError):

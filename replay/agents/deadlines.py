@@ -25,7 +25,7 @@ class TimeLimit(Protocol):
         """Return the time of the event loop at which it is ended; None for never."""
 
     def expired(self) -> bool:
-        """Whether it was ended."""
+        """Return whether it was ended."""
 
     def reschedule(self, when: float) -> None:
         """End it at another time."""
@@ -37,7 +37,7 @@ class Deadline:
     __slots__ = ("_has_expired", "_when", "reply")
 
     def __init__(self, when: float, reply: TrialReply) -> None:
-        """A limit.
+        """Set a limit.
 
         Args:
             when: a time of the event loop, infinite for never.
@@ -51,7 +51,7 @@ class Deadline:
         return self._when
 
     def expired(self) -> bool:
-        """Whether the time was up before the reply was there."""
+        """Return whether the time was up before the reply was there."""
         return self._has_expired
 
     def reschedule(self, when: float) -> None:

@@ -22,9 +22,9 @@ _PR_SET_CHILD_SUBREAPER = 36
 _PR_GET_CHILD_SUBREAPER = 37
 
 
-def held_mb(pid: int) -> float:
+def resident_mb(pid: int) -> float:
     """Return the resident memory of a process and all its descendants, in megabytes."""
-    return sum(_resident(one) for one in _family(pid)) / 2**20
+    return sum(_resident(member) for member in _family(pid)) / 2**20
 
 
 def _family(pid: int) -> Iterator[int]:
@@ -94,7 +94,9 @@ class Adoption:
         if sys.platform != "linux":
             return []
         return [
-            one for one in self._candidates() - self._running if _session(one) == pid or _carries(one, mark)
+            candidate
+            for candidate in self._candidates() - self._running
+            if _session(candidate) == pid or _carries(candidate, mark)
         ]
 
     def collect_ended(self) -> None:
@@ -146,9 +148,9 @@ def _carries(pid: int, mark: bytes) -> bool:
 def _is_subreaper() -> bool:
     import ctypes
 
-    found = ctypes.c_int()
-    failed = ctypes.CDLL(None).prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(found), 0, 0, 0)
-    return not failed and bool(found.value)
+    flag = ctypes.c_int()
+    failed = ctypes.CDLL(None).prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(flag), 0, 0, 0)
+    return not failed and bool(flag.value)
 
 
 def _set_subreaper(on: bool) -> bool:

@@ -50,7 +50,7 @@ INFRA_STATUSES = frozenset({408, 425, 429, 502, 503, 504, 529})
 
 
 def request(version: Version, item: Item, *, trial: int, index: int, tools_url: str | None) -> JsonObject:
-    """What an agent is sent."""
+    """Return what an agent is sent."""
     return {
         "replaydiff": PROTOCOL,
         "trial": trial,
@@ -64,7 +64,7 @@ def request(version: Version, item: Item, *, trial: int, index: int, tools_url: 
 
 
 def encode(message: JsonObject) -> bytes:
-    """One line of JSON."""
+    """Encode a message as one line of JSON."""
     return json.dumps(message).encode() + b"\n"
 
 
@@ -79,7 +79,7 @@ def decode(text: bytes) -> Json:
 
 
 def answered(value: Json, ms: float) -> JsonObject:
-    """The message (as a worker sends it) of an answer."""
+    """Return the message (as a worker sends it) of an answer."""
     if isinstance(value, dict) and value.get("error") is not None and not _has_text(value):
         return failed_as(value["error"], ms)
     try:
@@ -89,12 +89,12 @@ def answered(value: Json, ms: float) -> JsonObject:
 
 
 def failed(status: Status, reason: str, ms: float | None, retry_after_s: float | None = None) -> JsonObject:
-    """The message of a failure."""
+    """Return the message of a failure."""
     return {"ms": ms, "failed": failures.failed(status.value, reason, retry_after_s)}
 
 
 def failed_as(error: Json, ms: float | None, status: int | None = None) -> JsonObject:
-    """The message of a failure that the agent describes; `status` is the HTTP status around it."""
+    """Return the message of a failure that the agent describes; `status` is the HTTP status around it."""
     detail: Any = error if isinstance(error, dict) else {"message": error}
     code = detail.get("status", detail.get("status_code", status))
     wait = detail.get("retry_after_s")
@@ -142,7 +142,7 @@ class Endpoint:
 
     @contextmanager
     def address(self, attempt: Attempt) -> Iterator[str]:
-        """The URL at which the tool calls of this attempt are answered, for as long as the context lasts."""
+        """Yield the URL that answers the tool calls of this attempt, for as long as the context lasts."""
         url = self.server.url
         secret = secrets.token_urlsafe(24)
         self._attempts[secret] = attempt

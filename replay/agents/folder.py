@@ -34,7 +34,7 @@ WORKTREES = "worktrees"
 """The folder with checkouts and snapshots."""
 HOME = "trials"
 """The folder beside the worktrees with the folders of running processes."""
-LARGEST_KEPT = 256 << 20
+LARGEST_STORED = 256 << 20
 """Bytes of a file above which its content is not kept."""
 LARGEST_HASHED = 1 << 30
 """Bytes of a file above which it gets no hash."""
@@ -278,7 +278,7 @@ class TrialFolder:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
         except OSError:
             return WrittenFile(path=name)
-        has_content = state.st_size <= LARGEST_KEPT and any(
+        has_content = state.st_size <= LARGEST_STORED and any(
             fnmatch(name, pattern) or fnmatch(path.name, pattern) for pattern in self._keep
         )
         if has_content:
@@ -433,7 +433,7 @@ def _copy_file(source: str, target: str) -> None:
 
 
 def _is_whiteout(state: os.stat_result) -> bool:
-    """Whether a file in the upper folder of an overlay says that the lower one was deleted."""
+    """Return whether a file in the upper folder of an overlay says that the lower one was deleted."""
     return stat.S_ISCHR(state.st_mode) and state.st_rdev == 0
 
 

@@ -77,7 +77,7 @@ class HttpAgent:
             await self._endpoint.start()
 
     def describe(self) -> dict[str, str]:
-        """Nothing is known of what answers."""
+        """Return nothing: what answers is not known."""
         return {}
 
     async def close(self) -> None:
@@ -121,8 +121,8 @@ class HttpAgent:
         """Return what is posted: the request in our form, or in the service's own."""
         if self._version.request is None:
             return sent
-        own = {**sent, "item_id": sent["item"], "model_urls": sent.get("model_urls", {})}
-        return templates.render(self._version.request, {name: own[name] for name in templates.NAMES})
+        fields = {**sent, "item_id": sent["item"], "model_urls": sent.get("model_urls", {})}
+        return templates.render(self._version.request, {name: fields[name] for name in templates.NAMES})
 
     async def _post(self, body: Json) -> JsonObject:
         import httpx
@@ -137,7 +137,7 @@ class HttpAgent:
         try:
             async with self._client.stream("POST", self._url, json=body) as response:
                 if not response.is_success:
-                    return await _refused(response, ms(), _OWN_BODY if self._version.request is None else "")
+                    return await _refused(response, ms(), _BODY_HINT if self._version.request is None else "")
                 answer = await _read(response, self._version.response)
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError) as error:
             return exchange.failed(
@@ -193,7 +193,7 @@ class HttpAgent:
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
 
 
-_OWN_BODY = "the body has the form of replay; set `request` of the version to send the service's own"
+_BODY_HINT = "the body has the form of replay; set `request` of the version to send the service's own"
 _NOT_UNDERSTOOD = (400, 415, 422)
 
 
@@ -280,17 +280,17 @@ async def _events(response: httpx.Response, *, sse: bool) -> AsyncIterator[Json]
 
 
 async def _lines(response: httpx.Response) -> AsyncIterator[bytes]:
-    """Lines of a stream, and an empty one at its end."""
-    rest, total = b"", 0
+    """Yield the lines of a stream, and an empty one at its end."""
+    partial_line, total = b"", 0
     async for part in response.aiter_bytes():
         total += len(part)
         if total > LARGEST:
             raise ValueError(exchange.TOO_LONG)
-        *lines, rest = (rest + part).split(b"\n")
+        *lines, partial_line = (partial_line + part).split(b"\n")
         for line in lines:
             yield line.removesuffix(b"\r")
-    if rest:
-        yield rest
+    if partial_line:
+        yield partial_line
     yield b""
 
 

@@ -17,9 +17,9 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Location:
-    """What the source shows of a name. Neither place nor problem: only importing it can tell."""
+    """What the source shows of a name. Neither position nor problem: only importing it can tell."""
 
-    place: str | None = None
+    position: str | None = None
     """`app/agent.py:12`."""
     problem: str | None = None
     """Why it cannot be there, with what is."""
@@ -48,7 +48,7 @@ def locate(point: str, folder: Path, *, search_installed: bool) -> Location:
             return Location(problem=f"there is no module {parts[0]!r} in {folder}; check `path`")
         roots = [Path(root).parent for root in spec.submodule_search_locations or ()]
         roots += [Path(spec.origin).parent] if spec.origin and not roots else []
-        file = next((found for root in roots if (found := _file(root, parts)) is not None), None)
+        file = next((candidate for root in roots if (candidate := _file(root, parts)) is not None), None)
         if file is None:
             return Location()
     if file is None:
@@ -62,32 +62,32 @@ def locate(point: str, folder: Path, *, search_installed: bool) -> Location:
 
 
 def _search(body: Sequence[ast.stmt], names: Sequence[str], owner: str, file: str) -> Location:
-    name, *rest = names
+    name, *inner_names = names
     defined = dict(_defined(body))
     if name not in defined:
         if "*" in defined or "__getattr__" in defined:
             return Location()
         near = difflib.get_close_matches(name, defined, n=1, cutoff=0.5)
-        known = (
+        suggestion = (
             f"did you mean {near[0]!r}?"
             if near
             else f"it defines {', '.join(list(defined)[:8]) or 'nothing'}"
         )
-        return Location(problem=f"{owner} ({file}) has no {name!r}; {known}")
-    found = defined[name]
-    if not rest:
-        return Location(place=f"{file}:{found.lineno}", annotated=_is_annotated(found))
-    if isinstance(found, ast.ClassDef):
-        inside = _search(found.body, rest, f"{owner}.{name}", file)
+        return Location(problem=f"{owner} ({file}) has no {name!r}; {suggestion}")
+    statement = defined[name]
+    if not inner_names:
+        return Location(position=f"{file}:{statement.lineno}", annotated=_is_annotated(statement))
+    if isinstance(statement, ast.ClassDef):
+        inside = _search(statement.body, inner_names, f"{owner}.{name}", file)
         # A base class or a decorator may define it.
-        return Location() if inside.problem and (found.bases or found.decorator_list) else inside
+        return Location() if inside.problem and (statement.bases or statement.decorator_list) else inside
     return Location()
 
 
-def _is_annotated(found: ast.stmt) -> bool:
-    if not isinstance(found, ast.FunctionDef | ast.AsyncFunctionDef) or found.returns is None:
+def _is_annotated(statement: ast.stmt) -> bool:
+    if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef) or statement.returns is None:
         return False
-    members = _members(found.returns)
+    members = _members(statement.returns)
     return members == ["str"] or (bool(members) and not {"str", "Any", "object"} & {*members})
 
 
@@ -112,7 +112,7 @@ def _members(annotation: ast.expr) -> list[str]:
 
 
 def _defined(body: Sequence[ast.stmt]) -> Iterator[tuple[str, ast.stmt]]:
-    """Names that these statements bind, each with the statement; `*` for a star import."""
+    """Yield names that these statements bind, each with the statement; `*` for a star import."""
     for statement in body:
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield statement.name, statement

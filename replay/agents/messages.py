@@ -182,15 +182,15 @@ class _Spent:
         self._has_replied = False
 
     def add(self, reply: ModelReply) -> None:
-        """Another answer. What was waited for between tries does not count."""
+        """Add another answer. What was waited for between tries does not count."""
         self._has_replied = True
         self._usage = total_usage((self._usage, reply.usage))
-        known = self._cost_usd is not None and reply.cost_usd is not None
-        self._cost_usd = (self._cost_usd or 0.0) + (reply.cost_usd or 0.0) if known else None
+        is_priced = self._cost_usd is not None and reply.cost_usd is not None
+        self._cost_usd = (self._cost_usd or 0.0) + (reply.cost_usd or 0.0) if is_priced else None
         self._latency_ms += reply.latency_ms
 
     def complete(self, outcome: Outcome) -> Outcome:
-        """The outcome with what was spent on it."""
+        """Complete the outcome with what was spent on it."""
         if not self._has_replied:
             return outcome
         return replace(outcome, usage=self._usage, cost_usd=self._cost_usd, latency_ms=self._latency_ms)

@@ -32,28 +32,28 @@ PROCESSOR_LIMIT = 0.9
 """Share of all processors, from which they are taken for used up."""
 WINDOW_S = 0.1
 """The shortest time over which the load is measured."""
-LONGEST_REST_S = 2.0
+LONGEST_PAUSE_S = 2.0
 """The longest time until the load is looked at again where there was no room."""
 FASTEST = 500
 """Where the load is unknown: trials that a worker ends a second, from which more workers gain nothing."""
 
 
-def engine_wanted_ns() -> int | None:
+def engine_demand_ns() -> int | None:
     """Return how many nanoseconds this thread ran or waited for a processor; None if unknown."""
-    return _wanted_ns(f"/proc/self/task/{threading.get_native_id()}")
+    return _demand_ns(f"/proc/self/task/{threading.get_native_id()}")
 
 
-def process_wanted_ns(pid: int) -> int | None:
+def process_demand_ns(pid: int) -> int | None:
     """Return how many nanoseconds a process's threads ran or waited for a processor; None: unknown."""
     try:
-        tasks = [_wanted_ns(entry.path) for entry in os.scandir(f"/proc/{pid}/task")]
+        tasks = [_demand_ns(entry.path) for entry in os.scandir(f"/proc/{pid}/task")]
     except OSError:
         return None
-    known = [task for task in tasks if task is not None]
-    return sum(known) if known else None
+    measured = [task for task in tasks if task is not None]
+    return sum(measured) if measured else None
 
 
-def _wanted_ns(task_folder: str) -> int | None:
+def _demand_ns(task_folder: str) -> int | None:
     # The format of `schedstat` is in the kernel's sched-stats.rst: running, waiting, number of turns.
     try:
         running, waiting, _ = Path(task_folder, "schedstat").read_text().split()
@@ -68,8 +68,8 @@ class LoadMeter:
     def __init__(
         self,
         *,
-        engine: Callable[[], int | None] = engine_wanted_ns,
-        worker: Callable[[int], int | None] = process_wanted_ns,
+        engine: Callable[[], int | None] = engine_demand_ns,
+        worker: Callable[[int], int | None] = process_demand_ns,
         clock: Callable[[], float] = time.monotonic,
         processors: int | None = None,
     ) -> None:
@@ -160,7 +160,7 @@ class Pool(Generic[M]):
         start_s: float,
         ahead: Callable[[M], int] | None = None,
     ) -> None:
-        """An empty pool.
+        """Begin with an empty pool.
 
         Args:
             start: gives a new worker.
@@ -300,10 +300,10 @@ class Pool(Generic[M]):
 
     def _grow(self) -> None:
         if self._waiting and not self._closed and (self._growing is None or self._growing.done()):
-            self._growing = asyncio.get_running_loop().create_task(self._start_while_wanted())
+            self._growing = asyncio.get_running_loop().create_task(self._start_needed_workers())
 
-    async def _start_while_wanted(self) -> None:
-        rest = WINDOW_S
+    async def _start_needed_workers(self) -> None:
+        pause = WINDOW_S
         while self._waiting:
             self._workers = [worker for worker in self._workers if worker.alive]
             before = len(self._workers)
@@ -316,11 +316,11 @@ class Pool(Generic[M]):
                 if left > 0:
                     await asyncio.sleep(left)
                     continue
-                most = min(most, await self._room(max(rest, patience)))
-                rest = min(2 * rest, LONGEST_REST_S) if most == 0 else WINDOW_S
-            wanted = -(-len(self._waiting) // self._slots)
-            if most and wanted:
-                await self._start_some(min(self._limit - before, wanted, most))
+                most = min(most, await self._room(max(pause, patience)))
+                pause = min(2 * pause, LONGEST_PAUSE_S) if most == 0 else WINDOW_S
+            needed = -(-len(self._waiting) // self._slots)
+            if most and needed:
+                await self._start_some(min(self._limit - before, needed, most))
 
     async def _room(self, seconds: float) -> int:
         """Return how many more workers there is a processor for, measured over the next `seconds`."""
@@ -334,7 +334,7 @@ class Pool(Generic[M]):
         return room
 
     def _rate(self) -> float:
-        """Trials that ended a second, since they are counted."""
+        """Return the trials that ended a second, since they are counted."""
         since, ended = self._seen
         return (self._ended - ended) / max(time.monotonic() - since, 1e-6)
 

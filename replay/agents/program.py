@@ -37,7 +37,7 @@ class ProgramGuard:
         self._say(f"+{group}\n")
 
     def forget(self, group: int) -> None:
-        """The group has ended."""
+        """Forget a group that has ended."""
         self._say(f"-{group}\n")
 
     def close(self) -> None:
@@ -191,7 +191,7 @@ class Program:
         return self._output.text()
 
     async def printed(self) -> str | None:
-        """The end of what it printed that was no answer."""
+        """Return the end of what it printed that was no answer."""
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         parts = (self._output.noise.text(), self._complaints.text())
@@ -240,29 +240,29 @@ class _Output(asyncio.Protocol):
         self.noise = Tail()
         """What was no answer."""
         self._on_line = on_line
-        self._kept = bytearray()
+        self._unread = bytearray()
         self._too_long = False
 
     def data_received(self, data: bytes) -> None:
-        self._kept += data
+        self._unread += data
         if self._on_line is not None and b"\n" in data:
-            *lines, rest = bytes(self._kept).split(b"\n")
-            self._kept[:] = rest
+            *lines, partial_line = bytes(self._unread).split(b"\n")
+            self._unread[:] = partial_line
             for line in lines:
                 self._hand_on(line)
-        if len(self._kept) > LARGEST:
+        if len(self._unread) > LARGEST:
             self._too_long = True
-            self._kept.clear()
+            self._unread.clear()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         if self._on_line is not None:
-            self._hand_on(bytes(self._kept))
+            self._hand_on(bytes(self._unread))
         self.closed.set()
 
     def text(self) -> bytes:
         if self._too_long:
             raise ValueError("too long")
-        return bytes(self._kept)
+        return bytes(self._unread)
 
     def _hand_on(self, line: bytes) -> None:
         if line.strip() and self._on_line is not None and not self._on_line(line):

@@ -149,7 +149,7 @@ class PythonAgent:
             self._shared.add(first)
 
     def describe(self) -> dict[str, str]:
-        """Interpreter and package versions, as the first worker reported them."""
+        """Return interpreter and package versions, as the first worker reported them."""
         return dict(self._packages)
 
     async def close(self) -> None:
@@ -242,7 +242,7 @@ class PythonAgent:
             try:
                 worker, number = await self._shared.take(len(items) - first)
             except (VersionError, PoolClosedError):
-                ended([(place, Lost.BYSTANDER) for place in range(first, len(items))])
+                ended([(index, Lost.BYSTANDER) for index in range(first, len(items))])
                 return
             group = dict(enumerate(items[first : first + number], first))
             await self._run_group(self._shared, worker, group, ended)
@@ -256,45 +256,45 @@ class PythonAgent:
         replies = Replies[Outcome | Lost]()
         left = len(items)
 
-        async def conclude(place: int) -> None:
-            replies.add(place, await self._concluded(sent[place], worker, isolated=False))
+        async def conclude(index: int) -> None:
+            replies.add(index, await self._concluded(sent[index], worker, isolated=False))
 
         try:
-            for place, item in items.items():
-                sent[place] = one = self._send(item, worker, GroupReply(replies, place))
-                self._deadlines.open(one.deadline)
+            for index, item in items.items():
+                sent[index] = trial = self._send(item, worker, GroupReply(replies, index))
+                self._deadlines.open(trial.deadline)
             async with asyncio.TaskGroup() as concluding:
                 while left:
                     results: list[tuple[int, Outcome | Lost]] = []
                     arrived = await replies.next()
                     # Looked at after these replies: none of their trials saw a file of another one.
                     is_clean = self._is_clean(worker)
-                    for place, concluded in arrived:
+                    for index, concluded in arrived:
                         outcome = concluded
                         if concluded is None and is_clean:
-                            outcome = self._ended_well(sent[place])
+                            outcome = self._ended_well(sent[index])
                         if outcome is None:
-                            concluding.create_task(conclude(place))
+                            concluding.create_task(conclude(index))
                         else:
-                            results.append((place, outcome))
+                            results.append((index, outcome))
                     left -= len(results)
                     pool.give_back(worker, len(results))
                     ended(results)
         except asyncio.CancelledError:
             # A trial whose reply is there has ended, and is not to be repeated.
             is_clean = self._is_clean(worker)
-            for place, concluded in replies.arrived():
+            for index, concluded in replies.arrived():
                 outcome = concluded
                 if concluded is None and is_clean:
-                    outcome = self._ended_well(sent[place])
+                    outcome = self._ended_well(sent[index])
                 if isinstance(outcome, Outcome):
-                    ended([(place, outcome)])
+                    ended([(index, outcome)])
             raise
         finally:
-            for one in sent.values():
-                self._deadlines.close(one.deadline)
-                if not one.deadline.reply.done():
-                    await self._abandon(worker, one.number)
+            for trial in sent.values():
+                self._deadlines.close(trial.deadline)
+                if not trial.deadline.reply.done():
+                    await self._abandon(worker, trial.number)
             pool.give_back(worker, left)
 
     async def _new_worker(
@@ -516,6 +516,6 @@ def _adapter(version: Version) -> JsonObject | None:
 
 
 def _absolute(python: str) -> str:
-    """A path seen from here, since the worker starts in another folder; a bare name stays one."""
+    """Return a path seen from here, since the worker starts in another folder; a bare name stays one."""
     # Not resolved: the link of a virtual environment is what makes its interpreter its own.
     return str(Path.cwd() / python) if "/" in python else python

@@ -31,14 +31,14 @@ def with_recording(outcome: Outcome, line: Line, *, take_calls: bool) -> Outcome
     if outcome.usage is None:
         outcome = replace(outcome, usage=total_usage(call.usage for call in calls))
     if take_calls and not outcome.served:
-        made = [call for one in calls for call in one.tool_calls]
-        numbered = (replace(call, index=index) for index, call in enumerate(made))
+        tool_calls = [call for model_call in calls for call in model_call.tool_calls]
+        numbered = (replace(call, index=index) for index, call in enumerate(tool_calls))
         served = tuple(ServedCall(call=call, rule=Rule.LIVE) for call in numbered)
         outcome = replace(outcome, served=served)
     return replace(outcome, model_calls=calls) if line.keeps else outcome
 
 
 def sum_of_costs(calls: Sequence[ModelCall]) -> float | None:
-    """None where one of them is not known: part of a cost would look like all of it."""
+    """Sum costs; None where one of them is not known: part of a cost would look like all of it."""
     costs = [call.cost_usd for call in calls]
     return None if None in costs else sum(cost for cost in costs if cost)

@@ -49,7 +49,7 @@ class TrialReply:
         return self._message
 
     def done(self) -> bool:
-        """Whether there is a message or an error."""
+        """Return whether there is a message or an error."""
         return self._message is not None or self._error is not None
 
     def set_result(self, message: JsonObject) -> None:
@@ -111,9 +111,9 @@ class Replies(Generic[T]):
         self._arrived: list[tuple[int, T | None]] = []
         self._waiting: asyncio.Future[None] | None = None
 
-    def add(self, place: int, result: T | None = None) -> None:
+    def add(self, number: int, result: T | None = None) -> None:
         """Add the number of a trial that has a reply, with what was made of it if that is known."""
-        self._arrived.append((place, result))
+        self._arrived.append((number, result))
         if self._waiting is not None and not self._waiting.done():
             # The waiter goes on in the next round of the event loop: with all replies that came with this.
             self._waiting.set_result(None)
@@ -134,24 +134,24 @@ class Replies(Generic[T]):
 class GroupReply(TrialReply):
     """A reply that is awaited together with others."""
 
-    __slots__ = ("_place", "_replies")
+    __slots__ = ("_number", "_replies")
 
-    def __init__(self, replies: Replies[Any], place: int) -> None:
+    def __init__(self, replies: Replies[Any], number: int) -> None:
         """Wait for nothing yet.
 
         Args:
-            replies: gets the place once there is a message or an error.
-            place: the number of the trial.
+            replies: gets the number once there is a message or an error.
+            number: the number of the trial.
         """
         super().__init__(replies.loop)
-        self._replies, self._place = replies, place
+        self._replies, self._number = replies, number
 
     def set_result(self, message: JsonObject) -> None:
         """Set the message."""
         self._message = message
-        self._replies.add(self._place)
+        self._replies.add(self._number)
 
     def set_exception(self, error: BaseException) -> None:
         """Set an error."""
         self._error = error
-        self._replies.add(self._place)
+        self._replies.add(self._number)

@@ -102,19 +102,19 @@ class AnswerFile:
         self._path = answers_path(store, run_id)
         self.paid_usd = 0.0
         """The known cost of all answers of this run."""
-        self._known: dict[str, str] = {}
+        self._texts: dict[str, str] = {}
         self._is_whole = False
         """The last line was written by this process, to its end."""
-        for other in (*earlier, run_id):
-            for line in _lines(answers_path(store, other)):
+        for source_id in (*earlier, run_id):
+            for line in _lines(answers_path(store, source_id)):
                 if line.text is not None:
-                    self._known[line.key] = line.text
-                if other == run_id:
+                    self._texts[line.key] = line.text
+                if source_id == run_id:
                     self.paid_usd += line.cost_usd or 0.0
 
     def find(self, key: str) -> str | None:
         """Return a known answer."""
-        return self._known.get(key)
+        return self._texts.get(key)
 
     def add(self, key: str, text: str | None, cost_usd: float | None) -> str | None:
         """Keep an answer and its cost; once this returns, no kill can lose it.
@@ -128,8 +128,8 @@ class AnswerFile:
         """
         if text is not None and self._redact is not None:
             text = self._redact(text)
-        kept = None if text is None else clean_text(masked(text))
-        line = encode(_Line(key=key, text=kept, cost_usd=cost_usd)).encode() + b"\n"
+        stored_text = None if text is None else clean_text(masked(text))
+        line = encode(_Line(key=key, text=stored_text, cost_usd=cost_usd)).encode() + b"\n"
         try:
             private_folder(self._path.parent)
             file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -151,9 +151,9 @@ class AnswerFile:
                 hint=f"correct that, then `replay run --resume {self._run_id}`",
             ) from error
         self.paid_usd += cost_usd or 0.0
-        if kept is not None:
-            self._known[key] = kept
-        return kept
+        if stored_text is not None:
+            self._texts[key] = stored_text
+        return stored_text
 
     def remove(self) -> None:
         """Delete the file: its run is not kept."""
@@ -170,19 +170,19 @@ def answer_files(store: Path) -> list[Path]:
     return sorted(answers_path(store, "*").parent.glob("*.jsonl"))
 
 
-def copy_answers(store: Path, other: Path) -> int:
+def copy_answers(store: Path, source: Path) -> int:
     """Copy the simulated answers of another store's runs that this one has none of; return how many files.
 
     Args:
         store: path of this store.
-        other: path of the other one.
+        source: path of the other one.
 
     Raises:
         NoSpaceError: there is no room.
         StoreWriteError: a file cannot be read.
     """
     copied = 0
-    for theirs in answer_files(other):
+    for theirs in answer_files(source):
         ours = answers_path(store, theirs.stem)
         if not ours.exists():
             private_folder(ours.parent)
@@ -198,20 +198,20 @@ def copy_answers(store: Path, other: Path) -> int:
 
 
 def _lines(path: Path) -> list[_Line]:
-    """The lines of a file; one that was being written when its process died is left out."""
+    """Return the lines of a file; one that was being written when its process died is left out."""
     try:
         written = path.read_bytes().splitlines()
     except FileNotFoundError:
         return []
     except OSError as error:
         raise StoreWriteError(f"the simulated answers {path} cannot be read: {error.strerror}") from error
-    found = []
+    lines = []
     for line in written:
         try:
-            found.append(msgspec.json.decode(line, type=_Line))
+            lines.append(msgspec.json.decode(line, type=_Line))
         except (msgspec.DecodeError, UnicodeDecodeError):
             continue
-    return found
+    return lines
 
 
 class PaidModel:
@@ -225,7 +225,7 @@ class PaidModel:
         prices: Mapping[str, Price],
         root: Path,
     ) -> None:
-        """A model that is not connected yet.
+        """Begin with a model that is not connected yet.
 
         Args:
             section: names the model and its provider.
@@ -285,8 +285,8 @@ class PaidModel:
         """
         whole = json.dumps([self._section.provider, self._section.model, *key], ensure_ascii=False)
         name = hashlib.sha256(whole.encode("utf-8", "replace")).hexdigest()
-        if self.answers is not None and (known := self.answers.find(name)) is not None:
-            return known
+        if self.answers is not None and (earlier_answer := self.answers.find(name)) is not None:
+            return earlier_answer
         task = self._tasks.get(name)
         if task is None or (task.done() and (task.cancelled() or _may_pass(task.exception()))):
             request = ModelRequest(
@@ -327,7 +327,7 @@ class PaidModel:
 
 
 def _may_pass(error: BaseException | None) -> bool:
-    """Whether asking again may help: what was answered and paid for is not asked again in one process."""
+    """Return whether asking again may help: what was paid for is not asked again in one process."""
     return error is not None and not (isinstance(error, ModelFailure) and not error.passing)
 
 
@@ -340,7 +340,7 @@ class ModelSimulator:
     async def play(
         self, item: Item, name: str, args: JsonObject, state: State, before: Sequence[ServedCall]
     ) -> Json:
-        """What the tool answers; see `Simulator.play`."""
+        """Return what the tool answers; see `Simulator.play`."""
         key: list[Json] = ["tool", item.id, name, canonical_args(args), [list(write) for write in state]]
         return _value(await self.model.ask(key, TOOL_SYSTEM, _question(item, name, args, state, before)))
 
@@ -374,7 +374,7 @@ class SimulatedUser:
 
 
 def _message_of(text: str) -> str | None:
-    """What the user says, from the model's answer.
+    """Return what the user says, from the model's answer.
 
     Raises:
         ValueError: it is no such answer; what is wrong with it.
@@ -394,7 +394,7 @@ def _message_of(text: str) -> str | None:
 
 
 def _spoken(messages: Sequence[Message]) -> list[Json]:
-    """What user and agent wrote to each other: a user sees no tools and no system prompt."""
+    """Return what user and agent wrote to each other: a user sees no tools and no system prompt."""
     return [
         {"role": message.role, "text": message.text[:_LONGEST]}
         for message in messages

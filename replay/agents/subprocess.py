@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from replaydiff.replay.agents.boundary import Boundary, Confinement, Refusal
-from replaydiff.replay.agents.descendants import ADOPTION, COLLECT_S, collect, held_mb
+from replaydiff.replay.agents.descendants import ADOPTION, COLLECT_S, collect, resident_mb
 from replaydiff.replay.agents.folder import TrialFolder
 from replaydiff.replay.errors import VersionError
 from replaydiff.replay.model import JsonObject
@@ -183,7 +183,7 @@ class Child:
     async def _weigh(self, most_mb: float) -> None:
         while True:
             await asyncio.sleep(WEIGH_S)
-            if held_mb(self.pid) > most_mb:
+            if resident_mb(self.pid) > most_mb:
                 self._too_heavy = f"it held more than {most_mb:g} MB of memory"
                 self._kill_process()
                 return
@@ -195,7 +195,7 @@ class Child:
                 os.killpg(self._popen.pid, signal.SIGKILL)
 
     async def _kill_strays(self) -> None:
-        """What it started and what outlived it: in its group, in its session, or carrying its mark."""
+        """Kill what it started and what outlived it: in its group, in its session, or carrying its mark."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._popen.pid, signal.SIGKILL)
         mark, dying = f"{MARK}={self._mark}".encode(), set[int]()
@@ -251,20 +251,20 @@ class Lines(asyncio.BufferedProtocol):
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        first, *rest = bytes(self._buffer[:nbytes]).split(b"\n")
+        first, *later_parts = bytes(self._buffer[:nbytes]).split(b"\n")
         self._parts.append(first)
-        for part in rest:
+        for part in later_parts:
             line = b"".join(self._parts)
             self._parts = [part]
             self._receive(line)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if exc is not None:
-            self._read_the_rest()
+            self._read_pending()
         if self._closed:
             self._closed()
 
-    def _read_the_rest(self) -> None:
+    def _read_pending(self) -> None:
         """Read what the other side wrote before it was gone: a write that fails ends the reading, too."""
         descriptor = self._transport.get_extra_info("socket").fileno()
         with contextlib.suppress(OSError):
@@ -276,25 +276,25 @@ class Tail(asyncio.Protocol):
     """Drains what a process prints, and keeps the end of it."""
 
     def __init__(self) -> None:
-        self._kept = bytearray()
+        self._tail = bytearray()
 
     def data_received(self, data: bytes) -> None:
-        self._kept += data
-        if len(self._kept) > 4 * TAIL_BYTES:
-            del self._kept[:-TAIL_BYTES]
+        self._tail += data
+        if len(self._tail) > 4 * TAIL_BYTES:
+            del self._tail[:-TAIL_BYTES]
 
     def clear(self) -> None:
         """Reset the state."""
-        self._kept.clear()
+        self._tail.clear()
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing was printed."""
-        return not self._kept
+        return not self._tail
 
     def text(self) -> str | None:
-        """The end of what was printed; None for nothing."""
-        return bytes(self._kept[-TAIL_BYTES:]).decode("utf-8", "replace").strip() or None
+        """Return the end of what was printed; None for nothing."""
+        return bytes(self._tail[-TAIL_BYTES:]).decode("utf-8", "replace").strip() or None
 
 
 async def _exited(popen: subprocess.Popen[bytes]) -> None:
@@ -475,7 +475,7 @@ class Process:
         self._tail.clear()
 
     async def printed(self) -> str | None:
-        """The end of what was printed since `forget_printed`; None for nothing."""
+        """Return the end of what was printed since `forget_printed`; None for nothing."""
         # What was printed before a reply is in another pipe, and one round of the loop behind it.
         await asyncio.sleep(0)
         await asyncio.sleep(0)

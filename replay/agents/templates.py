@@ -139,9 +139,9 @@ def _steps(path: str) -> Path:
         ValueError: it is none of the subset.
     """
     steps: list[str | int | None] = []
-    place = 1
-    while path.startswith("$") and place < len(path):
-        step = _STEP.match(path, place)
+    position = 1
+    while path.startswith("$") and position < len(path):
+        step = _STEP.match(path, position)
         if step is None:
             break
         name, index, single, double = step.groups()
@@ -149,19 +149,19 @@ def _steps(path: str) -> Path:
             steps.append(None if index == "*" else int(index))
         else:
             steps.append(next(key for key in (name, single, double) if key is not None))
-        place = step.end()
-    if not path.startswith("$") or place < len(path):
-        where = f" (at {path[place:]!r})" if path.startswith("$") else ""
+        position = step.end()
+    if not path.startswith("$") or position < len(path):
+        where = f" (at {path[position:]!r})" if path.startswith("$") else ""
         raise ValueError(f"is no path: {path!r}{where}; write $.key, $.key[0], $['a key'] or $.list[*]")
     return tuple(steps)
 
 
 def find(path: str, value: Json) -> list[Json]:
     """Return what the path leads to in a JSON value: nothing, one value, or with `[*]` any number."""
-    found: list[Json] = [value]
+    matches: list[Json] = [value]
     for step in _steps(path):
-        found = [inner for outer in found for inner in _inner(outer, step)]
-    return found
+        matches = [inner for outer in matches for inner in _inner(outer, step)]
+    return matches
 
 
 def _inner(value: Json, step: str | int | None) -> Sequence[Json]:
@@ -196,18 +196,18 @@ def read_response(paths: Mapping[str, str], bodies: Iterable[Json]) -> JsonObjec
                 shown = _short(_text(value))
                 raise ValueError(f"the response has {shown} at {paths['text']}, which is no text")
         for field in FIELDS[1:]:
-            found = find(paths[field], body) if field in paths else []
-            if found:
-                answer[field] = _field_value(paths[field], field, found)
+            matches = find(paths[field], body) if field in paths else []
+            if matches:
+                answer[field] = _field_value(paths[field], field, matches)
     if not texts:
         raise ValueError(f"the response has nothing at {paths['text']}: {_short(_text(last))}")
     return {**answer, "final_response": "".join(texts)}
 
 
-def _field_value(path: str, field: str, found: list[Json]) -> Json:
+def _field_value(path: str, field: str, matches: list[Json]) -> Json:
     if field != "tool_calls":
-        return found[0]
-    return found if "[*]" in path else found[0]
+        return matches[0]
+    return matches if "[*]" in path else matches[0]
 
 
 def _text(value: Json) -> str:

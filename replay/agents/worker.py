@@ -53,13 +53,13 @@ class TrialListener(Protocol):
     """Receives the events of a trial while it runs."""
 
     def begin(self) -> None:
-        """The trial's turn has come."""
+        """Begin the trial: its turn has come."""
 
     def answer(self, call: JsonObject) -> JsonObject | Awaitable[JsonObject]:
         """Answer a tool call: `{"result": …}`, `{"error": text}`, `{"stop": why}` or `{"live": number}`."""
 
     def ran(self, message: JsonObject) -> None:
-        """What a tool gave that ran."""
+        """Record what a tool gave that ran."""
 
 
 @dataclass(slots=True)
@@ -215,7 +215,7 @@ class WorkerClient:
         self._running.pop(number, None)
 
     async def printed(self) -> str | None:
-        """The end of what was printed since the worker was last idle."""
+        """Return the end of what was printed since the worker was last idle."""
         return await self._process.printed()
 
     async def stop(self) -> None:
@@ -285,7 +285,7 @@ class WorkerClient:
         return tuple(Blocked(what=what, at=at) for what, at, _ in events)
 
     def _skip(self, number: int) -> None:
-        """A trial that waited behind one that failed was not begun."""
+        """Report a trial as not begun that waited behind one that failed."""
         self._skipped.discard(number)
         running = self._running.pop(number, None)
         if running is not None and not running.reply.done():
@@ -338,7 +338,7 @@ def _encode(message: JsonObject) -> bytes:
 
 
 def _decode(line: bytes) -> Any:
-    """A message. Of one that cannot be read, the trial's number is; a failure takes the answer's place."""
+    """Decode a message; of one that cannot be read, return a failure under the number of its trial."""
     try:
         return parse(line)
     except ValueError:

@@ -172,8 +172,8 @@ def _agent(settings: Settings) -> Iterator[Finding]:
         if located.problem is not None:
             text = f"{located.problem}; correct `{what}` in [agent] of {settings.file}"
             yield Finding(what, State.WRONG, text)
-        elif located.place is not None:
-            yield Finding(what, State.OK, f"{point} is in {located.place}")
+        elif located.position is not None:
+            yield Finding(what, State.OK, f"{point} is in {located.position}")
         else:
             text = f"{point}: the source code does not show it; `replay doctor --probe` imports it"
             yield Finding(what, State.NOTE, text)

@@ -53,7 +53,7 @@ def offences() -> list[tuple[Path, int, str]]:
     ]
 
 
-OPEN = frozenset({"cases/triage", "diff", "replay/agents", "replay/engine"})
+OPEN = frozenset({"cases/triage", "diff", "replay/engine"})
 OPEN_BELOW = ("replay/engine/",)
 """Rooms that still have such names; the budget of every other room is 0."""
 
