@@ -338,9 +338,9 @@ def _compared(inputs: _Inputs, comparison: Comparison) -> DiffResult:
     causes = tuple(
         sorted(
             (
-                *losers,
                 *searched.beside(corrected),
                 *answers_cause(likeness, run, inputs.decided, by_agreement),
+                *losers,
             ),
             key=lambda cause: (cause.state is CauseState.ACCEPTED, cause.state is CauseState.OPEN),
         )

@@ -243,7 +243,7 @@ class Session:
         while case is not None and text is not None:
             text = click.edit(text, extension=".yaml" if yaml else ".json")
             if text is None:
-                click.echo("not saved, so nothing was added")
+                self._show(["not saved, so nothing was added"])
                 return
             try:
                 edited = read_case(text)
@@ -263,7 +263,7 @@ class Session:
         _print(f"expect the tool calls of {', '.join(offered.values())}; Enter: {likely}; [c]ancel")
         expect = _choice(keys)
         if expect is None:
-            click.echo("nothing was added")
+            self._show(["nothing was added"])
             return None
         trials = tuple(graded.trial for lane in item.lanes.values() for graded in lane)
         return propose(
@@ -310,7 +310,7 @@ class Session:
         except DuplicateError as error:
             _print(error.reason)
             if not click.confirm("add it all the same?", default=False):
-                click.echo("nothing was added")
+                self._show(["nothing was added"])
                 return
             self._decisions.promote([(item, case)], force=True)
         self._on()
@@ -321,7 +321,7 @@ class Session:
             "why does it need no case (Enter: back)", default="", show_default=False
         ).strip()
         if not reason:
-            click.echo("nothing was set aside")
+            self._show(["nothing was set aside"])
             return
         items = [entry.item.item]
         if entry.alike and click.confirm(f"the {len(entry.alike)} alike too?", default=False):

@@ -30,6 +30,7 @@ PROMPTS = {
     "expect the tool calls of": "\r",
     "what must the response show": "\r",
     "add it all the same?": "\r",
+    "nothing was added": "s",
 }
 """A prompt, and the key that is pressed there; an entry that is worth a case is promoted."""
 QUIET_S = 0.5

@@ -637,7 +637,7 @@ def test_a_cause_is_decided_on_the_page_and_the_answer_follows(tmp_path: Path) -
         assert [len(case["expected_tool_calls"]) for case in golden(tmp_path)] == [2]
         # What another process decides is seen, too.
         assert replay(tmp_path, "accept", name, "--undo").returncode == 0
-        assert "Cause 1 of 1" in client.get(page, follow_redirects=True).text
+        assert f'name="cause" value="{name}"' in client.get(page, follow_redirects=True).text
         assert "Accepted." in decide(decision="accept")
         assert "Open again." in decide(decision="open")
         refused = client.post(f"{page}/cause", data={"cause": name, "decision": "maybe"})
