@@ -12,7 +12,7 @@ import pytest
 
 from replaydiff.diff.blocks import PatternKeys, UngradedLanes
 from replaydiff.diff.compute import compute
-from replaydiff.diff.document import MOST_CASES, json_parts, to_json
+from replaydiff.diff.document import json_parts, to_json
 from replaydiff.diff.result import DiffResult, Verdict
 from replaydiff.replay.model import CORRECTION, Assertion, Grade, Item, Lane, Rule, Status, Trace, Trial
 from replaydiff.replay.model.json import json_text
@@ -144,12 +144,16 @@ def test_the_document_in_parts_is_the_document(tmp_path: Path) -> None:
         assert "".join(json_parts(one, json_text)) == json_text(to_json(one))
 
 
-def test_a_bounded_document_counts_unchanged_cases_beyond_the_first_ten_thousand(tmp_path: Path) -> None:
+def test_a_bounded_document_counts_unchanged_cases_beyond_a_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most = 200
+    monkeypatch.setattr("replaydiff.diff.document.MOST_CASES", most)
     found = result(tmp_path / "store")
     changed = [one for one in found.items if one.verdict is not Verdict.UNCHANGED]
     unchanged = [one for one in found.items if one.verdict is Verdict.UNCHANGED]
     assert changed
-    for number, listed in ((0, len(changed)), (20_000, MOST_CASES)):
+    for number, listed in ((0, len(changed)), (400, most)):
         quiet = [unchanged[place % len(unchanged)] for place in range(number)]
         many = replace(found, items=(*changed, *quiet))
         document = json.loads("".join(json_parts(many, json_text, is_bounded=True)))
@@ -158,8 +162,8 @@ def test_a_bounded_document_counts_unchanged_cases_beyond_the_first_ten_thousand
         assert document["cases"] == whole["cases"][:listed]
         assert document == {**whole, "cases": document["cases"]}
     # Whatever changed is listed, however much it is.
-    many = replace(found, items=(*changed * (MOST_CASES // len(changed) + 1), *unchanged))
+    many = replace(found, items=(*changed * (most // len(changed) + 1), *unchanged))
     document = json.loads("".join(json_parts(many, json_text, is_bounded=True)))
-    assert len(document["cases"]) == len(many.items) - len(unchanged) > MOST_CASES
+    assert len(document["cases"]) == len(many.items) - len(unchanged) > most
     assert document["cases_left_out"] == len(unchanged)
     validator("diff").validate({**document, "cases": document["cases"][:3]})

@@ -106,6 +106,7 @@ def test_the_answers_it_promises_are_those_of_students_interval() -> None:
 
 
 @given(st.floats(0.05, 0.4), st.floats(0.06, 0.4), st.integers(1, 5), st.sampled_from(["ship", "hold"]))
+@hypothesis_settings(max_examples=examples(8, 200))
 def test_the_items_it_names_are_the_fewest_that_do(
     noise: float, loss: float, trials: int, answer: str
 ) -> None:
@@ -128,6 +129,7 @@ def test_the_items_it_names_are_the_fewest_that_do(
 
 
 @given(st.floats(0.05, 0.4), st.integers(100, 500), st.integers(1, 9))
+@hypothesis_settings(max_examples=examples(8, 200))
 def test_more_items_and_more_trials_never_promise_less(noise: float, items: int, trials: int) -> None:
     known = _known(0.0, noise)
 

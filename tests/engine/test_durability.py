@@ -167,7 +167,8 @@ def test_an_interrupted_run_says_how_to_go_on_and_does(project: Project, number:
 @pytest.mark.slow
 def test_a_second_signal_ends_at_once(project: Project) -> None:
     process = project.start(*begin(), SECONDS_A_TRIAL="30")
-    project.wait_for_calls(2)
+    # The first trial is replayed before the others.
+    project.wait_for_calls(1)
     process.send_signal(signal.SIGINT)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=PATIENCE_S)

@@ -12,6 +12,7 @@ from replaydiff.replay.model import ToolCall
 from replaydiff.replay.proofs import Proof, prove_tools
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.traces import write_traces
+from tests.stand_ins.full import examples
 from tests.store.build import trace
 
 Calls = list[tuple[int, int, int]]
@@ -39,7 +40,7 @@ def left_out(calls: Calls, least: int) -> Proof:
     st.lists(st.tuples(st.integers(0, 4), st.integers(0, 1), st.integers(0, 2)), max_size=14),
     st.integers(1, 3),
 )
-@settings(max_examples=60)
+@settings(max_examples=examples(15, 200))
 def test_counts_are_those_of_the_definition(calls: Calls, least: int) -> None:
     with tempfile.TemporaryDirectory() as folder, open_store(Path(folder) / "replay.duckdb") as con:
         traces = []

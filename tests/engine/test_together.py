@@ -9,6 +9,7 @@ import pytest
 
 from replaydiff.replay.model import Rule, Status
 from tests.engine.project import SETTINGS, Project
+from tests.stand_ins.full import full
 
 ITEMS = 60
 AGENT = """
@@ -51,7 +52,8 @@ ODD = {20: Status.CRASHED, 30: Status.AGENT_ERROR, 40: Status.TIMEOUT, 50: Statu
 
 
 @pytest.mark.parametrize(
-    ("entrypoint", "concurrency"), [("run_agent", 1), ("run_agent", 40), ("run_async", 40)]
+    ("entrypoint", "concurrency"),
+    [("run_agent", 1), pytest.param("run_agent", 40, marks=full), ("run_async", 40)],
 )
 def test_trials_end_as_if_each_was_replayed_by_itself(
     tmp_path: Path, entrypoint: str, concurrency: int
@@ -62,7 +64,7 @@ def test_trials_end_as_if_each_was_replayed_by_itself(
         project.commit(version, AGENT)
     project.sample(ITEMS)
     done = project.replay(
-        "run", "--old", "git:v1", "--new", "git:v2", "--concurrency", str(concurrency), "--timeout", "3",
+        "run", "--old", "git:v1", "--new", "git:v2", "--concurrency", str(concurrency), "--timeout", "1.5",
         "--trials", "1", "--no-aa", "--sample", "october",
     )  # fmt: skip
     assert done.code == 3, done.err
