@@ -32,7 +32,7 @@ from replaydiff.replay.renames import Renames
 from replaydiff.replay.result_form import explain_form, result_as
 from replaydiff.replay.tape import State, Tape, TapeAnswer
 
-NOT_SEEN = "the agent reports this call, but it passed no patch point: it ran for real, or not at all"
+NOT_SEEN = "the agent reports this call, but it passed no patch point: it ran unanswered, or not at all"
 
 
 def as_text(item: Item) -> str:

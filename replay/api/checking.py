@@ -198,7 +198,7 @@ class StartedVersion:
         can grade are left out.
 
         Raises:
-            UncontainedError: real tools may have run; later cases are not replayed.
+            UncontainedError: tools may have run in place of recordings; later cases are not replayed.
         """
         from replaydiff.diff.expectations import threshold_of
         from replaydiff.diff.graders.registry import free_grades

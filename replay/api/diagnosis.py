@@ -294,7 +294,7 @@ async def _probe(agents: LaneAgents, run: RunRecord, version: Version, recorded:
     from replaydiff.replay.engine.agents import patched_names, probe_of, start_agents
     from replaydiff.replay.engine.blocked import BlockedError, stopping_events
     from replaydiff.replay.engine.conversation import converse
-    from replaydiff.replay.engine.probe import UncontainedError, list_names
+    from replaydiff.replay.engine.probe import UncontainedError
     from replaydiff.replay.model import Lane
 
     try:
@@ -330,7 +330,7 @@ async def _probe(agents: LaneAgents, run: RunRecord, version: Version, recorded:
             try:
                 probe.add(Lane.NEW, item, outcome, is_last=True)
             except UncontainedError as error:
-                text = f"{list_names(error.tools)} may have run for real: {error.evidence}; {error.fix}"
+                text = f"{error.suspicion}: {error.evidence}; {error.fix}"
                 return [*findings, Finding("trace", State.WRONG, text)]
             except BlockedError as error:
                 return [*findings, _blocked(error.events)]

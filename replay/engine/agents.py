@@ -16,7 +16,7 @@ from replaydiff.replay.agents import Agent, Rules, build
 from replaydiff.replay.agents.boundary import resolve
 from replaydiff.replay.engine.conversation import Simulation
 from replaydiff.replay.engine.corpus import StoreCorpus
-from replaydiff.replay.engine.probe import Probe, list_names
+from replaydiff.replay.engine.probe import Probe, list_names, ran_where
 from replaydiff.replay.engine.redaction import RunRedactor
 from replaydiff.replay.errors import SettingsError, VersionError
 from replaydiff.replay.facts import read_facts
@@ -207,7 +207,7 @@ def build_agents(
         lanes=dict(run.lanes),
         rules=rules,
         corpus=corpus,
-        models=[one.model for one in (simulator, user) if one is not None],
+        models=[model_caller.model for model_caller in (simulator, user) if model_caller is not None],
         simulation=simulation,
         gateway=gateway,
     )
@@ -263,7 +263,7 @@ async def start_agents(lane_agents: LaneAgents) -> None:
     """Start the agents, and find out what they are made of.
 
     Raises:
-        VersionError: one of them can never run, or a tool that writes would run for real.
+        VersionError: one of them can never run, or a tool that writes would run unanswered.
         CredentialsError: one of them has no key.
     """
     _check_running(lane_agents)
@@ -286,9 +286,11 @@ async def start_agents(lane_agents: LaneAgents) -> None:
         )
     for lane, agent in lane_agents.agents.items():
         before, now = lane_agents.lanes[lane].packages, agent.describe()
-        other = sorted(name for name in before | now if before.get(name) != now.get(name))
-        if before and other:
-            notes.append(f"note: lane {lane} has other packages than when the run began: {', '.join(other)}")
+        changed_packages = sorted(name for name in before | now if before.get(name) != now.get(name))
+        if before and changed_packages:
+            notes.append(
+                f"note: lane {lane} has other packages than when the run began: {', '.join(changed_packages)}"
+            )
         lane_agents.lanes[lane] = replace(lane_agents.lanes[lane], packages=now)
     lane_agents.notes = [
         *_inventory(lane_agents.agents),
@@ -337,8 +339,9 @@ def _check_writes(lane_agents: LaneAgents) -> None:
     left = [name for name in writing if rules.renames.name(name) not in answered]
     if lane_agents.agents and left:
         tables = " and ".join(f"[tools.{toml_key(name)}]" for name in left)
+        where = ran_where(has_boundary=all(_has_boundary(lane_agents, lane) for lane in lane_agents.agents))
         raise VersionError(
-            f"{list_names(left)} would run for real: {'it has' if len(left) == 1 else 'they have'} "
+            f"{list_names(left)} would run {where}: {'it has' if len(left) == 1 else 'they have'} "
             'effect = "write" in replay.toml, and no patch point answers that',
             hint=f"name the function in `tools` of [agent], or remove {tables} if no version has it",
         )
@@ -375,19 +378,29 @@ def probe_of(
         reads=[name for name in rules.tools if rules.effect(name) == "read"],
         ignore=rules.ignore,
         patched=patched_names(lane_agents),
+        behind_boundary=[lane for lane in lane_agents.agents if _has_boundary(lane_agents, lane)],
     )
+
+
+def _has_boundary(lane_agents: LaneAgents, lane: Lane) -> bool:
+    """Return whether a lane's agent, and the tools that run in its processes, are behind a boundary."""
+    is_ours = lane_agents.lanes[lane].kind in (VersionKind.PYTHON, VersionKind.COMMAND)
+    return is_ours and lane_agents.rules.boundary != "none"
 
 
 def _open_writes(lane_agents: LaneAgents) -> list[str]:
     """Return a warning where `tools = []` lets tools run that the settings say write."""
     rules, lanes = lane_agents.rules, lane_agents.lanes
-    is_open = any(
-        not lanes[lane].tools and lanes[lane].kind is not VersionKind.MESSAGES for lane in lane_agents.agents
-    )
+    unanswered = [
+        lane
+        for lane in lane_agents.agents
+        if not lanes[lane].tools and lanes[lane].kind is not VersionKind.MESSAGES
+    ]
     writing = [name for name in rules.tools if rules.effect(name) == "write" and name not in rules.running]
-    if not (is_open and writing):
+    if not (unanswered and writing):
         return []
-    return [f"warning: {list_names(writing)} may run for real: `tools = []` answers no tool of a version"]
+    where = ran_where(has_boundary=all(_has_boundary(lane_agents, lane) for lane in unanswered))
+    return [f"warning: {list_names(writing)} may run {where}: `tools = []` answers no tool of a version"]
 
 
 def _boundary_notes(lane_agents: LaneAgents) -> list[str]:

@@ -71,7 +71,7 @@ def toplevel(folder: Path) -> Path | None:
 
 
 def commit_of(folder: Path, ref: str) -> str:
-    """The full id of the commit that a revision names.
+    """Return the full id of the commit that a revision names.
 
     Raises:
         UnknownNameError: the repository has no such revision; names the nearest tag or branch.
@@ -90,7 +90,7 @@ def commit_of(folder: Path, ref: str) -> str:
 
 
 def head(folder: Path) -> str | None:
-    """The commit a folder is at; None without git, outside a repository, and in one without commits."""
+    """Return the commit a folder is at; None without git, outside a repository, or without commits."""
     return _commit(folder, "HEAD") if shutil.which("git") else None
 
 
@@ -153,7 +153,7 @@ def checkout(repository: Path, commit: str, data_folder: Path) -> Path:
 
 
 def patched_checkout(repository: Path, commit: str, patch: bytes, data_folder: Path) -> Path:
-    """The folder of a checkout of a commit with a patch applied, and not committed; made anew each time.
+    """Make a checkout of a commit with a patch applied and not committed, anew each time; return its folder.
 
     Raises:
         VersionError: git cannot make it, or the patch does not apply.
@@ -201,7 +201,7 @@ def _is_complete(folder: Path, commit: str) -> bool:
 
 
 def _fill_submodules(folder: Path) -> None:
-    """A checkout's submodules, each at the commit that the revision names.
+    """Fill a checkout's submodules, each at the commit that the revision names.
 
     Raises:
         VersionError: one cannot be had.
@@ -217,7 +217,7 @@ def _fill_submodules(folder: Path) -> None:
 
 
 def interpreter_of(name: str, settings: Settings, python: str | None) -> str | None:
-    """The path of an interpreter, not resolved: the link of a virtual environment is what makes it one.
+    """Return an interpreter's path, not resolved: the link of a virtual environment is what makes it one.
 
     Raises:
         VersionError: it cannot be executed.

@@ -54,7 +54,7 @@ class Simulation:
 
 
 def is_single_turn(item: Item) -> bool:
-    """Whether the user speaks once at most, so that the item is one call of the agent."""
+    """Return whether the user speaks once at most, so that the item is one call of the agent."""
     # Most traces have one turn, and finding turns takes as long as much of a trial's own work.
     return sum(message.role == "user" for message in item.messages) <= 1
 
@@ -113,7 +113,7 @@ async def _converse(
 
 
 def _leaves(talk: _Talk, turns: Sequence[UserTurn], turn: UserTurn, simulation: Simulation) -> bool:
-    """Whether the calls of the turn just taken are not the recorded ones."""
+    """Return whether the calls of the turn just taken are not the recorded ones."""
     before = sum(earlier.calls for earlier in turns if earlier.number < turn.number)
     recorded = talk.item.tape[before : before + turn.calls]
     return not follows_recording(talk.done[-1].served, recorded, simulation.ignored)
@@ -174,7 +174,7 @@ class _Talk:
             )
         )
         if outcome.status is Status.OK:
-            self.messages += _own(outcome, len(served))
+            self.messages += _turn_messages(outcome, len(served))
         return outcome
 
     def outcome(self) -> Outcome:
@@ -185,10 +185,11 @@ class _Talk:
         return whole
 
 
-def _own(outcome: Outcome, before: int) -> list[Message]:
-    """What the version did at a turn, as messages."""
+def _turn_messages(outcome: Outcome, before: int) -> list[Message]:
+    """Return what the version did at a turn, as messages."""
     calls = tuple(
-        replace(served.call, call_id=f"call_{before + place}") for place, served in enumerate(outcome.served)
+        replace(served.call, call_id=f"call_{before + position}")
+        for position, served in enumerate(outcome.served)
     )
     asks = [Message(role="assistant", tool_calls=calls)] if calls else []
     results = [_result(call.call_id, served) for call, served in zip(calls, outcome.served, strict=True)]
@@ -208,7 +209,7 @@ def _result(call_id: str | None, served: ServedCall) -> Message:
 
 
 def _together(done: Sequence[Outcome], ended_turns: Sequence[Turn]) -> Outcome:
-    """One outcome of all turns: the last one's end, and the sum of what they took."""
+    """Combine all turns into one outcome: the last one's end, and the sum of what they took."""
     last = done[-1]
     served = [call for outcome in done for call in outcome.served]
     costs = [outcome.cost_usd for outcome in done if outcome.cost_usd is not None]
@@ -216,7 +217,10 @@ def _together(done: Sequence[Outcome], ended_turns: Sequence[Turn]) -> Outcome:
     return replace(
         last,
         reason=f"at the user's turn {ended_turns[-1].number}: {last.reason}" if last.reason else None,
-        served=tuple(replace(one, call=replace(one.call, index=place)) for place, one in enumerate(served)),
+        served=tuple(
+            replace(served_call, call=replace(served_call.call, index=position))
+            for position, served_call in enumerate(served)
+        ),
         usage=total_usage(outcome.usage for outcome in done),
         # A part of a cost would look like all of it.
         cost_usd=sum(costs) if len(costs) == len(done) else None,

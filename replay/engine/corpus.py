@@ -143,7 +143,7 @@ class StoreCorpus:
         )
 
     def _concerned(self, calls: Sequence[ToolCall], recorded: ToolCall) -> bool:
-        """Whether one of some calls is a write that may change a recorded call."""
+        """Return whether one of some calls is a write that may change a recorded call."""
         tape = self._rules.tape
         call = tape.recorded(recorded)
         writes = (tape.recorded(write) for write in calls if not tape.reads(write.name))

@@ -45,7 +45,7 @@ _LARGEST = 64 * 1024 * 1024
 """Bytes that decide about an environment; more is no lock file."""
 _MOST_FILES = 200
 """Files that a requirements file may include, in turn."""
-_OWN = ("VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME", "UV_PROJECT_ENVIRONMENT")
+_INTERPRETER_VARIABLES = ("VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME", "UV_PROJECT_ENVIRONMENT")
 """Set for `replay` itself, and then they name its environment."""
 
 _log = logging.getLogger(__name__)
@@ -82,18 +82,18 @@ def environment(
     content = _content(name, lock)
     version = _output(name, base, "-c", "import sys; print(sys.version, sys.platform)")
     key = hashlib.sha256(b"\0".join((lock.name.encode(), content, version.encode()))).hexdigest()
-    made = home_of(data_folder, "venvs") / key[:_LETTERS]
-    python, mark = made / "bin" / "python", mark_of(made)
-    with alone(made):
+    built_folder = home_of(data_folder, "venvs") / key[:_LETTERS]
+    python, mark = built_folder / "bin" / "python", mark_of(built_folder)
+    with alone(built_folder):
         if not (mark.exists() and os.access(python, os.X_OK)):
             _log.warning("building the virtual environment of version %s from %s", name, lock)
             mark.unlink(missing_ok=True)
-            shutil.rmtree(made, ignore_errors=True)
+            shutil.rmtree(built_folder, ignore_errors=True)
             try:
-                for command in _commands(name, lock, base, made):
-                    _run(name, lock, command, made, within_s)
+                for command in _commands(name, lock, base, built_folder):
+                    _run(name, lock, command, built_folder, within_s)
             except BaseException:
-                shutil.rmtree(made, ignore_errors=True)
+                shutil.rmtree(built_folder, ignore_errors=True)
                 raise
             mark.touch()
     return Environment(
@@ -102,11 +102,11 @@ def environment(
 
 
 def _lock_of(name: str, folder: Path) -> Path:
-    for place in (folder, *folder.parents):
+    for parent in (folder, *folder.parents):
         for lock in LOCKS:
-            if (place / lock).is_file():
-                return place / lock
-        if (place / ".git").exists():
+            if (parent / lock).is_file():
+                return parent / lock
+        if (parent / ".git").exists():
             break
     raise VersionError(
         f"version {name!r} has venv = true, and {folder} has none of {', '.join(LOCKS)}; commit one, or "
@@ -115,7 +115,7 @@ def _lock_of(name: str, folder: Path) -> Path:
 
 
 def _content(name: str, lock: Path) -> bytes:
-    """What decides about the environment."""
+    """Return the bytes that decide about the environment."""
     if lock.name == "pyproject.toml":
         return "\n".join(_dependencies(name, lock)).encode()
     try:
@@ -141,7 +141,7 @@ def required_folder(name: str, folder: Path) -> str | None:
 
 
 def _requirements(lock: Path) -> tuple[list[bytes], str | None]:
-    """A requirements file, those that it includes, and the paths and files that its lines name.
+    """Read a requirements file, those that it includes, and the paths and files that its lines name.
 
     Beside them the first line that names a folder.
     """
@@ -154,13 +154,13 @@ def _requirements(lock: Path) -> tuple[list[bytes], str | None]:
         for line in content.decode(errors="replace").splitlines():
             text = line.strip()
             included = _INCLUDED.match(text)
-            if included and (other := file.parent / included[1]) not in files:
-                files.append(other)
+            if included and (included_file := file.parent / included[1]) not in files:
+                files.append(included_file)
             elif _LOCAL.match(text):
                 named = file.parent / text.partition("#")[0].strip()
-                found = _read(named)
-                parts.append(found or str(file.parent.absolute()).encode())
-                if not found and folder is None:
+                local_content = _read(named)
+                parts.append(local_content or str(file.parent.absolute()).encode())
+                if not local_content and folder is None:
                     folder = text
         if len(files) > _MOST_FILES or sum(map(len, parts)) > _LARGEST:
             raise ValueError(f"it includes more than {_MOST_FILES} files or {_LARGEST >> 20} MB")
@@ -182,19 +182,21 @@ def _dependencies(name: str, lock: Path) -> list[str]:
         project = tomllib.loads(lock.read_text(encoding="utf-8")).get("project", {})
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise VersionError(f"{lock} of version {name!r} cannot be read: {error}; correct it") from None
-    found = project.get("dependencies", []) if isinstance(project, dict) else None
-    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+    dependencies = project.get("dependencies", []) if isinstance(project, dict) else None
+    if not isinstance(dependencies, list) or not all(
+        isinstance(dependency, str) for dependency in dependencies
+    ):
         raise VersionError(
             f"[project] dependencies in {lock} of version {name!r} is not a list of texts; correct it"
         )
-    for one in found:
+    for dependency in dependencies:
         # The installer would take it for an option, such as another index or a folder to install into.
-        if one.strip().startswith("-") or not one.isprintable():
+        if dependency.strip().startswith("-") or not dependency.isprintable():
             raise VersionError(
-                f"[project] dependencies in {lock} of version {name!r} has {one!r}, which is no package; "
-                "correct it"
+                f"[project] dependencies in {lock} of version {name!r} has {dependency!r}, which is no "
+                "package; correct it"
             )
-    return found
+    return dependencies
 
 
 def find_uv() -> str | None:
@@ -202,9 +204,9 @@ def find_uv() -> str | None:
     return shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
 
 
-def _commands(name: str, lock: Path, base: str, made: Path) -> list[list[str]]:
-    """What builds it, one after the other."""
-    uv, folder = find_uv(), str(made.absolute())
+def _commands(name: str, lock: Path, base: str, built_folder: Path) -> list[list[str]]:
+    """Return the commands that build the environment, in order."""
+    uv, folder = find_uv(), str(built_folder.absolute())
     python = f"{folder}/bin/python"
     if lock.name == "uv.lock":
         if uv is None:
@@ -212,25 +214,26 @@ def _commands(name: str, lock: Path, base: str, made: Path) -> list[list[str]]:
                 f"version {name!r} has a uv.lock, which only uv reads; install it (pip install uv)"
             )
         return [[uv, "sync", "--frozen", "--no-dev", "--no-install-project", "--python", base]]
-    wanted = ["-r", lock.name] if lock.name != "pyproject.toml" else _dependencies(name, lock)
+    requirements = ["-r", lock.name] if lock.name != "pyproject.toml" else _dependencies(name, lock)
     if uv is not None:
         make = [uv, "venv", "--no-project", "--python", base, folder]
-        install = [uv, "pip", "install", "--python", python, *wanted]
+        install = [uv, "pip", "install", "--python", python, *requirements]
     else:
         make = [base, "-m", "venv", "--without-pip", folder]
-        install = [base, "-m", "pip", "--python", python, "install", "--disable-pip-version-check", *wanted]
-    return [make, install] if wanted else [make]
+        pip = [base, "-m", "pip", "--python", python]
+        install = [*pip, "install", "--disable-pip-version-check", *requirements]
+    return [make, install] if requirements else [make]
 
 
-def _run(name: str, lock: Path, command: Sequence[str], made: Path, within_s: float) -> None:
-    surrounding = {key: value for key, value in os.environ.items() if key not in _OWN}
+def _run(name: str, lock: Path, command: Sequence[str], built_folder: Path, within_s: float) -> None:
+    surrounding = {key: value for key, value in os.environ.items() if key not in _INTERPRETER_VARIABLES}
     # Into a file: what an installer leaves behind would keep a pipe open.
     with tempfile.TemporaryFile() as output:
         with signals_wait():
             process = subprocess.Popen(
                 command,
                 cwd=lock.parent,
-                env={**surrounding, "UV_PROJECT_ENVIRONMENT": str(made.absolute()), "NO_COLOR": "1"},
+                env={**surrounding, "UV_PROJECT_ENVIRONMENT": str(built_folder.absolute()), "NO_COLOR": "1"},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

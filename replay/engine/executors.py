@@ -96,22 +96,22 @@ def load_executor(settings: Settings) -> Executor:
         return RayExecutor(settings.ray, install_timeout_s=settings.run.install_timeout)
     from importlib.metadata import entry_points
 
-    found = {entry.name: entry for entry in entry_points(group=GROUP)}
-    if name not in found:
-        raise UnknownNameError("executor", name, (LOCAL, RAY, *found), "see docs/extending/executors.md")
+    entries = {entry.name: entry for entry in entry_points(group=GROUP)}
+    if name not in entries:
+        raise UnknownNameError("executor", name, (LOCAL, RAY, *entries), "see docs/extending/executors.md")
     try:
-        made: Any = found[name].load()()
+        executor: Any = entries[name].load()()
     except Exception as error:  # noqa: BLE001 - another distribution's code may raise anything
         raise SettingsError(
             f"the executor {name!r} cannot be loaded: {type(error).__name__}: {error}",
             hint="reinstall its distribution, or leave --executor out",
         ) from None
-    if not callable(getattr(made, "run", None)):
+    if not callable(getattr(executor, "run", None)):
         raise SettingsError(
-            f"the executor {name!r} is {type(made).__name__} without a method `run`",
+            f"the executor {name!r} is {type(executor).__name__} without a method `run`",
             hint="see docs/extending/executors.md",
         )
-    return made  # type: ignore[no-any-return]
+    return executor  # type: ignore[no-any-return]
 
 
 def agent_builder(executor: Executor) -> Callable[[Version, Rules], Agent]:
@@ -120,8 +120,8 @@ def agent_builder(executor: Executor) -> Callable[[Version, Rules], Agent]:
     Args:
         executor: one whose trials run elsewhere starts the agents there.
     """
-    own: Callable[[Version, Rules], Agent] | None = getattr(executor, "build", None)
-    return own or build
+    executor_build: Callable[[Version, Rules], Agent] | None = getattr(executor, "build", None)
+    return executor_build or build
 
 
 class LocalExecutor:
@@ -196,7 +196,7 @@ class _Queue:
         self._wake()
 
     def _may_take(self) -> bool:
-        """Whether there are places; where several tasks can be taken at once, enough of them."""
+        """Return whether there are places; where several tasks can be taken at once, enough of them."""
         if self._is_empty:
             return True
         if self._free <= 0:
@@ -233,5 +233,5 @@ class _Queue:
 
 def first_failure(failures: BaseExceptionGroup[BaseException]) -> BaseException:
     """Return the first failure of a group that is none itself."""
-    found = failures.exceptions[0]
-    return first_failure(found) if isinstance(found, BaseExceptionGroup) else found
+    failure = failures.exceptions[0]
+    return first_failure(failure) if isinstance(failure, BaseExceptionGroup) else failure

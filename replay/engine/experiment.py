@@ -112,7 +112,7 @@ class AdaptiveRun:
         self.items = {item.id: item for item in iter_items(con, run.id)}
         self.trials = list(iter_trials(con, run.id))
         """Every trial so far, in the order in which the store returns them, then as they ended."""
-        self._made = Counter((trial.lane, trial.item_id) for trial in self.trials)
+        self._trial_counts = Counter((trial.lane, trial.item_id) for trial in self.trials)
         self._answers = answers_of(store, run, self._redactor)
         self._started: dict[Lane, _Started] = {}
         self._probes: dict[Lane, Probe] = {}
@@ -145,11 +145,11 @@ class AdaptiveRun:
         Raises:
             VersionError: its settings have changed since.
         """
-        for lane, known in self.run.lanes.items():
-            if _key(known) == _key(version):
-                if differing := changes(known, version):
+        for lane, tried in self.run.lanes.items():
+            if _key(tried) == _key(version):
+                if differing := changes(tried, version):
                     raise VersionError(
-                        f"version {known.name!r} is not what run {self.run.id} tried ({', '.join(differing)} "
+                        f"version {tried.name!r} is not what run {self.run.id} tried ({', '.join(differing)} "
                         "changed)",
                         hint="put it back to resume, or start again",
                     )
@@ -169,22 +169,22 @@ class AdaptiveRun:
 
         Raises:
             VersionError: the version does not start.
-            UncontainedError: real tools may have run.
+            UncontainedError: tools may have run in place of recordings.
         """
         lane, started = await self._start(version)
-        wanted = []
+        chosen_slots = []
         for item_id in item_ids:
-            wanted.append((self.items[item_id], Slot(lane, self._made[lane, item_id])))
-            self._made[lane, item_id] += 1
-        tasks = iter([started.runner.task(item, slot) for item, slot in wanted])
-        room = max(min(self._settings.run.concurrency, len(wanted)), 1)
+            chosen_slots.append((self.items[item_id], Slot(lane, self._trial_counts[lane, item_id])))
+            self._trial_counts[lane, item_id] += 1
+        tasks = iter([started.runner.task(item, slot) for item, slot in chosen_slots])
+        room = max(min(self._settings.run.concurrency, len(chosen_slots)), 1)
         try:
             await LocalExecutor().run(tasks, room)
         except RepeatedFailureError:
             # Whoever compares versions decides what a version that always fails means.
             await self._stop(lane)
         finally:
-            started.runner.keep_held()
+            started.runner.store_buffered()
             self._file.write(started.runner.progress)
             ended = self._journal.taken()
             self.trials += ended
@@ -218,9 +218,9 @@ class AdaptiveRun:
             return lane, self._started[lane]
         while len(self._started) >= _RUNNING:
             await self._stop(next(iter(self._started)))
-        known, lane = lane is not None, lane or Lane("new", len(self.run.lanes) + 1)
-        one = replace(self.run, lanes={lane: version})
-        agents = build_agents(one, self._settings, self._rules)
+        is_tried, lane = lane is not None, lane or Lane("new", len(self.run.lanes) + 1)
+        single_lane_run = replace(self.run, lanes={lane: version})
+        agents = build_agents(single_lane_run, self._settings, self._rules)
         try:
             await start_agents(agents)
             agents.corpus.open(self._con)
@@ -230,7 +230,7 @@ class AdaptiveRun:
         except BaseException:
             await agents.close()
             raise
-        if not known:
+        if not is_tried:
             self.run = replace(self.run, lanes={**self.run.lanes, lane: agents.lanes[lane]})
             write_lanes(self._con, self.run)
         runner = Runner(
@@ -260,8 +260,8 @@ class _ReadableJournal(Journal):
 
     def taken(self) -> list[Trial]:
         """Return the trials added since the last call."""
-        found, self._taken = self._taken, []
-        return found
+        trials, self._taken = self._taken, []
+        return trials
 
 
 def _ignore(_: object) -> None:
@@ -269,5 +269,5 @@ def _ignore(_: object) -> None:
 
 
 def _key(version: Version) -> tuple[str | None, ...]:
-    """What makes a version a lane of its own."""
+    """Return the settings that make a version a lane of its own."""
     return version.name, version.commit, version.dirty_hash

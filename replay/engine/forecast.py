@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 
-def cost_of(version: Version, outcome: Outcome, own: Mapping[str, Price]) -> float | None:
+def cost_of(version: Version, outcome: Outcome, user_prices: Mapping[str, Price]) -> float | None:
     """Return the cost in US dollars that the agent reports, else the price of its tokens for its model.
 
-    `own` are the user's prices, before the built-in table's. None where neither is known.
+    `user_prices` are the user's prices, before the built-in table's. None where neither is known.
     """
     if outcome.cost_usd is not None or outcome.usage is None or version.model is None:
         return outcome.cost_usd
-    return prices.cost(version.model, outcome.usage, own)
+    return prices.cost(version.model, outcome.usage, user_prices)
 
 
 JUDGE_TOKENS = 700
@@ -78,7 +78,7 @@ class Forecast:
     """What that costs, at most; None without a simulated user, and where its model's price is not known."""
 
     def document(self) -> JsonObject:
-        """For `--json`."""
+        """Return the forecast for `--json`."""
         return {
             "trials": self.trials,
             "tokens": self.tokens,
@@ -93,7 +93,7 @@ class Forecast:
         }
 
     def sentence(self) -> str:
-        """For people, on one line."""
+        """Return the forecast for people, on one line."""
         parts = []
         if self.trials:
             parts.append(f"agents {_dollars(self.cost_usd)}{self._tokens_text()}")
@@ -141,7 +141,7 @@ def forecast(
     *,
     judged: bool,
 ) -> Forecast:
-    """What is still to be spent on a run.
+    """Forecast what is still to be spent on a run.
 
     Args:
         con: a connection that sees the run's items and traces.
@@ -197,19 +197,19 @@ def forecast(
                 )
                 price = _vote_cost(model, vote, settings)
                 judge_usd = None if judge_usd is None or price is None else judge_usd + questions * price
-    found = _sum(counts.values(), votes, judge_usd, model)
-    return replace(found, user_turns=user_turns, user_usd=user_usd)
+    summed = _sum(counts.values(), votes, judge_usd, model)
+    return replace(summed, user_turns=user_turns, user_usd=user_usd)
 
 
 def _sum(
     counts: Collection[_Count], votes: int, judge_usd: float | None, judge_model: str | None
 ) -> Forecast:
     cost, tokens = 0.0, 0.0
-    known = measured = guessed = unpriced = trials = 0
+    priced = measured = guessed = unpriced = trials = 0
     for count in counts:
         trials += count.priced + count.unpriced + count.unmeasured
         measured += count.measured
-        known += count.priced
+        priced += count.priced
         unpriced += count.unpriced
         mean = count.cost_usd / count.priced if count.priced else None
         cost += count.cost_usd + (mean or 0.0) * count.unmeasured
@@ -223,7 +223,7 @@ def _sum(
     return Forecast(
         trials=trials,
         tokens=round(tokens) if measured else None,
-        cost_usd=cost if known else None,
+        cost_usd=cost if priced else None,
         guessed=guessed,
         unpriced=unpriced,
         models=tuple(sorted({model for count in counts for model in count.models})),
@@ -242,7 +242,7 @@ def _add(
     recorded: str | None,
     settings: Settings,
 ) -> None:
-    """So many trials of an item."""
+    """Add so many trials of an item."""
     model = version.model or recorded
     if took is not None:
         count.measured += trials
@@ -267,7 +267,7 @@ def _add(
 
 
 def _took(usage: str | None, read: int | None, written: int | None, parts: int) -> Usage | None:
-    """The tokens of an item; a decision has its share of its trace's."""
+    """Return the tokens of an item; a decision has its share of its trace's."""
     whole = _read_usage(usage) if usage else Usage(input_tokens=read or 0, output_tokens=written or 0)
     if not whole.input_tokens and not whole.output_tokens:
         return None

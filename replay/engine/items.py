@@ -45,28 +45,28 @@ class Source(Protocol):
         """Path of the golden set as it was given; None for a sample."""
 
     def ids(self) -> list[str]:
-        """The ids of all items."""
+        """Return the ids of all items."""
 
     def strata(self) -> dict[str, str]:
         """Return item id → its stratum, for all items."""
 
-    def own_traces(self) -> dict[str, str]:
+    def item_traces(self) -> dict[str, str]:
         """Return item id → trace id, for the items that have a trace."""
 
     def values(self, con: DuckDBPyConnection, field: str) -> dict[str, str]:
-        """Item id → its value of a field as text, for the items that have one."""
+        """Return item id → its value of a field as text, for the items that have one."""
 
     def read(self, con: DuckDBPyConnection, ids: Sequence[str]) -> Iterator[Item]:
-        """The items of these ids, in this order."""
+        """Yield the items of these ids, in this order."""
 
     def recorded(self, item_id: str, trace: Trace) -> Trace:
-        """What production did for the item, of the trace that is paired with it."""
+        """Return what production did for the item, of the trace that is paired with it."""
 
     def merged(self, con: DuckDBPyConnection, field: str) -> Source:
-        """The same with one item for every value of a field, where items are drawn."""
+        """Return the same with one item for every value of a field, where items are drawn."""
 
     def only(self, ids: Collection[str]) -> Source:
-        """The same with these items alone, in the same order."""
+        """Return the same with these items alone, in the same order."""
 
     def keep(self, con: DuckDBPyConnection) -> None:
         """Write what must be in the store before a run of it."""
@@ -85,19 +85,19 @@ class SampleSource:
         self._unsaved = unsaved
 
     def ids(self) -> list[str]:
-        """Trace ids, in the order of the draw."""
+        """Return the trace ids, in the order of the draw."""
         return list(self._items)
 
     def strata(self) -> dict[str, str]:
         """Return the strata of the draw."""
         return {name: item.stratum for name, item in self._items.items()}
 
-    def own_traces(self) -> dict[str, str]:
-        """Every item is its trace."""
+    def item_traces(self) -> dict[str, str]:
+        """Return each item as its own trace."""
         return {trace_id: trace_id for trace_id in self._items}
 
     def values(self, con: DuckDBPyConnection, field: str) -> dict[str, str]:
-        """The field of each item's trace."""
+        """Return the field of each item's trace."""
         rows = con.execute(
             f"SELECT trace_id, {field_text(field)} FROM {SOURCE}"
             " WHERE trace_id IN (SELECT unnest(?::VARCHAR[]))",
@@ -106,12 +106,12 @@ class SampleSource:
         return {trace_id: value for trace_id, value in rows if value is not None}
 
     def read(self, con: DuckDBPyConnection, ids: Sequence[str]) -> Iterator[Item]:
-        """From the traces in the store."""
+        """Read the items from the traces in the store."""
         for trace in iter_traces(con, ids, without=NOT_IN_ITEMS):
             yield item_of_trace(trace, self._items[trace.trace_id])
 
     def recorded(self, item_id: str, trace: Trace) -> Trace:  # noqa: ARG002
-        """All of it."""
+        """Return the whole trace."""
         return trace
 
     def drawn(self, trace_id: str) -> SampleItem:
@@ -119,7 +119,7 @@ class SampleSource:
         return self._items[trace_id]
 
     def merged(self, con: DuckDBPyConnection, field: str) -> SampleSource:
-        """One item for every value of a field: the trace drawn first, with the weight of all that share it.
+        """Merge the traces of one value into the one drawn first, with the weight of all of them.
 
         Recorded lanes give an item every trace of its value, so several items of one value would be the same
         observation counted several times. A trace without a value stays as it is.
@@ -130,14 +130,14 @@ class SampleSource:
         for trace_id, item in self._items.items():
             value = values.get(trace_id)
             owner = trace_id if value is None else first.setdefault(value, trace_id)
-            known = items.get(owner)
-            items[owner] = item if known is None else replace(known, weight=known.weight + item.weight)
-        found = SampleSource(self.sample, self._drawn, self._unsaved)
-        found._items = items
-        return found
+            earlier = items.get(owner)
+            items[owner] = item if earlier is None else replace(earlier, weight=earlier.weight + item.weight)
+        merged_source = SampleSource(self.sample, self._drawn, self._unsaved)
+        merged_source._items = items
+        return merged_source
 
     def only(self, ids: Collection[str]) -> SampleSource:
-        """Of the sample, these traces; each keeps its weight."""
+        """Return the sample with these traces alone; each keeps its weight."""
         chosen = SampleSource(self.sample, self._drawn, self._unsaved)
         chosen._items = {name: item for name, item in self._items.items() if name in ids}
         return chosen
@@ -155,43 +155,43 @@ class GoldenSource:
     sample = None
 
     def __init__(self, golden_path: str, cases: Sequence[Case]) -> None:
-        """Cases as they were read from `golden_path`."""
+        """Take cases as they were read from `golden_path`."""
         from replaydiff.replay.golden import item_of
 
         self.golden_path = golden_path
         self._items = {case.id: item_of(case) for case in cases}
 
     def ids(self) -> list[str]:
-        """Case ids, in the order of the file."""
+        """Return the case ids, in the order of the file."""
         return list(self._items)
 
     def strata(self) -> dict[str, str]:
         """Return the categories of the cases."""
         return {name: item.category or item.stratum for name, item in self._items.items()}
 
-    def own_traces(self) -> dict[str, str]:
-        """The traces the cases were made from."""
+    def item_traces(self) -> dict[str, str]:
+        """Return the traces the cases were made from."""
         return {name: item.trace_id for name, item in self._items.items() if item.trace_id is not None}
 
     def values(self, con: DuckDBPyConnection, field: str) -> dict[str, str]:  # noqa: ARG002
         """Return the case's own field if set, else its id."""
-        found = {name: field_of(item, field) for name, item in self._items.items()}
-        return {name: name if value is None else value for name, value in found.items()}
+        texts = {name: field_of(item, field) for name, item in self._items.items()}
+        return {name: name if value is None else value for name, value in texts.items()}
 
     def read(self, con: DuckDBPyConnection, ids: Sequence[str]) -> Iterator[Item]:  # noqa: ARG002
-        """From the file, which was read once."""
+        """Return these cases of the file, which was read once."""
         return (self._items[name] for name in ids)
 
     def recorded(self, item_id: str, trace: Trace) -> Trace:  # noqa: ARG002
-        """All of it."""
+        """Return the whole trace."""
         return trace
 
     def merged(self, con: DuckDBPyConnection, field: str) -> GoldenSource:  # noqa: ARG002
-        """Every case is an item of its own."""
+        """Return the set itself: every case is an item of its own."""
         return self
 
     def only(self, ids: Collection[str]) -> GoldenSource:
-        """Of the golden set, these cases."""
+        """Return the golden set with these cases alone."""
         chosen = GoldenSource(self.golden_path, ())
         chosen._items = {name: item for name, item in self._items.items() if name in ids}
         return chosen
@@ -201,7 +201,7 @@ class GoldenSource:
 
 
 def from_sample(con: DuckDBPyConnection, name: str | None) -> SampleSource:
-    """The sample of that name; without one, the sample drawn last.
+    """Return the sample of that name; without one, the sample drawn last.
 
     Raises:
         UnknownNameError: there is none of that name.
@@ -220,7 +220,7 @@ def from_sample(con: DuckDBPyConnection, name: str | None) -> SampleSource:
 
 
 def from_golden(path: Path) -> GoldenSource:
-    """The golden set of that path.
+    """Return the golden set of that path.
 
     Raises:
         InputError: there is no such file, it has no cases, or one of them cannot be read.
@@ -261,7 +261,7 @@ def item_of_trace(trace: Trace, drawn: SampleItem) -> Item:
 
 
 def input_messages(trace: Trace) -> tuple[Message, ...]:
-    """The conversation up to and with the user's turn that is the trace's input."""
+    """Return the conversation up to and with the user's turn that is the trace's input."""
     for end in range(len(trace.messages) - 1, -1, -1):
         message = trace.messages[end]
         if message.role == "user" and message.text == trace.input:
@@ -279,28 +279,28 @@ def field_of(item: Item, field: str) -> str | None:
     column, *keys = [part.strip('"') for part in re.findall(r'"[^"]*"|[^."]+', field)]
     if column == "metadata":
         return _text(_within(item.metadata, keys))
-    own = {
+    columns = {
         "input": item.input,
         "session_id": item.session_id,
         "tags": ",".join(sorted(item.tags)),
         "trace_id": item.trace_id,
     }
-    return own.get(column) or None
+    return columns.get(column) or None
 
 
 def _within(value: Json, keys: Iterable[str]) -> Json:
-    """A field at any depth, or one whose name has the dots in it."""
+    """Return a field at any depth, or one whose name has the dots in it."""
     names = list(keys)
-    found: Any = value
+    inner: Any = value
     for name in names:
-        found = found.get(name) if isinstance(found, dict) else None
-    if found is None and isinstance(value, dict):
+        inner = inner.get(name) if isinstance(inner, dict) else None
+    if inner is None and isinstance(value, dict):
         return value.get(".".join(names))
-    return found  # type: ignore[no-any-return]
+    return inner  # type: ignore[no-any-return]
 
 
 def _text(value: Json) -> str | None:
-    """As the store writes a JSON value as text."""
+    """Return a JSON value as the store writes it as text."""
     if value is None or isinstance(value, str):
         return value or None
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

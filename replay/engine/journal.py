@@ -79,13 +79,13 @@ class Journal:
             StoreWriteError: they cannot be written: the disk is full, say. What was kept before stays kept.
         """
         lines: list[bytes] = []
-        kept: list[tuple[Trial, list[ModelCall]]] = []
+        redacted: list[tuple[Trial, list[ModelCall]]] = []
         for trial, calls in ended:
-            line, trial_kept, calls_kept = self._line(trial, calls)
+            line, redacted_trial, redacted_calls = self._line(trial, calls)
             lines.append(line)
-            kept.append((trial_kept, calls_kept))
+            redacted.append((redacted_trial, redacted_calls))
         try:
-            self._write(lines, kept)
+            self._write(lines, redacted)
         except OSError as error:
             raise StoreWriteError(
                 f"the journal {self._path} cannot be written: {error.strerror}; no finished trial is lost",
@@ -100,16 +100,20 @@ class Journal:
     def _line(self, trial: Trial, calls: Sequence[ModelCall]) -> tuple[bytes, Trial, list[ModelCall]]:
         """Return a trial's part of the file, and the trial and its calls without secrets."""
         texts = [encode(call) for call in calls]
-        kept = list(map(self._masked, texts))
+        masked_texts = list(map(self._masked, texts))
         whole = self._masked(text := encode(trial))
-        line = b"".join(b"%b%b}\n" % (_CALL, one.encode()) for one in kept) + whole.encode() + b"\n"
+        line = (
+            b"".join(b"%b%b}\n" % (_CALL, call_text.encode()) for call_text in masked_texts)
+            + whole.encode()
+            + b"\n"
+        )
         return (
             line,
             trial if whole == text else _read_trial(whole),
-            list(calls) if kept == texts else [_read_call(one) for one in kept],
+            list(calls) if masked_texts == texts else [_read_call(call_text) for call_text in masked_texts],
         )
 
-    def _write(self, lines: Sequence[bytes], kept: Sequence[tuple[Trial, list[ModelCall]]]) -> None:
+    def _write(self, lines: Sequence[bytes], redacted: Sequence[tuple[Trial, list[ModelCall]]]) -> None:
         """Append to the file. Where that fails, what is there whole counts as kept."""
         left = data = b"".join(lines)
         try:
@@ -118,7 +122,7 @@ class Journal:
         finally:
             self._size += len(data) - len(left)
             room = len(data) - len(left)
-            for line, (trial, calls) in zip(lines, kept, strict=True):
+            for line, (trial, calls) in zip(lines, redacted, strict=True):
                 room -= len(line)
                 if room < 0:
                     break
@@ -163,7 +167,7 @@ def waiting(store: Path, run_id: str) -> list[Trial]:
     return [trial for trial, _ in _left_in(path)] if path.exists() else []
 
 
-def merge_waiting(con: DuckDBPyConnection, other: Path) -> tuple[int, int]:
+def merge_waiting(con: DuckDBPyConnection, source: Path) -> tuple[int, int]:
     """Write the trials that wait beside another store, of runs that this store has.
 
     Returns:
@@ -172,7 +176,7 @@ def merge_waiting(con: DuckDBPyConnection, other: Path) -> tuple[int, int]:
     trials: list[Trial] = []
     calls: list[ModelCall] = []
     for (run_id,) in con.execute("SELECT run_id FROM runs").fetchall():
-        path = path_of(other, run_id)
+        path = path_of(source, run_id)
         have = finished_keys(con, run_id) if path.exists() else set()
         for trial, of_trial in _left_in(path) if path.exists() else ():
             if (trial.item_id, str(trial.lane), trial.index) not in have:
@@ -184,7 +188,7 @@ def merge_waiting(con: DuckDBPyConnection, other: Path) -> tuple[int, int]:
 
 
 def _left_in(path: Path) -> Iterator[tuple[Trial, list[ModelCall]]]:
-    """The trials of a journal; one that was being written when its process died is left out."""
+    """Yield the trials of a journal; one that was being written when its process died is left out."""
     calls: list[ModelCall] = []
     with path.open("rb") as file:
         for line in file:

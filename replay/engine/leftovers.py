@@ -67,33 +67,33 @@ def find(store: Path, runs: Iterable[RunRecord], content_hashes: Collection[str]
         runs: that are stored.
         content_hashes: SHA-256 of the files of their trials whose content is kept.
     """
-    folder, known = store.absolute().parent, list(runs)
+    folder, stored_runs = store.absolute().parent, list(runs)
     # The checkouts of a bisection are made anew whenever it needs them.
-    last = [run for run in known if EXPERIMENT not in run.settings]
+    last = [run for run in stored_runs if EXPERIMENT not in run.settings]
     paths = [version.path for run in last for version in run.lanes.values()]
-    interpreters = [version.python for run in known for version in run.lanes.values()]
+    interpreters = [version.python for run in stored_runs for version in run.lanes.values()]
     return Leftovers(
         checkouts=tuple(_unused(folder / "worktrees", paths)),
         environments=tuple(_unused(folder / "venvs", interpreters)),
         copies=tuple(snapshot.left_over(folder)),
-        simulations=tuple(_orphaned_answers(store, {run.id for run in known})),
+        simulations=tuple(_orphaned_answers(store, {run.id for run in stored_runs})),
         files=tuple(_orphaned_files(store, content_hashes)),
     )
 
 
-def remove(found: Leftovers) -> None:
+def remove(leftovers: Leftovers) -> None:
     """Remove what was found. One that another command is making at this moment stays."""
-    for folder in found.checkouts:
-        with _not_being_made(folder) as free:
+    for folder in leftovers.checkouts:
+        with _locked_folder(folder) as free:
             if free:
                 _unregister(folder)
                 _remove_folder(folder)
                 folder.with_name(f"{folder.name}.patch").unlink(missing_ok=True)
-    for folder in found.environments:
-        with _not_being_made(folder) as free:
+    for folder in leftovers.environments:
+        with _locked_folder(folder) as free:
             if free:
                 _remove_folder(folder)
-    for file in (*found.copies, *found.simulations, *found.files):
+    for file in (*leftovers.copies, *leftovers.simulations, *leftovers.files):
         file.unlink(missing_ok=True)
 
 
@@ -151,7 +151,7 @@ def _is_only_store(store: Path) -> bool:
 
 
 @contextlib.contextmanager
-def _not_being_made(folder: Path) -> Iterator[bool]:
+def _locked_folder(folder: Path) -> Iterator[bool]:
     """Hold the lock of a folder; yield whether that worked."""
     try:
         with locked(folder.with_name(f"{folder.name}.lock"), wait=False, remove=True):

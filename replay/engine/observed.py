@@ -45,21 +45,21 @@ LATEST = "latest"
 
 
 def recorded_run(store: Path, name: str) -> str:
-    """The id of a run with recorded model calls: that of this id, or the latest of them.
+    """Return the id of a run with recorded model calls: that of this id, or the latest of them.
 
     Raises:
         UnknownNameError: there is no such run.
         InputError: nothing was recorded.
     """
     with open_store(store, read_only=True) as con:
-        found = latest_recorded(con) if name == LATEST else get_run(con, name).id
-        if found is None:
+        run_id = latest_recorded(con) if name == LATEST else get_run(con, name).id
+        if run_id is None:
             raise InputError("no run has recorded its models yet; record one with --set run.record=true")
-        if not count_model_calls(con, found):
+        if not count_model_calls(con, run_id):
             raise InputError(
-                f"run {found} recorded no model; name one that ran with record in [run], or `latest`"
+                f"run {run_id} recorded no model; name one that ran with record in [run], or `latest`"
             )
-    return found
+    return run_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,10 +116,10 @@ def pair(con: DuckDBPyConnection, version: Version, source: Source, pair_by: str
         InputError: the condition cannot be used, or no trace belongs to any item.
         UnknownNameError: traces have no such field.
     """
-    own = source.own_traces()
-    if own and version.condition is None:
+    traces_of_items = source.item_traces()
+    if traces_of_items and version.condition is None:
         pair_by = None
-    values = own if pair_by is None else source.values(con, pair_by)
+    values = traces_of_items if pair_by is None else source.values(con, pair_by)
     items: dict[str, list[str]] = {}
     for item_id, value in values.items():
         items.setdefault(value, []).append(item_id)
@@ -130,7 +130,7 @@ def pair(con: DuckDBPyConnection, version: Version, source: Source, pair_by: str
         chosen, bound = selection(cursor, version.condition, None)
         if version.condition is None and pair_by is None:
             chosen += " AND trace_id IN (SELECT unnest($own::VARCHAR[]))"
-            bound["own"] = list(own.values())
+            bound["own"] = list(traces_of_items.values())
         rows = cursor.execute(
             f"SELECT trace_id, {text} FROM {chosen} ORDER BY started_at, trace_id", bound
         ).fetchall()
@@ -140,7 +140,7 @@ def pair(con: DuckDBPyConnection, version: Version, source: Source, pair_by: str
         for item_id in owners:
             traces.setdefault(item_id, []).append(trace_id)
     if not traces:
-        raise InputError(_nothing(version, len(rows), pair_by, bool(own)))
+        raise InputError(_nothing(version, len(rows), pair_by, bool(traces_of_items)))
     return Pairing(traces=traces, matched=len(rows), unpaired=unpaired)
 
 
@@ -152,13 +152,13 @@ def trials(
     item_ids: Iterable[str],
     recorded: Callable[[str, Trace], Trace],
 ) -> list[Trial]:
-    """The trials of these items in an observed lane; `recorded` is that of their source."""
-    wanted = [(name, traces) for name in item_ids if (traces := pairing.traces.get(name))]
-    found = iter_traces(con, [trace_id for _, traces in wanted for trace_id in traces])
+    """Return the trials of these items in an observed lane; `recorded` is that of their source."""
+    paired_items = [(name, traces) for name in item_ids if (traces := pairing.traces.get(name))]
+    stored_traces = iter_traces(con, [trace_id for _, traces in paired_items for trace_id in traces])
     return [
         _trial(run_id, lane, item_id, index, recorded(item_id, trace))
-        for item_id, traces in wanted
-        for index, trace in enumerate(islice(found, len(traces)))
+        for item_id, traces in paired_items
+        for index, trace in enumerate(islice(stored_traces, len(traces)))
     ]
 
 
@@ -184,7 +184,7 @@ def _trial(run_id: str, lane: Lane, item_id: str, index: int, trace: Trace) -> T
     )
 
 
-def _nothing(version: Version, matched: int, pair_by: str | None, any_own: bool) -> str:
+def _nothing(version: Version, matched: int, pair_by: str | None, has_item_traces: bool) -> str:
     what = f"version {version.name!r}"
     if not matched and version.condition is not None:
         return f"no trace fits {what}; `replay traces --where` shows what a condition finds"
@@ -193,7 +193,7 @@ def _nothing(version: Version, matched: int, pair_by: str | None, any_own: bool)
             f"{matched} traces fit {what}, and none has the {pair_by} of an item; "
             "name the field that both have with --pair-by"
         )
-    if not any_own:
+    if not has_item_traces:
         return f"no case of the golden set names the trace it was made from; pair {what} with --pair-by FIELD"
     return (
         f"none of the items' own traces is in {what}; to pair other traces with the items, "

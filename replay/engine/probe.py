@@ -47,20 +47,31 @@ _VARYING = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-fA-F]{8,}(?:-[0-9a-fA-F]{4,})*\b|
 
 
 class UncontainedError(ReplayError):
-    """Tool calls of a version do not reach its patch points, so real tools may have run."""
+    """Tool calls of a version do not reach its patch points, so tools may have run in place of recordings."""
 
     def __init__(
-        self, lane: Lane, version: Version, tools: Sequence[str], trials: int, evidence: str, fix: str
+        self,
+        lane: Lane,
+        version: Version,
+        tools: Sequence[str],
+        trials: int,
+        evidence: str,
+        fix: str,
+        *,
+        has_boundary: bool,
     ) -> None:
         self.lane, self.version = lane, version.name
         self.tools = tuple(tools)
-        """Names of the tools that may have run for real."""
+        """Names of the tools that may have run."""
+        self.has_boundary = has_boundary
+        """The version's agents run behind a boundary, and so did the tools."""
+        self.suspicion = f"{list_names(self.tools)} may have run {ran_where(has_boundary=has_boundary)}"
+        """Which tools may have run, and where."""
         self.trials = trials
         """Trials that showed it."""
         self.evidence, self.fix = evidence, fix
         super().__init__(
-            f"the run was stopped: {list_names(self.tools)} may have run for real in lane {lane} "
-            f"({version.name}): {evidence}",
+            f"the run was stopped: {self.suspicion} in lane {lane} ({version.name}): {evidence}",
             hint=fix,
         )
 
@@ -165,8 +176,9 @@ class Probe:
         reads: Collection[str] = (),
         ignore: Collection[str] = (),
         patched: Mapping[Lane, Collection[str] | None] | None = None,
+        behind_boundary: Collection[Lane] = (),
     ) -> None:
-        """Nothing was shown yet.
+        """Begin with nothing shown yet.
 
         Args:
             run_id: the run.
@@ -177,7 +189,9 @@ class Probe:
             ignore: names of recorded tools that the versions no longer have.
             patched: names of the tools that each lane's patch points answer; None, or None for a lane, where
                 they are not known before they are called.
+            behind_boundary: lanes whose agents, with the tools that they run, are behind a boundary.
         """
+        self._behind_boundary = frozenset(behind_boundary)
         self._run_id, self._lanes, self._live, self._reads = run_id, lanes, frozenset(live), frozenset(reads)
         self._has_recordings = False
         self._outages = dict.fromkeys(lanes, 0)
@@ -215,7 +229,7 @@ class Probe:
         careful = self._careful(items)
         for item in careful:
             slots = _first_slots(left, item)
-            for lanes in self._one_code_at_a_time(list(slots)):
+            for lanes in self._groups_by_code(list(slots)):
                 yield item, [slots[lane] for lane in lanes]
         others = [item for item in items if item not in careful]
         while any(left.values()):
@@ -229,7 +243,7 @@ class Probe:
     def _careful(self, items: Sequence[Item]) -> list[Item]:
         """Return the items that show a wrong patch point at the least harm.
 
-        The first calls tools that only read: where nothing is patched, nothing is written for real. The
+        The first calls tools that only read: where nothing is patched, nothing is written. The
         second calls the most tools that may write: where one of them is not patched, it runs once.
         """
         if not any(version.tools for version in self._lanes.values()):
@@ -241,21 +255,21 @@ class Probe:
             writing = None
         return [item for item in (reading, writing) if item is not None]
 
-    def _one_code_at_a_time(self, lanes: Sequence[Lane]) -> list[list[Lane]]:
+    def _groups_by_code(self, lanes: Sequence[Lane]) -> list[list[Lane]]:
         """Return groups of lanes: each code by itself, then the lanes that share one."""
         first: dict[Lane, Version] = {}
         for lane in lanes:
             if self._code[lane] not in first.values():
                 first[lane] = self._code[lane]
-        rest = [lane for lane in lanes if lane not in first]
-        return [[lane] for lane in first] + ([rest] if rest else [])
+        sharing = [lane for lane in lanes if lane not in first]
+        return [[lane] for lane in first] + ([sharing] if sharing else [])
 
     def is_passed(self, lane: Lane) -> bool:
-        """Whether the lane has shown what it must."""
+        """Return whether the lane has shown what it must."""
         return self.is_varied(lane) and self._is_contained(lane)
 
     def is_varied(self, lane: Lane) -> bool:
-        """Whether the lane's trials do not all fail in one way."""
+        """Return whether the lane's trials do not all fail in one way."""
         return lane in self._varied
 
     def add(self, lane: Lane, item: Item, outcome: Outcome, *, is_last: bool = False) -> None:
@@ -269,7 +283,7 @@ class Probe:
 
         Raises:
             BlockedError: the agent needs something that its boundary blocks.
-            UncontainedError: tools may run for real.
+            UncontainedError: tools may have run in place of recordings.
             RepeatedFailureError: this failure would come again and again.
         """
         if outcome.status is Status.CANCELLED:
@@ -287,7 +301,7 @@ class Probe:
             raise OutageError(self._run_id, lane, outcome.reason or "no reason given")
 
     def check_earlier(self, lane: Lane, ran: Sequence[tuple[str, str]]) -> None:
-        """Look at the calls that ran for real before the run was resumed: item id and tool name of each.
+        """Look at the calls that ran unanswered before the run was resumed: item id and tool name of each.
 
         Raises:
             UncontainedError: one of them was not allowed.
@@ -326,7 +340,7 @@ class Probe:
         silent = self._silent[lane]
         silent.append(item)
         if len(silent) >= TRIALS:
-            tools = list(dict.fromkeys(call.name for one in silent for call in one.tape))
+            tools = list(dict.fromkeys(call.name for silent_item in silent for call in silent_item.tape))
             evidence = (
                 f"{len(silent)} trials of items that were recorded with tool calls passed no patch point"
             )
@@ -355,7 +369,9 @@ class Probe:
                 f'; if {unasked} only reads, write effect = "read" in [tools.{toml_key(unasked)}]; if the '
                 f"versions have it no longer, name it in `ignore` of [agent]"
             )
-        return UncontainedError(lane, version, tools, trials, evidence, fix)
+        return UncontainedError(
+            lane, version, tools, trials, evidence, fix, has_boundary=lane in self._behind_boundary
+        )
 
 
 def _why(outcome: Outcome) -> str:
@@ -378,10 +394,10 @@ def _without_model(version: Version) -> Version:
 
 
 def _kind(item: Item, outcome: Outcome) -> tuple[Status, str]:
-    """What makes two failures the same: their status, and their reason without what varies."""
+    """Return what makes two failures the same: their status, and their reason without what varies."""
     reason = outcome.reason or ""
-    for own in sorted({item.input, item.id}, key=len, reverse=True):
-        reason = reason.replace(own, "…") if own else reason
+    for item_text in sorted({item.input, item.id}, key=len, reverse=True):
+        reason = reason.replace(item_text, "…") if item_text else reason
     return outcome.status, _VARYING.sub("…", reason)
 
 
@@ -396,6 +412,11 @@ def _fix(version: Version) -> str:
         f"the patch points are {points}: name the function that runs the tools in `tools` of [agent] in "
         "replay.toml, name a tool that may run in `live`, or write tools = [] if it has none or all may run"
     )
+
+
+def ran_where(*, has_boundary: bool) -> str:
+    """Return where a tool ran that no recording answered, in words."""
+    return "behind the boundary" if has_boundary else "for real"
 
 
 def list_names(names: Sequence[str], most: int = 6) -> str:

@@ -136,13 +136,13 @@ class ProgressFile:
 
 
 def running(store: Path) -> list[RunningRun]:
-    """The runs that go on in this store now, by id."""
-    found = []
+    """Return the runs that go on in this store now, by id."""
+    running_runs = []
     for path in sorted(_folder(store).glob("*.json")):
         with contextlib.suppress(OSError, msgspec.DecodeError), path.open("rb") as file:
             if is_locked(file.fileno()):
-                found.append(msgspec.json.decode(file.read(), type=RunningRun))
-    return found
+                running_runs.append(msgspec.json.decode(file.read(), type=RunningRun))
+    return running_runs
 
 
 def _folder(store: Path) -> Path:

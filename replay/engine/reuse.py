@@ -75,11 +75,11 @@ def reuse_old(con: DuckDBPyConnection, run: RunRecord, days: float) -> RunRecord
     with transaction(con):
         for lane in (Lane.OLD, Lane.OLD2):
             version = run.lanes.get(lane)
-            found = next((one for one in sources if version and _is_same(version, one[2])), None)
-            if found is None:
+            matching = next((source for source in sources if version and _is_same(version, source[2])), None)
+            if matching is None:
                 continue
-            sources.remove(found)
-            earlier, earlier_lane, _ = found
+            sources.remove(matching)
+            earlier, earlier_lane, _ = matching
             if taken := _copy_lane(con, run, lane, earlier, earlier_lane):
                 reused[str(lane)] = taken
         run = _with_reused(con, run, reused)
@@ -152,7 +152,7 @@ def reused_lanes(run: RunRecord) -> Mapping[str, ReusedLane]:
 
 
 def _sources(con: DuckDBPyConnection, run: RunRecord, days: float) -> list[tuple[RunRecord, Lane, Version]]:
-    """Lanes of finished runs under the same rules, the latest first."""
+    """Return lanes of finished runs under the same rules, the latest first."""
     oldest = run.created_at - timedelta(days=days)
     rules = [run.settings.get(name) for name in _SAME_RULES]
     return [
@@ -167,10 +167,10 @@ def _sources(con: DuckDBPyConnection, run: RunRecord, days: float) -> list[tuple
 
 
 def _is_same(version: Version, earlier: Version) -> bool:
-    is_known = version.kind is VersionKind.MESSAGES or (
+    is_reproducible = version.kind is VersionKind.MESSAGES or (
         version.kind in (VersionKind.PYTHON, VersionKind.COMMAND) and version.commit is not None
     )
-    return is_known and not changes(earlier, version) and earlier.packages == version.packages
+    return is_reproducible and not changes(earlier, version) and earlier.packages == version.packages
 
 
 def _taken(con: DuckDBPyConnection, run_id: str, lane: Lane, earlier: RunRecord) -> ReusedLane | None:

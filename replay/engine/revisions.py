@@ -10,7 +10,7 @@ from replaydiff.replay.errors import VersionError
 
 
 def commits_between(folder: Path, good: str, bad: str) -> list[tuple[str, tuple[str, ...], str]]:
-    """Id, parents and subject of every commit that contains `good` and is contained in `bad`, parents first.
+    """List id, parents, subject of each commit that contains `good` and is contained in `bad`, parents first.
 
     Raises:
         VersionError: there is none, since `bad` does not contain `good`.
@@ -27,20 +27,20 @@ def commits_between(folder: Path, good: str, bad: str) -> list[tuple[str, tuple[
         folder, "log", "-z", "--topo-order", "--reverse", "--ancestry-path", "--no-show-signature",
         "--format=%H%n%P%n%s", f"{good}..{bad}",
     )  # fmt: skip
-    found = []
+    commits = []
     for entry in filter(None, listed.split("\0")):
         commit, parents, subject = entry.split("\n", 2)
-        found.append((commit, tuple(parents.split()), subject))
-    return found
+        commits.append((commit, tuple(parents.split()), subject))
+    return commits
 
 
 def subject_of(folder: Path, commit: str) -> str:
-    """The first line of a commit's message."""
+    """Return the first line of a commit's message."""
     return git(folder, "log", "-1", "--no-show-signature", "--format=%s", commit).removesuffix("\n")
 
 
 def changes_of(folder: Path, parent: str, commit: str) -> bytes:
-    """What a commit changed since a parent, as a patch without context."""
+    """Return what a commit changed since a parent, as a patch without context."""
     shown = git(
         folder, "-c", "core.quotePath=false", "diff", "--unified=0", "--binary", "--no-renames", "--no-color",
         "--no-ext-diff", "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/", "--submodule=short",
@@ -50,12 +50,12 @@ def changes_of(folder: Path, parent: str, commit: str) -> bytes:
 
 
 def prefix_of(folder: Path) -> str:
-    """The path of a folder within its repository."""
+    """Return the path of a folder within its repository."""
     return git(folder, "rev-parse", "--show-prefix").removesuffix("\n")
 
 
-def _common_ancestor(folder: Path, one: str, other: str) -> str:
+def _common_ancestor(folder: Path, first: str, second: str) -> str:
     # Without one, git ends with an error code and prints nothing.
     with contextlib.suppress(VersionError):
-        return git(folder, "merge-base", one, other).strip()
+        return git(folder, "merge-base", first, second).strip()
     return ""

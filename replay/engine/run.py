@@ -93,7 +93,7 @@ if TYPE_CHECKING:
 WriteDown = Callable[["DuckDBPyConnection", RunRecord], RunRecord]
 """Writes a new run with its items to the store, and returns it as it is then."""
 _log = logging.getLogger(__name__)
-UNTIL_KNOWN = "until_known"
+LOOKS = "until_known"
 """Key of a run's settings that says when it looks at its answer."""
 AA_ITEMS = "aa_items"
 """Key of a run's settings that says how many items the A/A lane replays, where it is not all of them."""
@@ -180,8 +180,8 @@ def prepare(
             "observed": {str(lane): pairing.counted(source) for lane, pairing in pairings.items()},
             "replaydiff": VERSION,
             **({} if repeated is None else {AA_ITEMS: len(repeated)}),
-            **({} if looks is None else {UNTIL_KNOWN: looks(len(source.ids()))}),
-            **({} if source.golden_path is None else {"cases": _held_against(settings)}),
+            **({} if looks is None else {LOOKS: looks(len(source.ids()))}),
+            **({} if source.golden_path is None else {"cases": _case_thresholds(settings)}),
         },
     )
     if len(pairings) == len(lanes):
@@ -229,8 +229,8 @@ def _repeated(
     return frozenset(name for name, again in before.items() if again) | (drawn - before.keys())
 
 
-def _held_against(settings: Settings) -> JsonObject:
-    """What a check of the cases needs to say the same tomorrow, whatever the settings are then."""
+def _case_thresholds(settings: Settings) -> JsonObject:
+    """Return what a check of the cases needs to say the same tomorrow, whatever the settings are then."""
     cases = settings.cases
     return {
         "threshold": cases.threshold,
@@ -384,9 +384,9 @@ class _Execution:
                     delete_run(con, self.run.id)
                     self._agents.drop_answers()
                 raise
-            runner.keep_held()
-            is_known = await self._replay_rest(con, runner, journal)
-        if runner.done == runner.total or is_known:
+            runner.store_buffered()
+            is_decided = await self._replay_missing(con, runner, journal)
+        if runner.done == runner.total or is_decided:
             at = utc_now()
             finish_run(con, self.run.id, at)
             self.run = replace(self.run, finished_at=at)
@@ -403,7 +403,7 @@ class _Execution:
         Items with recorded tool calls come first; the blocks that this begins are the first that are ended.
 
         Raises:
-            UncontainedError: real tools may have run.
+            UncontainedError: tools may have run in place of recordings.
             RepeatedFailureError: the lane's trials fail in one way; they are not kept.
         """
         for item, slots in runner.probe.first_trials(items, runner.missing):
@@ -413,7 +413,7 @@ class _Execution:
             tasks = [runner.task(item, slot) for slot in slots]
             await self._executor.run(iter(tasks), min(self._settings.run.concurrency, len(tasks)))
 
-    async def _replay_rest(self, con: DuckDBPyConnection, runner: Runner, journal: Journal) -> bool:
+    async def _replay_missing(self, con: DuckDBPyConnection, runner: Runner, journal: Journal) -> bool:
         """Replay what is missing, up to the next look and from there to the next.
 
         Returns:
@@ -424,9 +424,9 @@ class _Execution:
                 return True
             room = min(self._settings.run.concurrency, runner.total - runner.done)
             await self._executor.run(self._tasks(con, runner, items), max(room, 1))
-            runner.keep_held()
+            runner.store_buffered()
             self.run = keep_simulated_cost(con, self.run, self._agents)
-            if self._hooks.look is None or not self.run.settings.get(UNTIL_KNOWN):
+            if self._hooks.look is None or not self.run.settings.get(LOOKS):
                 continue
             finished = runner.finished_items(islice(iter_items(con, self.run.id), items))
             if finished <= (self.run.looks[-1].items if self.run.looks else 0):
@@ -439,7 +439,7 @@ class _Execution:
 
     def _next_looks(self, items: int) -> list[int]:
         """Return how many items each look to come has; all of them where the run does not stop early."""
-        plan: Any = self.run.settings.get(UNTIL_KNOWN)
+        plan: Any = self.run.settings.get(LOOKS)
         taken = self.run.looks[-1].items if self.run.looks else 0
         if not plan or (self.run.looks and self.run.looks[-1].stopped):
             return [items]
@@ -509,8 +509,8 @@ class _Execution:
         rules = self._agents.rules
         writing = [name for name in rules.tools if rules.effect(name) == "write"]
         lanes = [lane for lane in runner.lanes if self.run.lanes[lane].tools] if writing else []
-        found = {lane: unasked_tools(con, self.run.id, lane, writing) for lane in lanes}
-        return {lane: counts for lane, counts in found.items() if counts}
+        unasked = {lane: unasked_tools(con, self.run.id, lane, writing) for lane in lanes}
+        return {lane: counts for lane, counts in unasked.items() if counts}
 
 
 def _items(
@@ -522,7 +522,7 @@ def _items(
     repeated: frozenset[str] | None,
     before: Mapping[str, bool],
 ) -> Iterator[Item]:
-    """A run's items in the order of their blocks; the A/A lane replays those in `repeated`, or all.
+    """Yield a run's items in the order of their blocks; the A/A lane replays those in `repeated`, or all.
 
     Those of a run that it continues (`before`) come first, in their order.
 
@@ -538,7 +538,7 @@ def _items(
         for lane, pairing in pairings.items():
             recorded = observed.trials(con, run.id, lane, pairing, batch, source.recorded)
             # Renamed last: the source finds its decisions in the trace as it was recorded.
-            write_trials(con, [replace(one, served=renames.served(one.served)) for one in recorded])
+            write_trials(con, [replace(trial, served=renames.served(trial.served)) for trial in recorded])
         for item in map(renames.item, source.read(con, batch)):
             yield item if repeated is None else replace(item, has_repeat=item.id in repeated)
 

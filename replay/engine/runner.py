@@ -87,15 +87,15 @@ class Runner:
         }
         self.unpriced = self.uncounted = 0
         """Trials of this process whose cost, and whose tokens, are not known."""
-        self._held: dict[Lane, list[_Ended]] = {lane: [] for lane in self.lanes}
+        self._buffered: dict[Lane, list[_Ended]] = {lane: [] for lane in self.lanes}
         is_limited = run.budget_usd is not None or run.max_tokens is not None
-        self._is_one_at_a_time = settings.run.concurrency == 1
+        self._is_sequential = settings.run.concurrency == 1
         self._decides_each = (
             run.mode is Mode.STEP
             or agents.gateway is not None
             or agents.simulation is not None
             # Otherwise no more trials are begun than without groups.
-            or (self._is_one_at_a_time and is_limited)
+            or (self._is_sequential and is_limited)
         )
         """Something is decided between one trial and the next, so that each is begun by itself."""
         self._failed = self._running = 0
@@ -116,25 +116,25 @@ class Runner:
 
     def spent_usd(self, con: DuckDBPyConnection) -> float | None:
         """Return the known cost of the run's own trials and simulated answers; None if none has a cost."""
-        found, simulated = self._spent_by_agents(con), self._agents.simulated_usd
-        return found if not simulated else (found or 0.0) + simulated
+        agents_usd, simulated = self._spent_by_agents(con), self._agents.simulated_usd
+        return agents_usd if not simulated else (agents_usd or 0.0) + simulated
 
     @property
     def _spent(self) -> float:
         return self._agents_usd + self._agents.simulated_usd
 
     def _spent_by_agents(self, con: DuckDBPyConnection) -> float | None:
-        found = spent_usd(con, self.run.id, self.lanes)
+        total_usd = spent_usd(con, self.run.id, self.lanes)
         return (
             None
-            if found is None
-            else found - sum(taken.cost_usd for taken in reused_lanes(self.run).values())
+            if total_usd is None
+            else total_usd - sum(taken.cost_usd for taken in reused_lanes(self.run).values())
         )
 
     def spent_tokens(self, con: DuckDBPyConnection) -> int:
         """Return what the agents read and wrote in the run's own trials, as far as they report it."""
-        found = spent_tokens(con, self.run.id, self.lanes)
-        return found - sum(taken.tokens for taken in reused_lanes(self.run).values())
+        total_tokens = spent_tokens(con, self.run.id, self.lanes)
+        return total_tokens - sum(taken.tokens for taken in reused_lanes(self.run).values())
 
     def open(self, journal: Journal, file: ProgressFile, probe: Probe) -> None:
         """Say where trials are kept, where progress is written, and what the first trials must show."""
@@ -175,11 +175,11 @@ class Runner:
         version = self.run.lanes[slot.lane]
         return TrialTask(item=item, lane=slot.lane, version=version, index=slot.trial, runner=self)
 
-    def keep_held(self) -> None:
+    def store_buffered(self) -> None:
         """Store the trials that were buffered."""
-        for held in self._held.values():
-            self._keep(held)
-            held.clear()
+        for buffered in self._buffered.values():
+            self._keep(buffered)
+            buffered.clear()
 
     @property
     def together(self) -> int:
@@ -207,9 +207,11 @@ class Runner:
                 groups.setdefault(task.lane, []).append(task)
             else:
                 single.append((task, None))
-        if self._is_one_at_a_time:
+        if self._is_sequential:
             for group in groups.values():
-                await self._replay_group(group, ended, lambda *one: single.append(one))
+                await self._replay_group(
+                    group, ended, lambda *task_and_outcome: single.append(task_and_outcome)
+                )
             for task, so_far in single:
                 await self._replay_single(task, so_far, ended)
             return
@@ -218,8 +220,8 @@ class Runner:
             def begin(task: TrialTask, so_far: Outcome | Lost | None) -> None:
                 running.create_task(self._replay_single(task, so_far, ended))
 
-            for one in single:
-                begin(*one)
+            for task_and_outcome in single:
+                begin(*task_and_outcome)
             for group in groups.values():
                 running.create_task(self._replay_group(group, ended, begin))
 
@@ -234,19 +236,19 @@ class Runner:
         self._running += len(tasks)
         left = len(tasks)
 
-        def take(found: Sequence[tuple[int, Outcome | Lost]]) -> None:
+        def take(outcomes: Sequence[tuple[int, Outcome | Lost]]) -> None:
             nonlocal left
-            left -= len(found)
-            self._running -= len(found)
+            left -= len(outcomes)
+            self._running -= len(outcomes)
             final = []
-            for place, outcome in found:
+            for index, outcome in outcomes:
                 if isinstance(outcome, Lost) or outcome.status is Status.INFRA_ERROR:
-                    go_on(tasks[place], outcome)
+                    go_on(tasks[index], outcome)
                 elif outcome.status is not Status.CANCELLED:
-                    final.append(_Ended(tasks[place], self._redacted(outcome), 1))
+                    final.append(_Ended(tasks[index], self._redacted(outcome), 1))
             self._keep(final)
-            for one in final:
-                self.probe.add(one.task.lane, one.task.item, one.outcome)
+            for ended_trial in final:
+                self.probe.add(ended_trial.task.lane, ended_trial.task.item, ended_trial.outcome)
             ended(len(final))
 
         try:
@@ -274,10 +276,10 @@ class Runner:
             self._running -= 1
         if ended.outcome.status is Status.CANCELLED:
             return
-        held = self._held[task.lane]
-        held.append(ended)
-        finished = sum(lane == task.lane for _, lane, _ in self.finished) if len(held) > 1 else 0
-        is_last = finished + len(held) == self._trials[task.lane]
+        buffered = self._buffered[task.lane]
+        buffered.append(ended)
+        finished = sum(lane == task.lane for _, lane, _ in self.finished) if len(buffered) > 1 else 0
+        is_last = finished + len(buffered) == self._trials[task.lane]
         try:
             self.probe.add(task.lane, task.item, ended.outcome, is_last=is_last)
         except (UncontainedError, OutageError):
@@ -285,8 +287,8 @@ class Runner:
             self._keep([ended])
             raise
         if self.probe.is_varied(task.lane):
-            self._keep(held)
-            held.clear()
+            self._keep(buffered)
+            buffered.clear()
 
     async def _attempt(self, task: TrialTask, so_far: Outcome | Lost | None) -> _Ended:
         """Replay a trial, and retry it after errors of the provider or the network."""
@@ -305,7 +307,7 @@ class Runner:
             is_final = outcome.status is not Status.INFRA_ERROR or attempts > self._settings.run.retries
             if is_final:
                 return _Ended(task, outcome, attempts)
-            rest = pace.rest(outcome, attempts)
+            pause_s = pace.pause(outcome, attempts)
             _log.info(
                 "%s, %s trial %d: %s; attempt %d in %.1f s",
                 task.item.id,
@@ -313,9 +315,9 @@ class Runner:
                 task.index + 1,
                 outcome.reason,
                 attempts + 1,
-                rest,
+                pause_s,
             )
-            await asyncio.sleep(rest)
+            await asyncio.sleep(pause_s)
 
     async def _run(self, task: TrialTask, lost: Lost | None) -> Outcome:
         """Run the version once; `lost` is why an attempt among other trials does not count."""
@@ -346,9 +348,9 @@ class Runner:
             return
         trials = []
         for task, outcome, attempts in ended:
-            known = cost_of(task.version, outcome, self._settings.prices)
+            cost_usd = cost_of(task.version, outcome, self._settings.prices)
             trial = outcome.trial(
-                self.run.id, task.item.id, task.lane, task.index, cost_usd=known, attempts=attempts
+                self.run.id, task.item.id, task.lane, task.index, cost_usd=cost_usd, attempts=attempts
             )
             trials.append((trial, outcome.model_calls))
         self._journal.add(trials)

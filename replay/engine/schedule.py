@@ -41,14 +41,14 @@ class Slot(NamedTuple):
 
 
 def order(ids: Iterable[str], seed: int) -> list[str]:
-    """The ids of a run's items in the order in which their blocks are replayed."""
-    return sorted(ids, key=lambda name: (_place(seed, name), name))
+    """Return the ids of a run's items in the order in which their blocks are replayed."""
+    return sorted(ids, key=lambda name: (_position(seed, name), name))
 
 
 def block(item_id: str, lanes: Collection[Lane], trials: int, seed: int) -> list[Slot]:
-    """The trials of one item in the order in which they are started."""
+    """Return the trials of one item in the order in which they are started."""
     slots = [Slot(lane, trial) for lane in lanes for trial in range(trials)]
-    return sorted(slots, key=lambda slot: (_place(seed, item_id, str(slot.lane), str(slot.trial)), slot))
+    return sorted(slots, key=lambda slot: (_position(seed, item_id, str(slot.lane), str(slot.trial)), slot))
 
 
 LEAST_REPEATED = 20
@@ -71,13 +71,13 @@ def repeated_items(strata: Mapping[str, str], share: float, seed: int) -> frozen
         share: of the items, 0 to 1.
         seed: the run's.
     """
-    ids = sorted(strata, key=lambda name: (strata[name], _place(seed, "a/a", name), name))
+    ids = sorted(strata, key=lambda name: (strata[name], _position(seed, "a/a", name), name))
     count = repeated_count(len(ids), share)
-    start = int.from_bytes(_place(seed, "a/a"), "big") / 2**64
+    start = int.from_bytes(_position(seed, "a/a"), "big") / 2**64
     return frozenset(ids[min(int((turn + start) * len(ids) / count), len(ids) - 1)] for turn in range(count))
 
 
-def _place(seed: int, *names: str) -> bytes:
+def _position(seed: int, *names: str) -> bytes:
     text = "\x00".join((str(seed), *names))
     return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=8).digest()
 
@@ -111,7 +111,7 @@ class Pace:
     def __init__(
         self, chance: random.Random | None = None, *, limit: int = 1, per_minute: float | None = None
     ) -> None:
-        """A pace.
+        """Set up a pace.
 
         Args:
             chance: spreads the tries.
@@ -138,13 +138,13 @@ class Pace:
         return _Turn(self)
 
     async def wait(self) -> None:
-        """Until the rest is over."""
+        """Wait until the pause is over."""
         now = asyncio.get_running_loop().time
         while (left := self._not_before - now()) > 0:
             await asyncio.sleep(left)
 
     def went(self, outcome: Outcome) -> None:
-        """How a try ended: what went well makes room again."""
+        """Take in how a try ended: what went well makes room again."""
         if outcome.status is Status.INFRA_ERROR:
             return
         self._in_a_row += 1
@@ -152,7 +152,7 @@ class Pace:
             self.room, self._in_a_row = self.room + 1, 0
             self._wake()
 
-    def rest(self, outcome: Outcome, tries: int) -> float:
+    def pause(self, outcome: Outcome, tries: int) -> float:
         """Return the seconds a trial waits after `tries` attempts; a rate limit pauses the others too."""
         seconds = waiting_time(outcome.retry_after_s, tries, self._chance.random())
         if outcome.retry_after_s is not None or _TOO_MANY.search(outcome.reason or ""):

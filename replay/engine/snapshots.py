@@ -388,7 +388,7 @@ def _move_into(source: Path, target: Path) -> None:
 
 
 def _has_packages(folder: Path) -> bool:
-    """Whether a folder holds installed packages, which no run changes."""
+    """Return whether a folder holds installed packages, which no run changes."""
     return folder.name == "node_modules" or (folder / "pyvenv.cfg").is_file()
 
 

@@ -56,13 +56,13 @@ class RecordedDecision:
 
 
 def decisions(trace: Trace) -> list[RecordedDecision]:
-    """The recorded decisions of a trace, in order."""
-    found = [
+    """Return the recorded decisions of a trace, in order."""
+    of_steps = [
         decision
         for step in trace.steps
         if step.kind is StepKind.LLM and step.messages and (decision := _of_step(step, trace)) is not None
     ]
-    return found or list(_of_conversation(trace))
+    return of_steps or list(_of_conversation(trace))
 
 
 class StepSource:
@@ -79,12 +79,12 @@ class StepSource:
         self._inner = sample
         self.sample = sample.sample
         counts = {trace.trace_id: len(decisions(trace)) for trace in iter_traces(con, sample.ids())}
-        self._places = {
+        self._steps = {
             f"{trace_id}{MARK}{number}": (trace_id, number)
             for trace_id, count in counts.items()
             for number in range(1, count + 1)
         }
-        if not self._places:
+        if not self._steps:
             raise InputError(
                 "no trace of the sample holds what its model was given and did; step mode needs `llm` steps "
                 "with their messages, or whole conversations"
@@ -94,27 +94,27 @@ class StepSource:
 
     def ids(self) -> list[str]:
         """Return the item ids of a trace's decisions: `TRACE#1`, `TRACE#2` …"""
-        return list(self._places)
+        return list(self._steps)
 
     def strata(self) -> dict[str, str]:
         """Return the stratum of each decision's trace."""
         strata = self._inner.strata()
-        return {name: strata[trace_id] for name, (trace_id, _) in self._places.items()}
+        return {name: strata[trace_id] for name, (trace_id, _) in self._steps.items()}
 
-    def own_traces(self) -> dict[str, str]:
-        """The trace of each decision."""
-        return {name: trace_id for name, (trace_id, _) in self._places.items()}
+    def item_traces(self) -> dict[str, str]:
+        """Return the trace of each decision."""
+        return {name: trace_id for name, (trace_id, _) in self._steps.items()}
 
     def values(self, con: DuckDBPyConnection, field: str) -> dict[str, str]:
-        """The field of each decision's trace."""
+        """Return the field of each decision's trace."""
         values = self._inner.values(con, field)
-        return {name: values[trace_id] for name, (trace_id, _) in self._places.items() if trace_id in values}
+        return {name: values[trace_id] for name, (trace_id, _) in self._steps.items() if trace_id in values}
 
     def read(self, con: DuckDBPyConnection, ids: Sequence[str]) -> Iterator[Item]:
-        """From the traces in the store."""
-        traces = iter_traces(con, [self._places[name][0] for name in ids])
+        """Read the decisions from the traces in the store."""
+        traces = iter_traces(con, [self._steps[name][0] for name in ids])
         for name, trace in zip(ids, traces, strict=True):
-            number = self._places[name][1]
+            number = self._steps[name][1]
             decision = decisions(trace)[number - 1]
             yield replace(
                 item_of_trace(trace, self._inner.drawn(trace.trace_id)),
@@ -129,8 +129,8 @@ class StepSource:
             )
 
     def recorded(self, item_id: str, trace: Trace) -> Trace:
-        """The trace as far as the decision goes."""
-        decision = decisions(trace)[self._places[item_id][1] - 1]
+        """Return the trace as far as the decision goes."""
+        decision = decisions(trace)[self._steps[item_id][1] - 1]
         return replace(
             trace,
             final_response=decision.text,
@@ -143,13 +143,13 @@ class StepSource:
         )
 
     def merged(self, con: DuckDBPyConnection, field: str) -> StepSource:  # noqa: ARG002
-        """Every decision is an item of its own."""
+        """Return the source itself: every decision is an item of its own."""
         return self
 
     def only(self, ids: Collection[str]) -> StepSource:
-        """Of the decisions, these."""
+        """Return the source with these decisions alone."""
         chosen = copy(self)
-        chosen._places = {name: place for name, place in self._places.items() if name in ids}
+        chosen._steps = {name: step for name, step in self._steps.items() if name in ids}
         return chosen
 
     def keep(self, con: DuckDBPyConnection) -> None:
@@ -187,11 +187,11 @@ def step_divergences(con: DuckDBPyConnection, run: RunRecord) -> Iterator[StepDi
 
 def _actions(trials: Sequence[Trial]) -> dict[Lane, str]:
     """Return what each lane does in most of its trials, ignoring errors."""
-    found: dict[Lane, list[str]] = {}
+    actions_by_lane: dict[Lane, list[str]] = {}
     for trial in trials:
         if not trial.status.is_error:
-            found.setdefault(trial.lane, []).append(action(trial.served))
-    return {lane: most_done(done) for lane, done in found.items()}
+            actions_by_lane.setdefault(trial.lane, []).append(action(trial.served))
+    return {lane: most_done(done) for lane, done in actions_by_lane.items()}
 
 
 def _of_step(step: Step, trace: Trace) -> RecordedDecision | None:
@@ -219,7 +219,7 @@ def _of_conversation(trace: Trace) -> Iterator[RecordedDecision]:
 
 
 def _decision(
-    given: Sequence[Message],
+    messages: Sequence[Message],
     response: Sequence[Message],
     trace: Trace,
     *,
@@ -229,7 +229,7 @@ def _decision(
     calls = [_with_result(call, trace) for message in response for call in message.tool_calls]
     text = "\n".join(message.text for message in response if message.text)
     return RecordedDecision(
-        messages=tuple(given),
+        messages=tuple(messages),
         calls=tuple(replace(call, index=index) for index, call in enumerate(calls)),
         text=text if text and not calls else None,
         model=model,
@@ -238,10 +238,14 @@ def _decision(
 
 
 def _with_result(call: ToolCall, trace: Trace) -> ToolCall:
-    """The call with what was recorded for it."""
+    """Return the call with what was recorded for it."""
     args = canonical_args(call.args)
-    same = (one for one in trace.tool_calls if one.name == call.name and canonical_args(one.args) == args)
-    return next((one for one in same if one.answered), call)
+    same = (
+        recorded_call
+        for recorded_call in trace.tool_calls
+        if recorded_call.name == call.name and canonical_args(recorded_call.args) == args
+    )
+    return next((recorded_call for recorded_call in same if recorded_call.answered), call)
 
 
 def _last_user(messages: Sequence[Message]) -> str:

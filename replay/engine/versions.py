@@ -138,7 +138,7 @@ def _entry_of(spec: str, settings: Settings) -> VersionEntry | None:
 
 
 def revision_of(spec: str, settings: Settings) -> str:
-    """The commit that a person named: a revision, `git:REF`, or a version of [versions] that has one.
+    """Return the commit that a person named: a revision, `git:REF`, or a version of [versions] that has one.
 
     Raises:
         UnknownNameError: there is no such revision.
@@ -155,7 +155,7 @@ def revision_of(spec: str, settings: Settings) -> str:
 
 
 def at_commit(spec: str, commit: str, settings: Settings) -> Version:
-    """The version of a commit, with the arguments and environment of `spec` where [versions] has that.
+    """Return the version of a commit, with the arguments and environment of `spec` where [versions] has that.
 
     Raises:
         VersionError: it cannot be run as it is described.
@@ -165,7 +165,7 @@ def at_commit(spec: str, commit: str, settings: Settings) -> Version:
 
 
 def in_folder(spec: str, name: str, folder: Path, settings: Settings) -> Version:
-    """The version of a copy of the project in a folder, with the arguments and environment of `spec`.
+    """Return the version of a copy of the project in a folder, with the arguments and environment of `spec`.
 
     Raises:
         VersionError: it cannot be run as it is described.
@@ -256,13 +256,13 @@ def _for_steps(spec: str, settings: Settings) -> Version:
     )
 
 
-def _messages_entry(spec: str, rest: str | None) -> VersionEntry:
-    """`messages`, `messages:FILE` (from the current folder), `messages:model=NAME`."""
-    if rest == "":
+def _messages_entry(spec: str, argument: str | None) -> VersionEntry:
+    """Parse `messages`, `messages:FILE` (from the current folder) or `messages:model=NAME`."""
+    if argument == "":
         raise VersionError(f"{spec!r} names nothing; write messages:FILE, messages:model=NAME, or messages")
-    if rest is not None and rest.startswith("model="):
-        return VersionEntry(messages=True, model=rest.removeprefix("model="))
-    setup = None if rest is None else str(Path(rest).expanduser().absolute())
+    if argument is not None and argument.startswith("model="):
+        return VersionEntry(messages=True, model=argument.removeprefix("model="))
+    setup = None if argument is None else str(Path(argument).expanduser().absolute())
     return VersionEntry(messages=True, setup=setup)
 
 

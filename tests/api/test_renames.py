@@ -107,7 +107,7 @@ def test_the_probe_knows_the_earlier_name(tmp_path: Path) -> None:
     (tmp_path / "v1" / "agent.py").write_text(
         OLD.replace('raise RuntimeError("the real tool")', 'return "ran"') + "\ndef other(): pass\n"
     )
-    with pytest.raises(UncontainedError, match="may have run for real"):
+    with pytest.raises(UncontainedError, match="may have run behind the boundary"):
         rd.open(tmp_path).run("all", old="v1", new="v2")
 
 

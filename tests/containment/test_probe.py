@@ -123,7 +123,7 @@ def test_a_version_whose_calls_reach_no_patch_point_is_stopped(
     assert real_calls(project) in (0, trials)
     *_, error = done.err.splitlines()
     assert error.startswith(
-        f"error: the run was stopped: get_order_status may have run for real in lane new (.): {evidence}"
+        f"error: the run was stopped: get_order_status may have run behind the boundary in lane new (.): {evidence}"
     )
     assert "the patch points are app.agent:unused: name the function that runs the tools in `tools`" in error
 
@@ -160,8 +160,8 @@ def run_agent(text):
     assert (done.code, project.runs()) == (2, [])
     assert real_calls(project) == 1
     assert (
-        "error: the run was stopped: cancel_order may have run for real in lane new (.): it was recorded for item "
-        "two-" in done.err
+        "error: the run was stopped: cancel_order may have run behind the boundary in lane new (.): it was "
+        "recorded for item two-" in done.err
     )
     assert "name it in `ignore` of [agent]" in done.err
 
@@ -179,9 +179,17 @@ def test_a_tool_beside_a_dispatcher_stops_the_run_after_five_trials(replay: Repl
     done = replay("run", "--new", ".", "--sample", "two")
     assert done.code == 2
     assert (
-        "cancel_order may have run for real in lane new (.): 5 trials of items recorded with it asked for "
+        "cancel_order may have run behind the boundary in lane new (.): 5 trials of items recorded with it asked for "
         "their other tools, and not for it" in done.err
     )
+
+
+def test_the_stop_says_that_no_boundary_was_around_the_tools(replay: Replay, project: Project) -> None:
+    project.write("v1", REPORTED)
+    done = replay("run", "--new", ".", "--sample", "october", "--set", "world.boundary=none")
+    assert done.code == 2
+    assert "get_order_status may have run for real in lane new (.): the agent reports it" in done.err
+    assert "behind the boundary" not in done.err
 
 
 def test_without_any_sign_five_silent_trials_stop_the_run(replay: Replay, project: Project) -> None:
@@ -336,7 +344,9 @@ def test_a_later_call_past_the_patch_points_ends_the_run_and_is_not_repeated(
     project.write("v1", LATER)
     done = replay("run", "--new", ".", "--sample", "october", "--set", "run.seed=5", "--concurrency", "1")
     assert (done.code, real_calls(project)) == (2, 1)
-    assert "get_order_status may have run for real in lane new (.): the agent reports it" in done.err
+    assert (
+        "get_order_status may have run behind the boundary in lane new (.): the agent reports it" in done.err
+    )
     kept = {trial.item_id for trial in project.trials()}
     assert "order-3" in kept
     again = replay("run", "--resume")
@@ -382,14 +392,14 @@ def test_a_tool_that_writes_and_that_no_version_answers_stops_the_start(
     words = ("run", "--old", "git:v1", "--new", ".", "--trials", "1", "--no-aa")
     done = replay(*words)
     assert done.code == 2
-    assert 'cancel_order would run for real: it has effect = "write" in replay.toml' in done.err
+    assert 'cancel_order would run behind the boundary: it has effect = "write" in replay.toml' in done.err
     assert "remove [tools.cancel_order] if no version has it" in done.err
     assert real_calls(project) == 0
     # `tools = []` states that tools may run; it may be a slip, so it is said.
     project.settings(writes.replace('["app.agent:get_order_status"]', "[]"))
-    assert "warning: cancel_order may run for real: `tools = []`" in replay(*words).err
+    assert "warning: cancel_order may run behind the boundary: `tools = []`" in replay(*words).err
     # An earlier name of the tool answers it, and so does a dispatcher.
     project.settings(writes + 'renamed_from = "get_order_status"\n')
     assert replay(*words).code == 0
     project.settings(writes.replace(":get_order_status", ":unused"))
-    assert "would run for real" not in replay(*words).err
+    assert "would run behind" not in replay(*words).err

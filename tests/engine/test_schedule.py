@@ -65,7 +65,7 @@ def test_no_wait_is_endless_or_negative(asked_s: float | None, tries: int, chanc
 def test_a_lane_rests_where_the_provider_asked_for_it(outcome: Outcome, rests: bool) -> None:
     async def waited() -> float:
         pace = Pace(random.Random(1))
-        pace.rest(outcome, tries=1)
+        pace.pause(outcome, tries=1)
         began = asyncio.get_running_loop().time()
         await pace.wait()
         return asyncio.get_running_loop().time() - began
@@ -106,8 +106,8 @@ def test_a_provider_that_is_overloaded_gets_half_and_then_more_again() -> None:
         rooms = []
         for _ in range(3):
             # Refused together: one sign.
-            pace.rest(failed("429"), tries=1)
-            pace.rest(failed("429", retry_after_s=0.01), tries=1)
+            pace.pause(failed("429"), tries=1)
+            pace.pause(failed("429", retry_after_s=0.01), tries=1)
             rooms.append(pace.room)
             pace._not_before = 0.0
         for count in (1, 2, 3, 100):

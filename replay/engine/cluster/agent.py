@@ -86,7 +86,7 @@ class RemoteAgent:
         self._facts = (await self._open())[self._plan]
 
     def describe(self) -> dict[str, str]:
-        """Interpreter and package versions, as the nodes report them."""
+        """Return interpreter and package versions, as the nodes report them."""
         return dict(self._facts.packages)
 
     async def close(self) -> None:

@@ -53,7 +53,7 @@ class RayBackend:
         modules = sorted(str(path) for path in staged.iterdir())
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         try:
-            with _signals_kept():
+            with _signals_restored():
                 context = ray.init(
                     address=address,
                     namespace="replaydiff",
@@ -78,7 +78,7 @@ class RayBackend:
 
     def close(self) -> None:
         """Disconnect."""
-        with _signals_kept():
+        with _signals_restored():
             self._ray.shutdown()
 
 
@@ -119,8 +119,8 @@ def _host_class() -> type:
             try:
                 from replaydiff.replay.engine.cluster.node import NodeHost
 
-                found = importlib.util.find_spec(code_package)
-                self.host = NodeHost(found.submodule_search_locations[0])  # type: ignore[union-attr, index]
+                spec = importlib.util.find_spec(code_package)
+                self.host = NodeHost(spec.submodule_search_locations[0])  # type: ignore[union-attr, index]
             except ImportError as error:
                 import platform
 
@@ -133,7 +133,7 @@ def _host_class() -> type:
 
 
 @contextlib.contextmanager
-def _signals_kept() -> Iterator[None]:
+def _signals_restored() -> Iterator[None]:
     """Restore what Ray changes of the handling of signals."""
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -150,11 +150,11 @@ def sent_environment(environment: Mapping[str, str], patterns: tuple[str, ...]) 
         environment: the driver's.
         patterns: names, in which `*` is any text, that are sent besides the keys and addresses of providers.
     """
-    wanted = (*PROVIDER_KEYS, *BASES, *patterns)
+    sent_names = (*PROVIDER_KEYS, *BASES, *patterns)
     return {
         name: value
         for name, value in environment.items()
-        if any(fnmatch.fnmatchcase(name, pattern) for pattern in wanted)
+        if any(fnmatch.fnmatchcase(name, pattern) for pattern in sent_names)
     }
 
 

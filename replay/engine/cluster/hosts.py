@@ -126,7 +126,7 @@ class Hosts:
             UnavailableError: no node takes a host.
         """
         self._plans = plans
-        self._keeping = [asyncio.ensure_future(self._keep_one()) for _ in range(self._count)]
+        self._keeping = [asyncio.ensure_future(self._keep_running()) for _ in range(self._count)]
         host = await self.take()
         self.give_back(host)
         if self._facts is None:
@@ -185,7 +185,7 @@ class Hosts:
             handle.kill()
         self._backend.close()
 
-    async def _keep_one(self) -> None:
+    async def _keep_running(self) -> None:
         """Keep one host running: start it, watch it, replace it."""
         try:
             while self._failure is None:

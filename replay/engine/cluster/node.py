@@ -146,7 +146,9 @@ class NodeHost:
         except (ReplayError, OSError) as error:
             await self.close()
             return f"on node {node}: {error}"
-        return HostFacts(node=node, agents={number: _facts(one) for number, one in self._agents.items()})
+        return HostFacts(
+            node=node, agents={number: _facts(started) for number, started in self._agents.items()}
+        )
 
     async def run(self, trial: int, plan: int, item: Item, index: int) -> ToolQuestion | Outcome:
         """Replay an item once.
@@ -308,13 +310,13 @@ def _interpreter(plan: RemotePlan, folder: Path) -> str | None:
                 f"the virtual environment of version {version.name!r} has Python {plan.python}, and Ray runs "
                 f"on Python {here}; use the same in both"
             )
-        own = environment(version.name, folder, None, _cache_folder(), within_s=plan.install_timeout_s)
-        if own.lock != version.lock:
+        venv = environment(version.name, folder, None, _cache_folder(), within_s=plan.install_timeout_s)
+        if venv.lock != version.lock:
             raise VersionError(
-                f"the lock file of version {version.name!r} is another here ({own.lock} in place of "
+                f"the lock file of version {version.name!r} is another here ({venv.lock} in place of "
                 f"{version.lock}); it may be ignored by git: list it as `include` in [ray]"
             )
-        return own.python
+        return venv.python
     if version.python is not None and not os.access(version.python, os.X_OK):
         raise VersionError(
             f"there is no interpreter {version.python} for version {version.name!r}; install it at that path "
@@ -326,10 +328,10 @@ def _interpreter(plan: RemotePlan, folder: Path) -> str | None:
 def _hide_shipped_code() -> None:
     """Keep the modules that Ray sent for the host itself from the processes it starts."""
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    kept = [path for path in paths if path and "_ray_pkg_" not in path]
+    local_paths = [path for path in paths if path and "_ray_pkg_" not in path]
     os.environ.pop("PYTHONPATH", None)
-    if kept:
-        os.environ["PYTHONPATH"] = os.pathsep.join(kept)
+    if local_paths:
+        os.environ["PYTHONPATH"] = os.pathsep.join(local_paths)
 
 
 def _cache_folder() -> Path:
