@@ -445,7 +445,7 @@ def effect_warnings(effects: Effects, deltas: Mapping[str, MetricDelta]) -> Iter
     if not effects.writes and not effects.unknown:
         if effects.reads:
             yield "every tool only reads, so all calls are compared with the recording, and reads vary freely"
-    elif not effects.writes:
+    elif not effects.decide:
         yield (
             f"no tool is known to change anything, so every call counts as a change; set effect of {shown}: "
             f'{tool_table(effects.unknown[0])} effect = "read" or "write"'

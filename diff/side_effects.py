@@ -65,8 +65,11 @@ class Effects:
 
     @property
     def decide(self) -> bool:
-        """Whether agreement with a recording is over the calls that change something; else over all."""
-        return self.by_effects and bool(self.writes)
+        """Whether agreement with a recording is over the calls that change something; else over all.
+
+        Where no tool is known to change something, those of unknown effect count, beside tools that read.
+        """
+        return self.by_effects and bool(self.writes or (self.unknown and self.reads))
 
     @property
     def counted(self) -> tuple[str, ...]:

@@ -138,3 +138,12 @@ def test_differences_are_ordered_by_how_grave_they_are() -> None:
     kinds = (ItemChangeKind.OTHER_ARGUMENTS, ItemChangeKind.EXTRA_EFFECT, ItemChangeKind.MISSING_EFFECT)
     differences = [EffectDifference(kind, "cancel_order") for kind in kinds]
     assert sorted(differences) == differences[::-1]
+
+
+def test_tools_of_unknown_effect_count_beside_tools_that_read() -> None:
+    only_unknown = Effects.of(["order_stop", "money"], {}, Settings())
+    beside_reads = Effects.of(["get_order", "order_stop", "money"], {}, Settings())
+    assert (only_unknown.decide, only_unknown.counted) == (False, ())
+    assert (beside_reads.decide, beside_reads.counted) == (True, ("money", "order_stop"))
+    assert beside_reads.changes("money")
+    assert not beside_reads.changes("get_order")
