@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -21,19 +22,6 @@ if TYPE_CHECKING:
     from replaydiff.replay.engine.agents import LaneAgents
     from replaydiff.replay.model import Blocked, Item, RunRecord, Version
     from replaydiff.replay.renames import Renames
-
-LIBRARIES = (
-    "anthropic",
-    "click",
-    "duckdb",
-    "jinja2",
-    "langfuse",
-    "msgspec",
-    "numpy",
-    "phonenumberslite",
-    "rich",
-    "scipy",
-)
 KEYS = (
     ("ANTHROPIC_API_KEY", "the judge"),
     ("OPENAI_API_KEY", 'the judge with provider = "openai"'),
@@ -112,10 +100,14 @@ def _packages() -> Iterator[Finding]:
 
 
 def _libraries() -> Iterator[Finding]:
-    from importlib.metadata import PackageNotFoundError, version
+    """Find the packages that the installed distribution requires, those of extras aside."""
+    from importlib.metadata import PackageNotFoundError, requires, version
 
     versions = []
-    for name in LIBRARIES:
+    for requirement in requires("replaydiff") or ():
+        if "extra ==" in requirement:
+            continue
+        name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
         try:
             versions.append(f"{name} {version(name)}")
         except PackageNotFoundError:

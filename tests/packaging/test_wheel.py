@@ -81,3 +81,12 @@ def test_an_install_brings_one_command_and_one_pytest_plugin(
     version = installed.run(["replay", "--version"], tmp_path)
     assert version.returncode == 0, version.stderr
     assert installed.run(["python", "-m", "replaydiff", "--version"], tmp_path).stdout == version.stdout
+
+
+@pytest.mark.slow
+def test_doctor_asks_for_what_the_wheel_requires_and_no_more(from_wheel: Installed, tmp_path: Path) -> None:
+    done = from_wheel.run(["replay", "doctor"], tmp_path)
+    libraries = [line.split(maxsplit=2) for line in done.stdout.splitlines() if "libraries" in line]
+    assert [state for state, *_ in libraries] == ["ok"], done.stdout
+    assert {"anthropic", "duckdb", "langfuse"} <= set(libraries[0][2].split())
+    assert "scipy" not in done.stdout
