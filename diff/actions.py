@@ -317,9 +317,9 @@ class ActionReader:
             if call.args is not None:
                 due[call.name].append(call.args)
         done: dict[str, list[JsonObject]] = defaultdict(list)
-        for made_call in calls:
-            if made_call.name in due:
-                done[made_call.name].append(made_call.args)
+        for actual_call in calls:
+            if actual_call.name in due:
+                done[actual_call.name].append(actual_call.args)
         for name, arguments in done.items():
             rules = self._rules_of(name)
             if rules is None:

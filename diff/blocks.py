@@ -51,7 +51,9 @@ class UngradedLanes(Mapping[Lane, tuple[GradedTrial, ...]]):
         if lane not in self._lanes:
             raise KeyError(lane)
         grades_of = self._grades_of
-        return tuple(GradedTrial(trial=one, grades=grades_of(self._item, one)) for one in self.trials(lane))
+        return tuple(
+            GradedTrial(trial=trial, grades=grades_of(self._item, trial)) for trial in self.trials(lane)
+        )
 
     def __iter__(self) -> Iterator[Lane]:
         return iter(self._lanes)
@@ -80,14 +82,14 @@ class UngradedLanes(Mapping[Lane, tuple[GradedTrial, ...]]):
 def judged_trials(block: Block | ItemVerdict) -> Iterator[tuple[Lane, GradedTrial]]:
     """Yield the trials of an item that may have grades which cost something, each with its lane."""
     if not isinstance(block.lanes, UngradedLanes):
-        yield from ((lane, one) for lane, done in block.lanes.items() for one in done)
+        yield from ((lane, graded) for lane, done in block.lanes.items() for graded in done)
 
 
 def trials_of(block: Block | ItemVerdict, lane: Lane) -> Sequence[Trial]:
     """Return the trials of a lane without their grades."""
     if isinstance(block.lanes, UngradedLanes):
         return block.lanes.trials(lane)
-    return [one.trial for one in block.lanes.get(lane, ())]
+    return [graded.trial for graded in block.lanes.get(lane, ())]
 
 
 def regraded_lanes(block: Block, change: Regrading) -> Mapping[Lane, tuple[GradedTrial, ...]]:
@@ -95,7 +97,9 @@ def regraded_lanes(block: Block, change: Regrading) -> Mapping[Lane, tuple[Grade
     if isinstance(block.lanes, UngradedLanes):
         return block.lanes.regraded(change)
     return {
-        lane: tuple(replace(one, grades=change(block.item, one.trial, one.grades)) for one in done)
+        lane: tuple(
+            replace(graded, grades=change(block.item, graded.trial, graded.grades)) for graded in done
+        )
         for lane, done in block.lanes.items()
     }
 
@@ -127,10 +131,11 @@ class Patterns:
 
     def only(self, places: Sequence[int]) -> Patterns:
         """Return the patterns of the blocks at these places."""
-        kept = dict.fromkeys(self.of[place] for place in places)
-        numbers = {pattern: number for number, pattern in enumerate(kept)}
+        selected = dict.fromkeys(self.of[index] for index in places)
+        numbers = {pattern: number for number, pattern in enumerate(selected)}
         return Patterns(
-            of=[numbers[self.of[place]] for place in places], blocks=[self.blocks[one] for one in kept]
+            of=[numbers[self.of[index]] for index in places],
+            blocks=[self.blocks[first_number] for first_number in selected],
         )
 
 
@@ -191,8 +196,8 @@ class PatternKeys:
         """Whether these are the recorded calls, each answered by its own recording."""
         return (
             self._equal_calls_match
-            and same_values(item.tape, [one.call for one in served])
-            and all(one.is_exact for one in served)
+            and same_values(item.tape, [served_call.call for served_call in served])
+            and all(served_call.is_exact for served_call in served)
         )
 
 

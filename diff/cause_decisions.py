@@ -57,13 +57,13 @@ def read_decisions(path: Path) -> dict[str, CauseState]:
         if not line.strip():
             continue
         try:
-            one = msgspec.json.decode(line, type=CauseDecision)
+            decision = msgspec.json.decode(line, type=CauseDecision)
         except (msgspec.DecodeError, RecursionError) as error:
             raise InputError(
                 f"{path} line {number} is no decision on a cause: {error}",
                 hint="correct or remove the line; `replay accept` and `replay reject` write such lines",
             ) from None
-        decided |= dict.fromkeys((one.id, *one.covers), one.decision)
+        decided |= dict.fromkeys((decision.id, *decision.covers), decision.decision)
     return decided
 
 

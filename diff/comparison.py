@@ -234,8 +234,8 @@ def _single_lane(comparison: Comparison, items: Sequence[Item], samples: Sequenc
         for lane in (Lane.OLD, Lane.NEW)
     }
     old, new = (
-        paired.weighted_mean([mean for mean, _ in found], [weight for _, weight in found])
-        for found in means.values()
+        paired.weighted_mean([mean for mean, _ in pairs], [weight for _, weight in pairs])
+        for pairs in means.values()
     )
     nothing = dict.fromkeys(
         ("delta", "sample_delta", "se", "se_planned", "ci", "p", "p_any", "mde", "bounds", "design_effect")
@@ -274,8 +274,8 @@ class _Scores:
 
     @cached_property
     def mean(self) -> float | None:
-        found = paired.weighted_mean(self.changes, self.weights)
-        return None if found is None else without_rounding(found)
+        mean_change = paired.weighted_mean(self.changes, self.weights)
+        return None if mean_change is None else without_rounding(mean_change)
 
     @cached_property
     def grouped(self) -> paired.Clusters:
@@ -314,13 +314,13 @@ class _Scores:
 
     def standard_error(self, drawn: float) -> float | None:
         fixed = self.fixed if drawn else None
-        known = None if fixed is None else paired.standard_error(fixed)
-        if known is not None and drawn >= 1:
-            return known
+        error_of_trials = None if fixed is None else paired.standard_error(fixed)
+        if error_of_trials is not None and drawn >= 1:
+            return error_of_trials
         spread = paired.standard_error(self.grouped)
-        if spread is None or known is None:
+        if spread is None or error_of_trials is None:
             return spread
-        return math.sqrt((1 - drawn) * spread**2 + drawn * known**2)
+        return math.sqrt((1 - drawn) * spread**2 + drawn * error_of_trials**2)
 
     def planned_error(self, comparison: Comparison) -> float | None:
         """The standard error that all planned items will leave; None where no more are planned."""
@@ -344,7 +344,7 @@ class _Scores:
 
     @property
     def _repeated(self) -> bool:
-        return any(len(one) > 1 for one in (*self.old, *self.new))
+        return any(len(scores) > 1 for scores in (*self.old, *self.new))
 
     def smallest_effect(self, comparison: Comparison, null: noise.Null | None, reach: float) -> float | None:
         """That of the drawn part and that of the rest, put together as their variances are."""
@@ -353,7 +353,7 @@ class _Scores:
         drawn = comparison.drawn if null is not None else 0.0
         spread = math.fsum(1 / len(old) + 1 / len(new) for old, new in zip(self.old, self.new, strict=True))
         of_trials = (null.noise if null else 0.0) * math.sqrt(spread) / len(self.changes) * reach
-        known = trials.smallest_fixed_effect(
+        effect_of_trials = trials.smallest_fixed_effect(
             of_trials,
             min(sum(map(len, self.old)), sum(map(len, self.new))),
             confidence=comparison.confidence,
@@ -361,7 +361,7 @@ class _Scores:
         )
         grouped = self.grouped
         sizes = grouped.sizes
-        rest = paired.smallest_effect(
+        effect_of_items = paired.smallest_effect(
             paired.standard_error(grouped),
             float(sizes.sum() ** 2 / np.sum(sizes**2)),
             trials_se=of_trials,
@@ -369,10 +369,10 @@ class _Scores:
             reach=reach,
         )
         if drawn >= 1:
-            return known
-        if rest is None or not drawn or known is None:
-            return rest
-        return math.sqrt((1 - drawn) * rest**2 + drawn * known**2)
+            return effect_of_trials
+        if effect_of_items is None or not drawn or effect_of_trials is None:
+            return effect_of_items
+        return math.sqrt((1 - drawn) * effect_of_items**2 + drawn * effect_of_trials**2)
 
 
 _COPIES = 3
@@ -434,15 +434,15 @@ def may_be_copies(patterns: Patterns) -> bool:
 
 def _traces(block: Block, lane: Lane) -> set[_Trace]:
     """What the trials of a lane did, errors aside: one element where all did the same."""
-    return {_trace_of(one) for one in block.lanes.get(lane, ()) if not one.trial.status.is_error}
+    return {_trace_of(graded) for graded in block.lanes.get(lane, ()) if not graded.trial.status.is_error}
 
 
-def _trace_of(one: GradedTrial) -> _Trace:
+def _trace_of(graded: GradedTrial) -> _Trace:
     """What a trial did, its scores included."""
-    trial = one.trial
+    trial = graded.trial
     calls = tuple((served.call.name, canonical_args(served.call.args)) for served in trial.served)
     scores = tuple(
-        sorted((name, grade.score) for name, grade in one.grades.items() if grade.score is not None)
+        sorted((name, grade.score) for name, grade in graded.grades.items() if grade.score is not None)
     )
     return trial.status, trial.final_response, calls, scores
 

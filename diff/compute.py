@@ -46,7 +46,7 @@ from replaydiff.diff.metrics import (
     metric_names,
     score_ranges,
 )
-from replaydiff.diff.observed_noise import noise_of_recordings, without_own_noise
+from replaydiff.diff.observed_noise import noise_of_recordings, without_recording_noise
 from replaydiff.diff.ranking import ranked
 from replaydiff.diff.reading import RunData, StoredGrades, read_blocks, with_candidate_as_new
 from replaydiff.diff.result import (
@@ -132,13 +132,14 @@ def compute(
         judged=judged_scores(con, read, settings),
         decided=read_decisions(decisions_path(settings)),
     )
-    new = [found for found in run.lanes if found.is_new]
+    new = [new_lane for new_lane in run.lanes if new_lane.is_new]
     if candidate is not None and candidate not in new:
         raise UnknownNameError("new lane", str(candidate), map(str, new), where=f"run {run.id}")
     if new in ([], [Lane.NEW]):
         return _result(inputs, run, read)
     results = {
-        found: _result(inputs, *with_candidate_as_new(run, read, found), candidates=len(new)) for found in new
+        new_lane: _result(inputs, *with_candidate_as_new(run, read, new_lane), candidates=len(new))
+        for new_lane in new
     }
     return ranked(results, candidate) if len(new) > 1 else results[new[0]]
 
@@ -190,7 +191,14 @@ class _Graded:
         """Read a run; `lane` and `look` are those of `compute`."""
         if run.has_control:
             # The recording is no version that could differ from itself: what is compared is its model.
-            run = replace(run, lanes={found: one for found, one in run.lanes.items() if found != Lane.OLD2})
+            run = replace(
+                run,
+                lanes={
+                    version_lane: version
+                    for version_lane, version in run.lanes.items()
+                    if version_lane != Lane.OLD2
+                },
+            )
         if lane is not None:
             run = replace(run, lanes={lane: run.lanes[lane]})
         stored = StoredGrades.read(con, run, versions_of(settings))
@@ -242,7 +250,7 @@ def _result(inputs: _Inputs, run: RunRecord, read: RunData, candidates: int = 1)
     plan = stopping.plan_of(run)
     look = None
     if plan is not None and inputs.look is not None:
-        taken = [one.items for one in run.looks]
+        taken = [record.items for record in run.looks]
         look = stopping.look_levels(plan, taken, inputs.look, paired.simultaneous(confidence, candidates))
 
     def compared(blocks: RunData, look: LookLevels | None = None) -> Comparison:
@@ -276,7 +284,7 @@ def _compared(inputs: _Inputs, comparison: Comparison) -> DiffResult:
     )
     refusals = _refusals(names, inputs, run, searched.causes)
     deciding = _deciding([name for name in names if name not in refusals], inputs, comparison)
-    found = {
+    results = {
         name: compute_metric(
             name,
             comparison,
@@ -290,16 +298,18 @@ def _compared(inputs: _Inputs, comparison: Comparison) -> DiffResult:
         )
         for name in names
     }
-    for name in inputs.stored.judges & found.keys():
-        found[name] = _with_labels(name, found[name], inputs, comparison)
-    if comparison.recorded_once and any(metric.delta.kind is Kind.AGREEMENT for metric in found.values()):
+    for name in inputs.stored.judges & results.keys():
+        results[name] = _with_labels(name, results[name], inputs, comparison)
+    if comparison.recorded_once and any(metric.delta.kind is Kind.AGREEMENT for metric in results.values()):
         alike = noise_of_recordings(inputs.con, comparison, by_kind[Kind.AGREEMENT])
-        found = {
-            name: replace(metric, delta=without_own_noise(metric.delta, alike, comparison.tails[0]))
-            for name, metric in found.items()
+        results = {
+            name: replace(metric, delta=without_recording_noise(metric.delta, alike, comparison.tails[0]))
+            for name, metric in results.items()
         }
 
-    compared_with_recording = [name for name, metric in found.items() if metric.delta.kind is Kind.AGREEMENT]
+    compared_with_recording = [
+        name for name, metric in results.items() if metric.delta.kind is Kind.AGREEMENT
+    ]
     accepted = [searched.explained(name, unseen=True) for name in compared_with_recording]
     variation = read_variation(read.patterns.blocks, agreement)
     changes = {
@@ -307,9 +317,9 @@ def _compared(inputs: _Inputs, comparison: Comparison) -> DiffResult:
         for number, block in enumerate(read.patterns.blocks)
         if accepted and not all(number in patterns for patterns in accepted)
     }
-    items = _verdicts(run, read, found, inputs.cases.case_threshold, changes)
+    items = _verdicts(run, read, results, inputs.cases.case_threshold, changes)
     counts = _counts(read.items, items)
-    deltas = {name: metric.delta for name, metric in found.items()}
+    deltas = {name: metric.delta for name, metric in results.items()}
     for name in _fit_neither(deltas):
         deltas[name] = replace(deltas[name], gated=False)
         refusals[name] = _FITS_NEITHER.format(
@@ -349,7 +359,7 @@ def _compared(inputs: _Inputs, comparison: Comparison) -> DiffResult:
         lane: totals.summary(run, run.lanes[lane], read.witnesses[lane])
         for lane, totals in read.totals_by_lane.items()
     }
-    unknown = frozenset(name for name, metric in found.items() if metric.null is None)
+    unknown = frozenset(name for name, metric in results.items() if metric.null is None)
     followed = behaviour.effects_followed(read.patterns, agreement) if inputs.vouching.unvouched else None
     distrust = divergence.distrust_reason(run, read.witnesses, followed)
     evidence = Evidence(
@@ -369,9 +379,9 @@ def _compared(inputs: _Inputs, comparison: Comparison) -> DiffResult:
         agreement=agreement,
         unrequested=divergence.unrequested_writes(run, read.witnesses, settings),
     )
-    given = answers.at_look(decide(evidence), evidence)
+    conclusion = answers.at_look(decide(evidence), evidence)
     errors = sum(totals.errors for totals in read.totals_by_lane.values())
-    kind = _noise(run, len(unknown) < len(found))
+    kind = _noise(run, len(unknown) < len(results))
     warnings = [
         *_failed_grades(run, read.patterns, names),
         *([distrust] if distrust else []),
@@ -380,9 +390,9 @@ def _compared(inputs: _Inputs, comparison: Comparison) -> DiffResult:
         *_warnings(inputs, comparison, counts, deltas, kind, errors, refusals),
     ]
     return DiffResult(
-        answer=given.answer,
-        reason=given.reason,
-        next=given.next,
+        answer=conclusion.answer,
+        reason=conclusion.reason,
+        next=conclusion.next,
         run=run,
         noise=kind,
         lanes=summaries,
@@ -395,7 +405,12 @@ def _compared(inputs: _Inputs, comparison: Comparison) -> DiffResult:
         slices=parts,
         groups=case_groups(items, inputs.cases.thresholds) if len(run.lanes) == 1 else (),
         gate=gates.evaluate(
-            inputs.gate, answer=given.answer, counts=counts, errors=errors, metrics=deltas, lanes=summaries
+            inputs.gate,
+            answer=conclusion.answer,
+            counts=counts,
+            errors=errors,
+            metrics=deltas,
+            lanes=summaries,
         ),
         # Where the project lies is one machine's own, and reports are sent to others.
         warnings=tuple(warning.replace(f"{settings.root}/", "") for warning in warnings),
@@ -505,27 +520,27 @@ def _votes(name: str, block: Block, lane: Lane) -> list[list[float]]:
     """The scores of the votes on each graded trial of a lane."""
     grades = [graded.grades.get(name) for graded in block.lanes.get(lane, ())]
     scores = [[vote.score for vote in grade.votes if vote.score is not None] for grade in grades if grade]
-    return [found for found in scores if found]
+    return [of_trial for of_trial in scores if of_trial]
 
 
 def _cases(run: RunRecord, settings: Settings) -> CasesSection:
     """Return the `[cases]` settings as they were when the run began."""
-    kept: Any = run.settings.get("cases")
-    return replace(settings.cases, **kept) if isinstance(kept, dict) else settings.cases
+    stored: Any = run.settings.get("cases")
+    return replace(settings.cases, **stored) if isinstance(stored, dict) else settings.cases
 
 
 def _verdicts(
     run: RunRecord,
     read: RunData,
-    found: dict[str, MetricResult],
+    results: Mapping[str, MetricResult],
     case_threshold: float | None,
     changes: Mapping[int, ItemChange | None],
 ) -> tuple[ItemVerdict, ...]:
     """The verdict on each item, those first that a person should look at first."""
     of_pattern = []
     for number, block in enumerate(read.patterns.blocks):
-        known = {name: metric.by_pattern[number] for name, metric in found.items()}
-        metrics = {name: metric for name, metric in known.items() if metric is not None}
+        figures = {name: metric.by_pattern[number] for name, metric in results.items()}
+        metrics = {name: metric for name, metric in figures.items() if metric is not None}
         of_pattern.append(_verdict(run, block, metrics, case_threshold, changes.get(number)))
     order = [_order(verdict) for verdict in of_pattern]
     numbers = sorted(enumerate(read.patterns.of), key=lambda pair: order[pair[1]])
@@ -562,7 +577,9 @@ def _verdict(
     change: ItemChange | None,
 ) -> ItemVerdict:
     verdict = _item_verdict(metrics)
-    divided = find_divergence({lane: [one.trial for one in graded] for lane, graded in block.lanes.items()})
+    divided = find_divergence(
+        {lane: [graded_trial.trial for graded_trial in graded] for lane, graded in block.lanes.items()}
+    )
     if divided is not None and (calls := metrics.get(tool_calls.NAME)) is not None:
         metrics[tool_calls.NAME] = replace(calls, reason=f"{calls.reason}; {divided.sentence}")
     item = ItemVerdict(
@@ -590,11 +607,11 @@ def _failed_grades(run: RunRecord, patterns: Patterns, names: Sequence[str]) -> 
     trials = [
         grades
         for block, times in patterns.counted()
-        for grades in repeat([one.grades for lane in block.lanes.values() for one in lane], times)
+        for grades in repeat([graded.grades for lane in block.lanes.values() for graded in lane], times)
     ]
     for name in names:
-        found = (grades[name] for block in trials for grades in block if name in grades)
-        if sentence := failure_sentence(name, found, run.id):
+        of_metric = (grades[name] for block in trials for grades in block if name in grades)
+        if sentence := failure_sentence(name, of_metric, run.id):
             yield sentence
 
 
@@ -631,8 +648,8 @@ NO_BOUNDARY = (
 )
 
 
-def _noise(run: RunRecord, known: bool) -> Noise:
-    if not known:
+def _noise(run: RunRecord, is_measured: bool) -> Noise:
+    if not is_measured:
         return Noise.UNKNOWN
     return Noise.AA if Lane.OLD2 in run.lanes else Noise.WITHIN_LANE
 

@@ -277,7 +277,10 @@ def _share_passed(answer: Answer) -> Callable[[Evidence], RuleMatch | None]:
         if len(evidence.run.lanes) > 1:
             return None
         shares = _shares(evidence)
-        return next((RuleMatch(words={"share": text}) for given, text in shares if given is answer), None)
+        return next(
+            (RuleMatch(words={"share": text}) for share_answer, text in shares if share_answer is answer),
+            None,
+        )
 
     return test
 
@@ -667,7 +670,7 @@ def _open_loss(evidence: Evidence) -> RuleMatch | None:
     return RuleMatch(words=words, metric=open_[1])
 
 
-def _judge_of_other_runs(evidence: Evidence) -> RuleMatch | None:
+def _judge_barely_labelled(evidence: Evidence) -> RuleMatch | None:
     """Whether a judge alone decides, and too few labels of this run speak for it."""
     if not evidence.gated or not evidence.gated.keys() <= evidence.judges:
         return None
@@ -1162,7 +1165,7 @@ RULES: tuple[AnswerRule, ...] = (
         answer=_CANNOT,
         condition="a judge alone decides, and fewer than 12 labelled pairs are of this run: labels prove a "
         "judge for the answers they were drawn from",
-        test=_judge_of_other_runs,
+        test=_judge_barely_labelled,
         sentence="{figures}, but {labels} labelled pairs are of this run, so {metric} may hold a version "
         "and not ship it: label {fewest} pairs of this run",
         next=LABEL,

@@ -64,7 +64,7 @@ class ReplayFidelity:
     """The numbers of the turns at which it did."""
     misses: Counter[tuple[str, MissKind]] = field(default_factory=Counter)
     """Calls that nothing answered, by tool and kind."""
-    one_argument: Counter[tuple[str, str]] = field(default_factory=Counter)
+    near_misses: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Of these the ones that differ from a recorded call in one argument only, by tool and argument."""
     recorded: Counter[str] = field(default_factory=Counter)
     """Trials that ended and whose item was recorded with a tool, by tool."""
@@ -92,9 +92,9 @@ class ReplayFidelity:
         self.diverged += times * (trial.status is Status.DIVERGED)
         if item.case_id is None and item.trace_id is not None:
             recorded = tool_path(call.name for call in item.tape)
-            made = tool_path(served.call.name for served in trial.served)
+            called = tool_path(served.call.name for served in trial.served)
             self.comparable += times
-            self.agreeing += times * (trial.status is Status.OK and made == recorded)
+            self.agreeing += times * (trial.status is Status.OK and called == recorded)
 
     def _add_miss(self, served: ServedCall, item: Item, times: int) -> None:
         call = served.call
@@ -111,7 +111,7 @@ class ReplayFidelity:
             kind = MissKind.ARGS
             apart = arguments_apart(call.args, recorded)
             if len(apart) == 1:
-                self.one_argument[call.name, apart[0]] += times
+                self.near_misses[call.name, apart[0]] += times
         self.misses[call.name, kind] += times
 
     @property
@@ -132,7 +132,7 @@ class ReplayFidelity:
         """What nothing answered, the most frequent first."""
         return tuple(
             Miss(tool=tool, kind=kind, calls=calls)
-            for (tool, kind), calls in sorted(self.misses.items(), key=lambda one: (-one[1], one[0]))
+            for (tool, kind), calls in sorted(self.misses.items(), key=lambda entry: (-entry[1], entry[0]))
         )
 
     @property
@@ -208,7 +208,7 @@ def distrust_reason(
         return (
             f"the replay cannot be trusted: only {witness.fidelity:.0%} of the old version's tool calls were "
             f"answered from the recording (at least {LEAST_FIDELITY:.0%} is needed), so it ran in another "
-            f"world than production did{_one_argument_apart(witness)}"
+            f"world than production did{_argument_hint(witness)}"
         )
     agreement = witness.agreement if effects_followed is None else effects_followed
     if agreement is not None and agreement < LEAST_AGREEMENT:
@@ -216,19 +216,19 @@ def distrust_reason(
         return (
             f"the replay cannot be trusted: the old version took the recorded {path} in only "
             f"{agreement:.0%} of its trials (at least {LEAST_AGREEMENT:.0%} is needed), so it is not "
-            f"what production ran{_one_argument_apart(witness)}"
+            f"what production ran{_argument_hint(witness)}"
         )
     return None
 
 
-def _one_argument_apart(*witnesses: ReplayFidelity) -> str:
+def _argument_hint(*witnesses: ReplayFidelity) -> str:
     """Name the argument by which most unanswered calls miss their recording, and the setting for it."""
     counts: Counter[tuple[str, str]] = Counter()
     for witness in witnesses:
-        counts.update(witness.one_argument)
+        counts.update(witness.near_misses)
     if not counts:
         return ""
-    (tool, argument), calls = min(counts.items(), key=lambda one: (-one[1], one[0]))
+    (tool, argument), calls = min(counts.items(), key=lambda entry: (-entry[1], entry[0]))
     missed = sum(witness.misses.total() for witness in witnesses)
     if calls <= missed / 2:
         return ""
@@ -281,12 +281,12 @@ def _stopped_sentence(stopped: Mapping[Lane, ReplayFidelity], *, has_hint: bool)
     misses = sum((witness.misses for witness in stopped.values()), Counter[tuple[str, MissKind]]())
     example = ""
     if misses:
-        (tool, kind), _ = min(misses.items(), key=lambda one: (-one[1], one[0]))
+        (tool, kind), _ = min(misses.items(), key=lambda entry: (-entry[1], entry[0]))
         example = f", most often {tool} ({kind.words}),"
     old = [witness for lane, witness in stopped.items() if lane in (Lane.OLD, Lane.OLD2)]
     return (
         f"{lanes} trials made a tool call that no recording answers{example} and were stopped there: their "
-        f"responses are not graded{'' if has_hint else _one_argument_apart(*old)}"
+        f"responses are not graded{'' if has_hint else _argument_hint(*old)}"
     )
 
 
@@ -295,12 +295,12 @@ def find_divergence(lanes: Mapping[Lane, Iterable[Trial]]) -> Divergence | None:
     sides = [(lane, trial) for lane, trials in lanes.items() if lane != Lane.OLD2 for trial in trials]
     if not any(len(trial.turns) > 1 for _, trial in sides):
         return None
-    found: dict[int, dict[Lane, list[str]]] = {}
+    by_turn: dict[int, dict[Lane, list[str]]] = {}
     for lane, trial in sides:
         for number, done in actions_by_turn(trial).items():
-            found.setdefault(number, {}).setdefault(lane, []).append(done)
-    for number in sorted(found):
-        actions = {lane: most_done(done) for lane, done in found[number].items()}
+            by_turn.setdefault(number, {}).setdefault(lane, []).append(done)
+    for number in sorted(by_turn):
+        actions = {lane: most_done(done) for lane, done in by_turn[number].items()}
         if len(set(actions.values())) > 1:
-            return Divergence(turn=number, of=max(found), actions=actions)
+            return Divergence(turn=number, of=max(by_turn), actions=actions)
     return None

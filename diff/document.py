@@ -17,6 +17,7 @@ from replaydiff.diff.result import (
     DiffResult,
     Gate,
     GradedTrial,
+    ItemChangeKind,
     ItemVerdict,
     LaneSummary,
     Likeness,
@@ -33,6 +34,10 @@ SCHEMA = "replaydiff.diff/1"
 MOST_CASES = 10_000
 """Cases that a bounded document lists, unless more than these changed."""
 _CASES_TOGETHER = 100
+_CHANGE_KINDS = {kind: kind.name.lower() for kind in ItemChangeKind} | {
+    ItemChangeKind.DIFFERENT_OBJECT: "other_object",
+    ItemChangeKind.DIFFERENT_ARGUMENTS: "other_arguments",
+}
 _NO_CASES = '\n "cases": [],'
 
 
@@ -75,7 +80,7 @@ def _changed_first(items: Sequence[ItemVerdict]) -> Sequence[ItemVerdict]:
 
 
 def _document(result: DiffResult, cases: list[dict[str, Any]], left_out: int = 0) -> dict[str, Any]:
-    ranking = [_candidate(one) for one in result.ranking]
+    ranking = [_candidate(candidate) for candidate in result.ranking]
     return {
         "schema": SCHEMA,
         "answer": result.answer,
@@ -198,7 +203,7 @@ def _case(item: ItemVerdict) -> dict[str, Any]:
         "change": None
         if item.change is None
         else {
-            "kind": item.change.kind.name.lower(),
+            "kind": _CHANGE_KINDS[item.change.kind],
             "share": item.change.share,
             "text": item.change.text,
         },
@@ -271,16 +276,19 @@ def _slice(part: Slice) -> dict[str, Any]:
 
 
 def _quarantined(item: ItemVerdict) -> dict[str, Any]:
-    kept = item.item.quarantine
-    facts = _fields(kept) if kept else {"owner": None, "since": None, "reason": None}
+    quarantine = item.item.quarantine
+    facts = _fields(quarantine) if quarantine else {"owner": None, "since": None, "reason": None}
     return {"id": item.item.id, "verdict": item.verdict.value, **facts}
 
 
 def _gate(gate: Gate) -> dict[str, Any]:
     return {
         "requested": gate.requested,
-        "conditions": list(gate.conditions),
-        "held": gate.held,
+        "conditions": [
+            {"expression": condition.expression, "value": condition.value, "held": condition.is_met}
+            for condition in gate.conditions
+        ],
+        "held": gate.is_met,
     }
 
 

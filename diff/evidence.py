@@ -118,7 +118,7 @@ def ungraded(evidence: Evidence) -> str:
         lane
         for item in evidence.items
         for lane, done in item.lanes.items()
-        if any(one.grades for one in done)
+        if any(trial.grades for trial in done)
     }
     missing = [str(lane) for lane in evidence.run.lanes if lane not in graded]
     return (
@@ -129,7 +129,7 @@ def ungraded(evidence: Evidence) -> str:
 def calls_any_tool(evidence: Evidence) -> bool:
     """Whether any item was recorded with a tool call, or any of its trials makes one."""
     return any(
-        item.item.tape or any(one.trial.served for done in item.lanes.values() for one in done)
+        item.item.tape or any(trial.trial.served for done in item.lanes.values() for trial in done)
         for item in evidence.items
     )
 

@@ -57,8 +57,8 @@ def case_verdict(item: ItemVerdict, metrics: Collection[str], fallback: float | 
 
 def threshold_of(item: Item, fallback: float | None) -> float | None:
     """Return the share of the case's trials that must pass; None if not set."""
-    own = item.expectation.threshold if item.expectation else None
-    return fallback if own is None else own
+    of_case = item.expectation.threshold if item.expectation else None
+    return fallback if of_case is None else of_case
 
 
 def _passed(graded: GradedTrial, metrics: Collection[str]) -> bool | None:
@@ -103,19 +103,19 @@ def count_cases(
 
 def case_groups(items: Sequence[ItemVerdict], thresholds: Mapping[str, float]) -> tuple[CaseGroup, ...]:
     """Every category, every difficulty, every tag of `thresholds`, by name; without those that are empty."""
-    found: dict[tuple[str, str], list[ItemVerdict]] = {}
+    by_value: dict[tuple[str, str], list[ItemVerdict]] = {}
     for by in ("category", "difficulty"):
         for item in sorted(items, key=lambda item: str(getattr(item.item, by))):
             value = getattr(item.item, by)
             if value:
-                found.setdefault((by, value), []).append(item)
+                by_value.setdefault((by, value), []).append(item)
     for tag in sorted(thresholds):
-        found["tag", tag] = [item for item in items if tag in item.item.tags]
+        by_value["tag", tag] = [item for item in items if tag in item.item.tags]
     counted = (
         count_cases(by, value, members, thresholds.get(value) if by == "tag" else None)
-        for (by, value), members in found.items()
+        for (by, value), members in by_value.items()
     )
-    return tuple(one for one in counted if one.items)
+    return tuple(group for group in counted if group.items)
 
 
 _SHOWN = 5
@@ -123,11 +123,11 @@ _SHOWN = 5
 
 def split_quarantined(run: RunRecord, read: RunData) -> tuple[RunData, RunData | None]:
     """What counts, and the blocks of cases in quarantine; None where there are none, or one lane alone."""
-    aside = [place for place, block in enumerate(read.blocks) if is_quarantined(block.item)]
+    aside = [index for index, block in enumerate(read.blocks) if is_quarantined(block.item)]
     if not aside or len(run.lanes) == 1:
         return read, None
-    held = [place for place, block in enumerate(read.blocks) if not is_quarantined(block.item)]
-    return read.only(held, items=read.items - len(aside)), read.only(aside, items=len(aside))
+    in_figures = [index for index, block in enumerate(read.blocks) if not is_quarantined(block.item)]
+    return read.only(in_figures, items=read.items - len(aside)), read.only(aside, items=len(aside))
 
 
 def with_quarantined(result: DiffResult, aside: DiffResult) -> DiffResult:
@@ -141,8 +141,8 @@ def _quarantine_warning(items: Sequence[ItemVerdict]) -> str:
     """`2 cases are in quarantine and in no figure: a (regressed; Ada, since 2026-11-02), b (unchanged)`."""
     named = []
     for item in items[:_SHOWN]:
-        kept = item.item.quarantine
-        facts = [kept.owner, kept.since and f"since {kept.since}"] if kept else []
+        quarantine = item.item.quarantine
+        facts = [quarantine.owner, quarantine.since and f"since {quarantine.since}"] if quarantine else []
         who = ", ".join(part for part in facts if part)
         named.append(f"{item.item.label} ({item.verdict.value}{f'; {who}' if who else ''})")
     more = f" and {len(items) - _SHOWN} more" if len(items) > _SHOWN else ""

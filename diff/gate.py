@@ -92,21 +92,21 @@ def evaluate(
         return Gate()
     figures = _figures(counts, errors, metrics, lanes)
     conditions = [
-        GateCondition(expression=DEFAULT, value=None, held=_BY_ANSWER[answer])
+        GateCondition(expression=DEFAULT, value=None, is_met=_BY_ANSWER[answer])
         if expression.strip() == DEFAULT
         else _condition(expression, figures)
         for expression in expressions
     ]
-    states = {condition.held for condition in conditions}
-    held = False if False in states else None if None in states else True
-    return Gate(conditions=tuple(conditions), requested=True, held=held)
+    states = {condition.is_met for condition in conditions}
+    is_met = False if False in states else None if None in states else True
+    return Gate(conditions=tuple(conditions), requested=True, is_met=is_met)
 
 
 def exit_code(gate: Gate) -> ExitCode:
     """What the gate ends the command with."""
-    if not gate.conditions or gate.held:
+    if not gate.conditions or gate.is_met:
         return ExitCode.OK
-    return ExitCode.CANNOT_TELL if gate.held is None else ExitCode.GATE_FAILED
+    return ExitCode.CANNOT_TELL if gate.is_met is None else ExitCode.GATE_FAILED
 
 
 _BY_ANSWER: dict[Answer, bool | None] = {Answer.SHIP: True, Answer.HOLD: False, Answer.CANNOT_TELL: None}
@@ -159,10 +159,10 @@ def _condition(expression: str, figures: dict[str, float | None]) -> GateConditi
         raise UnknownNameError("figure", name, figures, where=f"--gate {expression!r}")
     value = figures[name]
     if value is None:
-        return GateCondition(expression=expression.strip(), value=None, held=None)
+        return GateCondition(expression=expression.strip(), value=None, is_met=None)
     if abs(value - number) <= _TIE:
         value = number  # 0.8500000000000001 is 0.85 to the person who wrote the condition
-    return GateCondition(expression=expression.strip(), value=value, held=_OPERATORS[op](value, number))
+    return GateCondition(expression=expression.strip(), value=value, is_met=_OPERATORS[op](value, number))
 
 
 def _figures(

@@ -159,10 +159,10 @@ def compare_answers(
 
     def losses(answers: _Answers) -> tuple[float, float]:
         """How much less alike, and in how many more pairs unlike, than the old version with itself."""
-        own = answers.repeats or repeats
+        baseline = answers.repeats or repeats
         return (
-            (_mean(own) if own else usual) - _mean(answers.crossed),
-            _unlike(answers.crossed, limit) - _unlike(own, limit),
+            (_mean(baseline) if baseline else usual) - _mean(answers.crossed),
+            _unlike(answers.crossed, limit) - _unlike(baseline, limit),
         )
 
     lost = [(answers, *losses(answers)) for answers in compared]

@@ -67,13 +67,13 @@ def metric_names(
         UnknownNameError: one was asked for that nothing in the run has a grade of.
     """
     lanes: dict[str, set[Lane]] = {}
-    known = graders(settings)
+    all_graders = graders(settings)
     for block in blocks:
         for lane, graded in block.lanes.items():
             for trial in graded:
                 for name in trial.grades:
                     lanes.setdefault(name, set()).add(lane)
-        for grader in known:
+        for grader in all_graders:
             if grader.applies is not None and grader.applies(block.item, settings):
                 lanes.setdefault(grader.name, set()).update(run.lanes)
     for name in requested:
@@ -81,7 +81,7 @@ def metric_names(
             raise UnknownNameError("metric", name, lanes, where=f"run {run.id}")
     if requested:
         return [name for name in dict.fromkeys((*requested, *settings.gate.metrics)) if name in lanes]
-    order = {grader.name: place for place, grader in enumerate(known)}
+    order = {grader.name: rank for rank, grader in enumerate(all_graders)}
     sides = {lane for lane in _SIDES if lane in run.lanes}
     # A score that came with recorded traces alone has nothing on the replayed side to be compared with.
     comparable = [name for name, seen in lanes.items() if sides <= seen or not name.startswith(SCORE_PREFIX)]
@@ -140,15 +140,15 @@ def compute_metric(
     gate, kind, look = settings.gate, vouching.kind(name), comparison.look
     error_share = 1.0 if look is None else look.items_share
     patterns = comparison.read.patterns
-    held = {
+    blocks = {
         number: block
         for number, block in enumerate(patterns.blocks)
         if vouching.covers(name, block.item) and _applies(name, block, settings)
     }
-    places = [place for place, number in enumerate(patterns.of) if number in held]
-    numbers = [patterns.of[place] for place in places]
-    items = [comparison.read.blocks[place].item for place in places]
-    of_pattern = _samples(name, held, accepted, copied=comparison.copied)
+    places = [index for index, number in enumerate(patterns.of) if number in blocks]
+    numbers = [patterns.of[index] for index in places]
+    items = [comparison.read.blocks[index].item for index in places]
+    of_pattern = _samples(name, blocks, accepted, copied=comparison.copied)
     samples = [of_pattern[number] for number in numbers]
     values = [score for sample in of_pattern.values() for score in (*sample.before, *sample.new)]
     scale, scale_source = scale_of(name, values, settings, ranges or {})
@@ -166,30 +166,30 @@ def compute_metric(
     else:
         only_lane = Lane.NEW if Lane.NEW in comparison.run.lanes else Lane.OLD
         judged = {}
-        for number, block in held.items():
+        for number, block in blocks.items():
             passed = _outcomes(name, block, only_lane)
             judged[number] = single_lane_verdict(passed, len(block.lanes[only_lane]) - len(passed))
-    found_of = {
+    metric_of_pattern = {
         number: _item_metric(name, block, of_pattern[number], judged[number], accepted=number in accepted)
-        for number, block in held.items()
+        for number, block in blocks.items()
     }
     changes: dict[int, behaviour.BehaviourChange] = {}
     if kind is Kind.AGREEMENT:
         if comparison.has_both_lanes:
             changes = {
                 number: behaviour.UNCHANGED if number in accepted else behaviour.change(block, agreement)
-                for number, block in held.items()
+                for number, block in blocks.items()
             }
         recorded = any(version.kind is VersionKind.OBSERVED for version in comparison.run.lanes.values())
-        found_of = {
+        metric_of_pattern = {
             number: _against_recording(
-                metric, changes.get(number), agreement, held[number] if recorded else None
+                metric, changes.get(number), agreement, blocks[number] if recorded else None
             )
-            for number, metric in found_of.items()
+            for number, metric in metric_of_pattern.items()
         }
-    found = estimate(comparison, items, samples, scale, null)
+    mean_change = estimate(comparison, items, samples, scale, null)
     repeat = _repeat(comparison, items, samples)
-    verdicts = [found_of[number].verdict for number in numbers]
+    verdicts = [metric_of_pattern[number].verdict for number in numbers]
     share = (
         behaviour.share_changed(comparison, items, [changes[number] for number in numbers])
         if changes
@@ -199,28 +199,28 @@ def compute_metric(
     by_id = [number for _, number in sorted(zip((item.id for item in items), numbers, strict=True))]
     outcomes = {}
     for lane in comparison.run.lanes:
-        of_lane = {number: _outcomes(name, block, lane) for number, block in held.items()}
+        of_lane = {number: _outcomes(name, block, lane) for number, block in blocks.items()}
         outcomes[lane] = [of_lane[number] for number in by_id]
     # Lanes are compared on the same items, at every k.
     both = [outcomes[lane] for lane in _SIDES if lane in outcomes]
     most = [min(map(len, lanes)) for lanes in zip(*both, strict=True)]
     delta = MetricDelta(
-        n=found.n,
-        old=found.old,
-        new=found.new,
-        delta=found.delta,
-        sample_delta=found.sample_delta,
-        se=found.se,
-        se_planned=found.se_planned,
-        ci=_with_noise_of_lanes(found, repeat, comparison.confidence, scale.reach),
-        p=found.p,
-        p_any=found.p_any,
-        mde=found.mde,
+        n=mean_change.n,
+        old=mean_change.old,
+        new=mean_change.new,
+        delta=mean_change.delta,
+        sample_delta=mean_change.sample_delta,
+        se=mean_change.se,
+        se_planned=mean_change.se_planned,
+        ci=_with_noise_of_lanes(mean_change, repeat, comparison.confidence, scale.reach),
+        p=mean_change.p,
+        p_any=mean_change.p_any,
+        mde=mean_change.mde,
         noise=None if null is None else null.noise * scale.reach,
-        bounds=found.bounds,
-        design_effect=found.design_effect,
-        independent=found.independent,
-        covered=found.covered,
+        bounds=mean_change.bounds,
+        design_effect=mean_change.design_effect,
+        independent=mean_change.independent,
+        covered=mean_change.covered,
         improved=verdicts.count(Verdict.IMPROVED),
         regressed=verdicts.count(Verdict.REGRESSED),
         unchanged=verdicts.count(Verdict.UNCHANGED),
@@ -239,7 +239,7 @@ def compute_metric(
         scale_source=scale_source,
         mirrored=is_mirrored(name, settings),
     )
-    by_pattern = [found_of.get(number) for number in range(len(patterns.blocks))]
+    by_pattern = [metric_of_pattern.get(number) for number in range(len(patterns.blocks))]
     return MetricResult(delta=delta, by_pattern=by_pattern, null=null)
 
 
@@ -261,14 +261,14 @@ def scale_of(
     declared = settings.scores.get(name.removeprefix(SCORE_PREFIX)) if name.startswith(SCORE_PREFIX) else None
     if declared is not None and declared.scale:
         return Scale(low=declared.scale[0], high=declared.scale[1]), "declared"
-    known = [*values, *ranges.get(name.removeprefix(SCORE_PREFIX), ())]
-    lowest, highest = min(known, default=0.0), max(known, default=1.0)
+    all_values = [*values, *ranges.get(name.removeprefix(SCORE_PREFIX), ())]
+    lowest, highest = min(all_values, default=0.0), max(all_values, default=1.0)
     if lowest >= 0 and highest <= 1:
         return Scale(), "unit"
     for low, high in USUAL_SCALES if name.startswith(SCORE_PREFIX) else ():
         if low <= lowest and highest <= high:
             return Scale(low=low, high=high), "inferred"
-    return Scale.of(known), "seen"
+    return Scale.of(all_values), "seen"
 
 
 def is_mirrored(name: str, settings: Settings) -> bool:
@@ -333,19 +333,19 @@ def score_ranges(con: DuckDBPyConnection | None, read: RunData) -> dict[str, tup
 
 
 def _samples(
-    name: str, held: Mapping[int, Block], accepted: frozenset[int], *, copied: bool
+    name: str, blocks: Mapping[int, Block], accepted: frozenset[int], *, copied: bool
 ) -> dict[int, ItemScores]:
     """The scores of each pattern; equal ones are one object, so that what follows computes them once."""
-    known: dict[ItemScores, ItemScores] = {}
-    found = {}
-    for number, block in held.items():
+    distinct_scores: dict[ItemScores, ItemScores] = {}
+    samples = {}
+    for number, block in blocks.items():
         scores = _item_scores(name, block)
         if number in accepted:
             scores = scores.as_unchanged()
         if copied:
-            scores = scores.as_one_trial()
-        found[number] = known.setdefault(scores, scores)
-    return found
+            scores = scores.as_single_trial()
+        samples[number] = distinct_scores.setdefault(scores, scores)
+    return samples
 
 
 def _item_metric(
@@ -370,14 +370,14 @@ def _repeat(comparison: Comparison, items: Sequence[Item], samples: Sequence[Ite
 
 
 def _with_noise_of_lanes(
-    found: Estimate, repeat: Repeat | None, confidence: float, reach: float
+    mean_change: Estimate, repeat: Repeat | None, confidence: float, reach: float
 ) -> tuple[float, float] | None:
     """The interval, with the noise between lanes where the old version differs from itself significantly."""
-    if found.ci is None or found.delta is None or repeat is None or not repeat.differs:
-        return found.ci
+    if mean_change.ci is None or mean_change.delta is None or repeat is None or not repeat.differs:
+        return mean_change.ci
     extra = t_quantile(1, (1 + confidence) / 2) * repeat.noise
-    low, high = (math.hypot(end - found.delta, extra) for end in found.ci)
-    return max(-reach, found.delta - low), min(reach, found.delta + high)
+    low, high = (math.hypot(end - mean_change.delta, extra) for end in mean_change.ci)
+    return max(-reach, mean_change.delta - low), min(reach, mean_change.delta + high)
 
 
 def _against_recording(
@@ -452,8 +452,8 @@ def _repeat_differs(sample: ItemScores) -> bool:
 
 def _failure_reason(name: str, block: Block, judged: ScoredVerdict) -> str:
     """Return the reason of the worse lane, else of the other; empty if there is none."""
-    worse, other = (Lane.OLD, Lane.NEW) if judged.verdict is Verdict.IMPROVED else (Lane.NEW, Lane.OLD)
-    return _lane_failure(name, block, worse) or _lane_failure(name, block, other) or ""
+    worse, better = (Lane.OLD, Lane.NEW) if judged.verdict is Verdict.IMPROVED else (Lane.NEW, Lane.OLD)
+    return _lane_failure(name, block, worse) or _lane_failure(name, block, better) or ""
 
 
 def _undecided_reason(name: str, block: Block, judged: ScoredVerdict, failure: str) -> str:

@@ -60,7 +60,7 @@ def noise_of_recordings(con: DuckDBPyConnection, comparison: Comparison, setting
     )
 
 
-def without_own_noise(metric: MetricDelta, noise: AlikeNoise, tail: float) -> MetricDelta:
+def without_recording_noise(metric: MetricDelta, noise: AlikeNoise, tail: float) -> MetricDelta:
     """Return an agreement metric with its share of changed items beyond the old version's own noise."""
     if metric.changed_share is None or metric.changed_ci is None:
         return metric

@@ -113,27 +113,33 @@ def estimate_noise(result: DiffResult, metric: str) -> NoiseEstimate:
         )
         for item in result.items
     ]
-    both = [(item, found) for item, found in scores if found[Lane.OLD] and found[Lane.NEW]]
+    both = [(item, by_lane) for item, by_lane in scores if by_lane[Lane.OLD] and by_lane[Lane.NEW]]
     if len(both) < _LEAST_PAIRS:
         raise InputError(
             f"run {result.run.id} has {len(both)} items with a {metric} score in both lanes; "
             f"a plan needs {_LEAST_PAIRS}"
         )
-    values = [value for _, found in both for lane in found.values() for value in lane]
+    values = [value for _, by_lane in both for lane in by_lane.values() for value in lane]
     variance, degrees = pooled_within(
-        [group for _, found in both for group in ([*found[Lane.OLD], *found[Lane.OLD2]], found[Lane.NEW])]
+        [
+            group
+            for _, by_lane in both
+            for group in ([*by_lane[Lane.OLD], *by_lane[Lane.OLD2]], by_lane[Lane.NEW])
+        ]
     )
-    deltas = [fmean(found[Lane.NEW]) - fmean(found[Lane.OLD]) for _, found in both]
+    deltas = [fmean(by_lane[Lane.NEW]) - fmean(by_lane[Lane.OLD]) for _, by_lane in both]
     centre = fmean(deltas)
     spread = math.fsum((delta - centre) ** 2 for delta in deltas) / (len(deltas) - 1)
-    shared = math.fsum(1 / len(found[Lane.OLD]) + 1 / len(found[Lane.NEW]) for _, found in both) / len(both)
+    shared = math.fsum(1 / len(by_lane[Lane.OLD]) + 1 / len(by_lane[Lane.NEW]) for _, by_lane in both) / len(
+        both
+    )
     clusters = clusters_of(item.item for item, _ in both).numbers
     grouped = paired.clusters(deltas, [clusters[item.item.id] for item, _ in both])
     se, plain = paired.standard_error(grouped), math.sqrt(spread / len(deltas))
     return NoiseEstimate(
         metric=metric,
         items=len(both),
-        mean=fmean([fmean([*found[Lane.OLD], *found[Lane.OLD2]]) for _, found in both]),
+        mean=fmean([fmean([*by_lane[Lane.OLD], *by_lane[Lane.OLD2]]) for _, by_lane in both]),
         binary=all(value in (0.0, 1.0) for value in values),
         between=math.sqrt(max(0.0, spread - variance * shared)),
         noise=math.sqrt(variance) if degrees else None,
@@ -216,25 +222,25 @@ _ALARM = 0.8
 
 
 def planned_size(
-    known: NoiseEstimate, size: Design, loss: float, *, tolerance: float, confidence: float
+    pilot: NoiseEstimate, size: Design, loss: float, *, tolerance: float, confidence: float
 ) -> PlannedSize:
     """Return what a comparison of this size is likely to answer, and what it costs.
 
     Args:
-        known: the noise.
+        pilot: the noise.
         size: items, trials and the A/A lane.
         loss: the loss that HOLD is promised for.
         tolerance: the loss that SHIP leaves open.
         confidence: of the interval.
     """
     tail = (1 - confidence) / 2
-    se, ends = _error(known, size, 0.0, tail)
+    se, ends = _error(pilot, size, 0.0, tail)
     ship = normal_cdf((tolerance - ends) / se) if se > 0 else float(ends <= tolerance)
-    se, ends = _error(known, size, loss, tail)
+    se, ends = _error(pilot, size, loss, tail)
     hold = normal_cdf((loss - max(ends, tolerance)) / se) if se > 0 else float(loss > max(ends, tolerance))
-    if (rates := _rates_near_ceiling(known, size)) is not None:
-        ship, hold = _simulated(rates, known, size, loss, tolerance, tail)
-    unalarmed = 1 - _ALARM * (1 - confidence) * bool(size.repeated and known.noise)
+    if (rates := _rates_near_ceiling(pilot, size)) is not None:
+        ship, hold = _simulated(rates, pilot, size, loss, tolerance, tail)
+    unalarmed = 1 - _ALARM * (1 - confidence) * bool(size.repeated and pilot.noise)
     return PlannedSize(
         items=size.items,
         trials=size.trials,
@@ -242,7 +248,7 @@ def planned_size(
         calls=size.calls,
         ship=ship * unalarmed,
         hold=hold * unalarmed,
-        cost_usd=None if known.trial_usd is None else known.trial_usd * size.calls,
+        cost_usd=None if pilot.trial_usd is None else pilot.trial_usd * size.calls,
     )
 
 
@@ -251,36 +257,36 @@ _MOST_SIMULATED = 1_000
 """Items beyond which enough of them change for a normal estimate, whatever the agent."""
 
 
-def _rates_near_ceiling(known: NoiseEstimate, size: Design) -> np.ndarray | None:
+def _rates_near_ceiling(pilot: NoiseEstimate, size: Design) -> np.ndarray | None:
     """Return pass rates of simulated runs × items where so few items change that no normal estimate is near.
 
     None elsewhere, and where a metric is not pass or fail over sampled items whose noise is known.
     """
-    items = int(size.items / known.design)
-    few = size.items * _changing(known, size, 0.0) < 2 * paired.SPARSE
-    if not (few and known.binary and known.noise is not None and not known.fixed):
+    items = int(size.items / pilot.design)
+    few = size.items * _changing(pilot, size, 0.0) < 2 * paired.SPARSE
+    if not (few and pilot.binary and pilot.noise is not None and not pilot.fixed):
         return None
     if not 2 <= items <= _MOST_SIMULATED:
         return None
     rng = np.random.default_rng(0)
-    most = known.mean * (1 - known.mean)
-    if most <= 0 or known.noise <= 0:
+    most = pilot.mean * (1 - pilot.mean)
+    if most <= 0 or pilot.noise <= 0:
         return np.broadcast_to(
-            rng.random((_SIMULATED_RUNS, 1)) < known.mean, (_SIMULATED_RUNS, items)
+            rng.random((_SIMULATED_RUNS, 1)) < pilot.mean, (_SIMULATED_RUNS, items)
         ).astype(float)
-    scale = min(known.noise**2 / most, 1 - 1e-3)
+    scale = min(pilot.noise**2 / most, 1 - 1e-3)
     total = scale / (1 - scale)
-    return rng.beta(known.mean * total, (1 - known.mean) * total, (_SIMULATED_RUNS, items))
+    return rng.beta(pilot.mean * total, (1 - pilot.mean) * total, (_SIMULATED_RUNS, items))
 
 
 def _simulated(
-    rates: np.ndarray, known: NoiseEstimate, size: Design, loss: float, tolerance: float, tail: float
+    rates: np.ndarray, pilot: NoiseEstimate, size: Design, loss: float, tolerance: float, tail: float
 ) -> tuple[float, float]:
     """Return how often simulated runs answer SHIP where nothing changed, and HOLD at the loss.
 
     Args:
         rates: the old version's pass rates, runs × items.
-        known: the noise.
+        pilot: the noise.
         size: items, trials and the A/A lane.
         loss: that all items share.
         tolerance: the loss that SHIP leaves open.
@@ -290,7 +296,7 @@ def _simulated(
     runs, items = rates.shape
     old_trials = np.where(np.arange(items) < items * size.repeated / size.items, 2, 1) * size.trials
     old = rng.binomial(old_trials, rates) / old_trials
-    left = 1 - min(1.0, loss / known.mean) if known.mean else 1.0
+    left = 1 - min(1.0, loss / pilot.mean) if pilot.mean else 1.0
     same, worse = (rng.binomial(size.trials, rates * factor) / size.trials for factor in (1.0, left))
     ship = hold = 0
     for before, equal, lower in zip(old, same, worse, strict=True):
@@ -315,56 +321,56 @@ def _ends(changes: np.ndarray, tail: float) -> tuple[float, float]:
     return paired.with_unseen(ends, grouped, tails=(tail, tail))
 
 
-def _error(known: NoiseEstimate, size: Design, loss: float, tail: float) -> tuple[float, float]:
+def _error(pilot: NoiseEstimate, size: Design, loss: float, tail: float) -> tuple[float, float]:
     """Return the standard error of a loss that all items share, and how far the interval's end lies from it.
 
     The end is the lower one where nothing changed, and the upper one of a loss.
     """
-    old, new = _variances(known, loss)
+    old, new = _variances(pilot, loss)
     share = size.repeated / size.items
     of_old = (1 - share) / size.trials + share / (2 * size.trials)
-    independent = size.items / known.design
+    independent = size.items / pilot.design
     se = math.sqrt((old * of_old + new / size.trials) / independent)
-    fixed = known.fixed and known.noise is not None and size.trials > 1
+    fixed = pilot.fixed and pilot.noise is not None and size.trials > 1
     degrees = (2 * size.trials * size.items if fixed else independent) - 1
     if degrees < 1:
         return se, math.inf
     unit = independent * size.trials if fixed else independent
-    hidden = known.reach / unit * (fixed or not loss)
-    sparse = min(1.0, max(0.0, 2 - size.items * _changing(known, size, loss) / paired.SPARSE))
+    hidden = pilot.reach / unit * (fixed or not loss)
+    sparse = min(1.0, max(0.0, 2 - size.items * _changing(pilot, size, loss) / paired.SPARSE))
     end = -t_quantile(degrees, tail) * math.hypot(se, math.sqrt(sparse) * hidden)
     if not loss and se == 0:
-        end = max(end, paired.largest_share(0, unit, tail) * known.reach)
+        end = max(end, paired.largest_share(0, unit, tail) * pilot.reach)
     return se, end
 
 
-def _variances(known: NoiseEstimate, loss: float) -> tuple[float, float]:
+def _variances(pilot: NoiseEstimate, loss: float) -> tuple[float, float]:
     """Return the variance of one trial of the old version, and of one that loses so much on every item."""
-    old = known.between**2 / 2 if known.noise is None else known.noise**2
-    if not known.binary or not known.mean:
+    old = pilot.between**2 / 2 if pilot.noise is None else pilot.noise**2
+    if not pilot.binary or not pilot.mean:
         return old, old
-    left = 1 - min(1.0, loss / known.mean)
-    return old, max(0.0, left * known.mean - left**2 * (known.mean - old))
+    left = 1 - min(1.0, loss / pilot.mean)
+    return old, max(0.0, left * pilot.mean - left**2 * (pilot.mean - old))
 
 
-def _changing(known: NoiseEstimate, size: Design, loss: float) -> float:
+def _changing(pilot: NoiseEstimate, size: Design, loss: float) -> float:
     """Return the share of items whose mean over their trials changes at all.
 
     Of a pass rate from the beta distribution with the mean and the noise of the pilot.
     """
-    old, _ = _variances(known, 0.0)
-    most = known.mean * (1 - known.mean)
-    if not known.binary or most <= 0 or old <= 0:
-        return 1.0 if not known.binary and old else min(1.0, loss * size.trials)
+    old, _ = _variances(pilot, 0.0)
+    most = pilot.mean * (1 - pilot.mean)
+    if not pilot.binary or most <= 0 or old <= 0:
+        return 1.0 if not pilot.binary and old else min(1.0, loss * size.trials)
     within = min(old / most, 1 - 1e-6)
     scale = within / (1 - within)
-    null = Null(a=known.mean * scale, b=(1 - known.mean) * scale, noise=math.sqrt(old), degrees=1)
+    null = Null(a=pilot.mean * scale, b=(1 - pilot.mean) * scale, noise=math.sqrt(old), degrees=1)
     return min(1.0, noise.chance_of_change(null, size.trials, size.trials) + loss)
 
 
 def size_needed(
-    known: NoiseEstimate,
-    wanted: Callable[[PlannedSize], float],
+    pilot: NoiseEstimate,
+    chance_of: Callable[[PlannedSize], float],
     trials: int,
     *,
     lanes: int,
@@ -377,8 +383,8 @@ def size_needed(
     """Return the smallest comparison that has this chance; None where a million items do not.
 
     Args:
-        known: the noise.
-        wanted: returns the chance that must be reached.
+        pilot: the noise.
+        chance_of: returns the chance that must be reached.
         trials: of each item and lane.
         lanes: that are replayed, the A/A lane aside.
         share: of the items that the A/A lane replays.
@@ -390,20 +396,20 @@ def size_needed(
 
     def of(items: int) -> PlannedSize:
         size = design_of(items, trials, lanes=lanes, share=share)
-        return planned_size(known, size, loss, tolerance=tolerance, confidence=confidence)
+        return planned_size(pilot, size, loss, tolerance=tolerance, confidence=confidence)
 
     low, high = 2, 4
-    while wanted(of(high)) < power:
+    while chance_of(of(high)) < power:
         low, high = high, high * 2
         if high > MOST_ITEMS:
             return None
     while low < high:
         middle = (low + high) // 2
-        low, high = (low, middle) if wanted(of(middle)) >= power else (middle + 1, high)
+        low, high = (low, middle) if chance_of(of(middle)) >= power else (middle + 1, high)
     return of(low)
 
 
-HELD = 0.8
+HOLD_POWER = 0.8
 """The chance with which a loss is held that a run names before it begins."""
 _TYPICAL_MEAN, _TYPICAL_VARIANCE = 0.85, 0.075
 
@@ -424,15 +430,15 @@ def typical_noise(*, fixed: bool) -> NoiseEstimate:
     )
 
 
-def held_loss(
-    known: NoiseEstimate, size: Design, *, power: float, tolerance: float, confidence: float
+def detectable_loss(
+    pilot: NoiseEstimate, size: Design, *, power: float, tolerance: float, confidence: float
 ) -> float:
     """Return the loss shared by all items that is held with this chance; 1 where none is."""
     low, high = 0.0, 1.0
     while high - low > 1e-3:
         middle = (low + high) / 2
-        held = planned_size(known, size, middle, tolerance=tolerance, confidence=confidence).hold
-        low, high = (low, middle) if held >= power else (middle, high)
+        hold = planned_size(pilot, size, middle, tolerance=tolerance, confidence=confidence).hold
+        low, high = (low, middle) if hold >= power else (middle, high)
     return high
 
 
@@ -440,7 +446,7 @@ _PATHS = 20_000
 
 
 def expected_share(
-    known: NoiseEstimate,
+    pilot: NoiseEstimate,
     items: int,
     trials: int,
     loss: float,
@@ -453,7 +459,7 @@ def expected_share(
     Simulated with the boundaries of the run's plan: estimates that are normal, with independent increments.
 
     Args:
-        known: the noise.
+        pilot: the noise.
         items: that the run is planned for.
         trials: of each item and lane.
         loss: how much worse the new version is.
@@ -462,9 +468,9 @@ def expected_share(
     """
     plan = new_plan(items)
     levels = [look_levels(plan, plan.looks[:j], look, confidence) for j, look in enumerate(plan.looks)]
-    repeat = 2 * (known.noise or 0.0) ** 2 / trials / items
-    changes, noise = known.between**2 * known.design / items, repeat * known.design
-    fixed = known.fixed and known.noise is not None and trials > 1
+    repeat = 2 * (pilot.noise or 0.0) ** 2 / trials / items
+    changes, noise = pilot.between**2 * pilot.design / items, repeat * pilot.design
+    fixed = pilot.fixed and pilot.noise is not None and trials > 1
     rng = np.random.default_rng(0)
     steps = np.sqrt(np.diff([look.part for look in levels], prepend=0.0))[:, None]
     drawn, tried = np.cumsum(rng.standard_normal((2, len(levels), _PATHS)) * steps, axis=1)
@@ -473,31 +479,35 @@ def expected_share(
         # Once all items of a golden set are there, nothing depends on which of them were drawn first.
         of_items = drawn[at] - look.part * drawn[-1] if fixed else drawn[at]
         drift = math.sqrt(changes) * of_items + math.sqrt(noise) * tried[at]
-        found = -loss + drift / look.part
+        estimates = -loss + drift / look.part
         last = math.sqrt(noise if fixed else noise + changes)
         se = math.sqrt(noise / look.part + changes * (1 / look.part - fixed))
-        ship = found + normal_quantile(look.ship) * se >= -tolerance
-        hold = (found - normal_quantile(look.hold) * se < 0) & (found < -tolerance)
-        ends = going & (ship | hold | _is_futile(found, se, last, look, tolerance) | (look.items == items))
+        ship = estimates + normal_quantile(look.ship) * se >= -tolerance
+        hold = (estimates - normal_quantile(look.hold) * se < 0) & (estimates < -tolerance)
+        ends = going & (
+            ship | hold | _is_futile(estimates, se, last, look, tolerance) | (look.items == items)
+        )
         part[ends], going = look.part, going & ~ends
     return float(part.mean())
 
 
-def _is_futile(found: np.ndarray, se: float, last: float, look: LookLevels, tolerance: float) -> np.ndarray:
+def _is_futile(
+    estimates: np.ndarray, se: float, last: float, look: LookLevels, tolerance: float
+) -> np.ndarray:
     """Return for each estimate whether a run would end at this look because no answer is likely.
 
     Args:
-        found: the estimates.
+        estimates: the estimates.
         se: their standard error.
         last: that which all planned items will leave.
         look: the look.
         tolerance: the loss that SHIP leaves open.
     """
     spread = math.sqrt(max(se**2 - last**2, 1e-18))
-    ship = normal_cdf_array((found + tolerance + normal_quantile(look.last_ship) * last) / spread)
+    ship = normal_cdf_array((estimates + tolerance + normal_quantile(look.last_ship) * last) / spread)
     worst = max(-normal_quantile(look.last_hold) * last, tolerance)
     futile: np.ndarray = (look.part >= EARLIEST_FUTILITY) & (
-        ship + normal_cdf_array((-worst - found) / spread) < FUTILE
+        ship + normal_cdf_array((-worst - estimates) / spread) < FUTILE
     )
     return futile
 
@@ -527,8 +537,8 @@ def _price(result: DiffResult) -> float | None:
     for item in result.items:
         for lane in item.lanes.values():
             for graded in lane:
-                known = [graded.trial.cost_usd, *(grade.cost_usd for grade in graded.grades.values())]
-                found = [cost for cost in known if cost is not None]
-                if found:
-                    costs.append(math.fsum(found))
+                parts = [graded.trial.cost_usd, *(grade.cost_usd for grade in graded.grades.values())]
+                prices = [cost for cost in parts if cost is not None]
+                if prices:
+                    costs.append(math.fsum(prices))
     return fmean(costs) if costs else None

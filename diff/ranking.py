@@ -36,7 +36,7 @@ def ranked(results: Mapping[Lane, DiffResult], candidate: Lane | None = None) ->
     `results` are those of the candidates, each as the lane `new`. `candidate` is the one to show; None shows
     the one that ranks first.
     """
-    order = sorted(results, key=lambda lane: _place(results[lane], list(results).index(lane)))
+    order = sorted(results, key=lambda lane: _rank_key(results[lane], list(results).index(lane)))
     shown = order[0] if candidate is None else candidate
     ranking = tuple(
         Candidate(
@@ -51,11 +51,11 @@ def ranked(results: Mapping[Lane, DiffResult], candidate: Lane | None = None) ->
         for lane in order
     )
     result = results[shown]
-    place = _ordinal(order.index(shown) + 1)
+    rank = _ordinal(order.index(shown) + 1)
     name = result.run.lanes[Lane.NEW].name
     return replace(
         result,
-        reason=f"{shown} ({name}), {place} of {len(order)}: {result.reason}",
+        reason=f"{shown} ({name}), {rank} of {len(order)}: {result.reason}",
         ranking=ranking,
     )
 
@@ -68,7 +68,7 @@ def _ordinal(number: int) -> str:
     return f"{number}{ending}"
 
 
-def _place(result: DiffResult, named: int) -> tuple[int, float, int, float, int]:
+def _rank_key(result: DiffResult, named: int) -> tuple[int, float, int, float, int]:
     deciding = [metric for metric in result.metrics.values() if metric.gated] or [*result.metrics.values()]
     deltas = [metric.delta for metric in deciding if metric.delta is not None]
     cost = result.lanes[Lane.NEW].cost_usd
@@ -90,9 +90,11 @@ def _metrics(lane: Lane, first: Lane, results: Mapping[Lane, DiffResult]) -> dic
 def _metric(
     name: str, metric: MetricDelta, lane: Lane, first: Lane, results: Mapping[Lane, DiffResult]
 ) -> RankedMetric:
-    known = [other for other in results if name in results[other].metrics]
-    chances = [1.0 if (p := results[other].metrics[name].p) is None else p for other in known]
-    adjusted = dict(zip(known, noise.holm(chances), strict=True))[lane]
+    graded_lanes = [graded_lane for graded_lane in results if name in results[graded_lane].metrics]
+    chances = [
+        1.0 if (p := results[graded_lane].metrics[name].p) is None else p for graded_lane in graded_lanes
+    ]
+    adjusted = dict(zip(graded_lanes, noise.holm(chances), strict=True))[lane]
     behind, behind_ci = _behind(name, results[lane], results[first], len(results))
     return RankedMetric(
         old=metric.old,

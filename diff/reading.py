@@ -59,9 +59,9 @@ class StoredGrades:
         """
         order = sorted(
             grader_versions(con, run.id),
-            key=lambda one: (one.lanes, one.grades, one.version in judges, one.grader, one.version),
+            key=lambda row: (row.lanes, row.grades, row.version in judges, row.grader, row.version),
         )
-        versions = {one.grader: one.version for one in order}
+        versions = {row.grader: row.version for row in order}
         by_trial: dict[tuple[str, Lane, int], dict[str, Grade]] = defaultdict(dict)
         for grade in iter_grades(con, run.id, versions) if versions else ():
             by_trial[grade.item_id, grade.lane, grade.trial][grade.grader] = grade
@@ -180,14 +180,14 @@ class RunData:
 
     def only(self, places: Sequence[int], items: int) -> RunData:
         """Return the same with the blocks at these places, of so many items."""
-        blocks = [self.blocks[place] for place in places]
+        blocks = [self.blocks[index] for index in places]
         return replace(self, items=items, blocks=blocks, patterns=self.patterns.only(places))
 
     def changed(self, change: Callable[[Block], Block]) -> RunData:
         """Return the same with each block changed; what had the same outcome must keep it."""
         first = [change(block) for block in self.patterns.blocks]
-        known = {id(block): new for block, new in zip(self.patterns.blocks, first, strict=True)}
-        blocks = [known.get(id(block)) or change(block) for block in self.blocks]
+        changed_blocks = {id(block): new for block, new in zip(self.patterns.blocks, first, strict=True)}
+        blocks = [changed_blocks.get(id(block)) or change(block) for block in self.blocks]
         return replace(self, blocks=blocks, patterns=replace(self.patterns, blocks=first))
 
 
@@ -210,37 +210,37 @@ def read_blocks(
         first: if it is given, only so many items count.
         trusted: the traces whose recordings are right.
     """
-    wanted = {
+    planned_trials = {
         lane: 1 if version.kind is VersionKind.OBSERVED else run.trials for lane, version in run.lanes.items()
     }
     totals = {lane: LaneTotals() for lane in run.lanes}
-    found = _Found(run, settings, stored, trusted)
+    collector = _BlockCollector(run, settings, stored, trusted)
     items = 0
     waiting = []
     for item, trials in items_with_trials(con, run):
         items += 1
         finished = dict.fromkeys(run.lanes, 0)
-        kept = []
+        finished_trials = []
         for trial in trials:
             if trial.lane in finished:
                 totals[trial.lane].add(trial)
                 if trial.status is not Status.CANCELLED:
                     finished[trial.lane] += 1
-                    kept.append(trial)
-        is_whole = all(finished[lane] >= wanted[lane] for lane in item.lanes(wanted))
+                    finished_trials.append(trial)
+        is_whole = all(finished[lane] >= planned_trials[lane] for lane in item.lanes(planned_trials))
         if is_whole and (first is None or items <= first):
-            found.add(item, tuple(kept))
+            collector.add(item, tuple(finished_trials))
         else:
             waiting.append(item)
-    patterns = Patterns(of=found.patterns, blocks=found.first)
+    patterns = Patterns(of=collector.patterns, blocks=collector.first)
     witnesses = {lane: divergence.ReplayFidelity() for lane in run.lanes}
     for block, times in patterns.counted():
         for lane, graded in block.lanes.items():
-            for one in graded:
-                witnesses[lane].add(block.item, one.trial, times)
+            for graded_trial in graded:
+                witnesses[lane].add(block.item, graded_trial.trial, times)
     return RunData(
         items=items,
-        blocks=found.blocks,
+        blocks=collector.blocks,
         totals_by_lane=totals,
         witnesses=witnesses,
         waiting=waiting,
@@ -248,7 +248,7 @@ def read_blocks(
     )
 
 
-class _Found:
+class _BlockCollector:
     """The blocks so far, and which of them have the same outcome."""
 
     def __init__(
@@ -262,13 +262,13 @@ class _Found:
         # No method of this object: blocks that hold it would be part of a cycle, which only a search frees.
         self._grades_of = partial(_all_grades, settings, stored)
         self._keys = PatternKeys(settings, trusted)
-        self._known: dict[Hashable, int] = {}
+        self._pattern_by_key: dict[Hashable, int] = {}
 
     def add(self, item: Item, trials: Sequence[Trial]) -> None:
         """Grade the trials of an item, unless they have the outcome of an earlier one."""
         is_judged = bool(self._stored.by_trial) and any(map(self._stored.of, trials))
         key = None if is_judged else self._keys.of(item, trials)
-        pattern = len(self.first) if key is None else self._known.setdefault(key, len(self.first))
+        pattern = len(self.first) if key is None else self._pattern_by_key.setdefault(key, len(self.first))
         lanes = UngradedLanes(item, self._lanes, trials, self._grades_of)
         if pattern == len(self.first):
             self.first.append(Block(item=item, lanes=dict(lanes)))
@@ -285,7 +285,7 @@ def _all_grades(settings: Settings, stored: StoredGrades, item: Item, trial: Tri
 def with_candidate_as_new(run: RunRecord, read: RunData, candidate: Lane) -> tuple[RunRecord, RunData]:
     """The run and what was read of it, with this candidate as its lane `new` and without the others."""
 
-    def kept(lanes: Mapping[Lane, T]) -> dict[Lane, T]:
+    def selected_lanes(lanes: Mapping[Lane, T]) -> dict[Lane, T]:
         return {
             Lane.NEW if lane == candidate else lane: value
             for lane, value in lanes.items()
@@ -295,20 +295,20 @@ def with_candidate_as_new(run: RunRecord, read: RunData, candidate: Lane) -> tup
     def renamed(block: Block) -> Block:
         if isinstance(block.lanes, UngradedLanes):
             ungraded = block.lanes
-            trials = kept({lane: ungraded.trials(lane) for lane in ungraded})
-            trials[Lane.NEW] = [replace(one, lane=Lane.NEW) for one in trials[Lane.NEW]]
-            every = [one for done in trials.values() for one in done]
+            trials = selected_lanes({lane: ungraded.trials(lane) for lane in ungraded})
+            trials[Lane.NEW] = [replace(trial, lane=Lane.NEW) for trial in trials[Lane.NEW]]
+            every = [trial for done in trials.values() for trial in done]
             return replace(block, lanes=ungraded.with_trials(tuple(trials), every))
-        lanes = kept(_pairwise_grades_against(candidate, block.lanes))
+        lanes = selected_lanes(_pairwise_grades_against(candidate, block.lanes))
         lanes[Lane.NEW] = tuple(
             replace(graded, trial=replace(graded.trial, lane=Lane.NEW)) for graded in lanes.get(Lane.NEW, ())
         )
         return replace(block, lanes=lanes)
 
-    return replace(run, lanes=kept(run.lanes)), replace(
+    return replace(run, lanes=selected_lanes(run.lanes)), replace(
         read.changed(renamed),
-        totals_by_lane=kept(read.totals_by_lane),
-        witnesses=kept(read.witnesses),
+        totals_by_lane=selected_lanes(read.totals_by_lane),
+        witnesses=selected_lanes(read.witnesses),
     )
 
 
@@ -316,27 +316,32 @@ def _pairwise_grades_against(
     candidate: Lane, lanes: Mapping[Lane, tuple[GradedTrial, ...]]
 ) -> Mapping[Lane, tuple[GradedTrial, ...]]:
     """The lanes with the judge's comparisons of the old trials being those with this candidate."""
-    if candidate == Lane.NEW or not any(PAIRWISE in one.grades for lane in lanes.values() for one in lane):
+    if candidate == Lane.NEW or not any(
+        PAIRWISE in graded_trial.grades for lane in lanes.values() for graded_trial in lane
+    ):
         return lanes
-    grades_by_trial = {one.trial.index: one.grades.get(PAIRWISE) for one in lanes.get(candidate, ())}
+    grades_by_trial = {
+        graded_trial.trial.index: graded_trial.grades.get(PAIRWISE)
+        for graded_trial in lanes.get(candidate, ())
+    }
 
     def turned(graded: GradedTrial) -> GradedTrial:
         grades = {name: grade for name, grade in graded.grades.items() if name != PAIRWISE}
         new = grades_by_trial.get(graded.trial.index)
         return replace(graded, grades=grades if new is None else grades | {PAIRWISE: opposite_grade(new)})
 
-    return {**lanes, Lane.OLD: tuple(turned(one) for one in lanes.get(Lane.OLD, ()))}
+    return {**lanes, Lane.OLD: tuple(turned(graded_trial) for graded_trial in lanes.get(Lane.OLD, ()))}
 
 
 def opposite_grade(new: Grade) -> Grade:
     """The old trial's grade of the same comparison."""
-    rest = None if new.score is None else 1 - new.score
+    score = None if new.score is None else 1 - new.score
     votes = (replace(vote, score=None if vote.score is None else 1 - vote.score) for vote in new.votes)
     return replace(
         new,
         lane=Lane.OLD,
-        score=rest,
-        passed=None if rest is None else rest >= TIE,
+        score=score,
+        passed=None if score is None else score >= TIE,
         votes=tuple(votes),
         cost_usd=0.0,
     )

@@ -160,9 +160,9 @@ class ItemChangeKind(IntEnum):
     """A recorded call that changes something is not made."""
     EXTRA_EFFECT = 2
     """Something is changed that the recording did not change."""
-    OTHER_OBJECT = 3
+    DIFFERENT_OBJECT = 3
     """The recorded call is made on another object."""
-    OTHER_ARGUMENTS = 4
+    DIFFERENT_ARGUMENTS = 4
     """It is made with other arguments on the same object."""
     READS = 5
     """Other calls that only read."""
@@ -621,17 +621,17 @@ class GateCondition:
 
     expression: str
     value: float | None
-    held: bool | None
+    is_met: bool | None
     """None where it cannot be decided."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """The gate's result; `held` is None if no gate was requested, or it could not be decided."""
+    """The gate's result; `is_met` is None if no gate was requested, or it could not be decided."""
 
     conditions: tuple[GateCondition, ...] = ()
     requested: bool = False
-    held: bool | None = None
+    is_met: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -128,8 +128,8 @@ def without_failures(calls: Sequence[C]) -> Sequence[C]:
 _WORDS = {
     ItemChangeKind.MISSING_EFFECT: "does not call {}",
     ItemChangeKind.EXTRA_EFFECT: "calls {}, which was not recorded",
-    ItemChangeKind.OTHER_OBJECT: "calls {} on another object",
-    ItemChangeKind.OTHER_ARGUMENTS: "calls {} with other arguments",
+    ItemChangeKind.DIFFERENT_OBJECT: "calls {} on another object",
+    ItemChangeKind.DIFFERENT_ARGUMENTS: "calls {} with other arguments",
 }
 
 
@@ -170,8 +170,8 @@ def effect_changes(
             if not extra:
                 break
             objects = identifying(args)
-            twin = next((other_args for other_args in extra if identifying(other_args) == objects), None)
-            kind = ItemChangeKind.OTHER_ARGUMENTS if twin is not None else ItemChangeKind.OTHER_OBJECT
+            twin = next((extra_args for extra_args in extra if identifying(extra_args) == objects), None)
+            kind = ItemChangeKind.DIFFERENT_ARGUMENTS if twin is not None else ItemChangeKind.DIFFERENT_OBJECT
             yield EffectDifference(kind, name)
             missing.remove(args)
             extra.remove(extra[0] if twin is None else twin)

@@ -246,10 +246,10 @@ def chance_of_answer(metrics: Mapping[str, MetricDelta], look: LookLevels, gate:
     """
     ship, hold = 1.0, 0.0
     for metric in metrics.values():
-        found = _chances(metric, look, gate)
-        if found is None:
+        chances = _chances(metric, look, gate)
+        if chances is None:
             return None
-        ship, hold = min(ship, found[0]), max(hold, found[1])
+        ship, hold = min(ship, chances[0]), max(hold, chances[1])
     return min(1.0, ship + hold)
 
 

@@ -47,42 +47,42 @@ def usage(comparison: Comparison) -> dict[str, UsageDelta]:
     if not comparison.has_both_lanes:
         return {}
     confidence, seed = comparison.confidence, comparison.run.seed
-    found: dict[str, UsageDelta] = {}
+    deltas: dict[str, UsageDelta] = {}
     every_key = [comparison.clusters.numbers[block.item.id] for block in comparison.read.blocks]
     sides = [_Side(comparison, lane) for lane in (Lane.OLD, Lane.NEW)]
     for name, figure in _FIGURES.items():
         columns = [side.values(figure) for side in sides]
         before, after = (side.means(values) for side, values in zip(sides, columns, strict=True))
-        old, new, keys = _known_of_both(before, after, every_key)
+        old, new, keys = _values_of_both(before, after, every_key)
         if keys:
-            found[name] = _mean_change(keys, old, new, confidence)
+            deltas[name] = _mean_change(keys, old, new, confidence)
         if keys and name == "latency_ms":
             old_times, new_times = (side.by_item(values) for side, values in zip(sides, columns, strict=True))
-            times = _known_of_both(old_times, new_times, every_key)
+            times = _values_of_both(old_times, new_times, every_key)
             shares = list(PERCENTILES.values())
             changes = quantile_changes(*times, shares, confidence=confidence, seed=seed)
             for percentile, change in zip(PERCENTILES, changes, strict=True):
-                found[percentile] = UsageDelta(
+                deltas[percentile] = UsageDelta(
                     old=change.old,
                     new=change.new,
                     delta=change.new - change.old,
                     ci=change.ci,
                     items=len(keys),
                 )
-    return found
+    return deltas
 
 
-def _known_of_both(
+def _values_of_both(
     before: Iterable[T | None], after: Iterable[T | None], keys: Sequence[Hashable]
 ) -> tuple[list[T], list[T], list[Hashable]]:
     """Return what is known of the items of which something is known in both lanes, and their keys."""
-    old, new, kept = [], [], []
+    old, new, shared_keys = [], [], []
     for early, late, key in zip(before, after, keys, strict=True):
         if early is not None and late is not None:
             old.append(early)
             new.append(late)
-            kept.append(key)
-    return old, new, kept
+            shared_keys.append(key)
+    return old, new, shared_keys
 
 
 class _Side:
@@ -101,13 +101,13 @@ class _Side:
     def by_item(self, values: Sequence[float | None]) -> Iterator[tuple[float, ...] | None]:
         """Yield the known values of each item, of those of each trial; None without any."""
         for start, end in pairwise((0, *self._ends)):
-            yield tuple([one for one in values[start:end] if one is not None]) or None
+            yield tuple([value for value in values[start:end] if value is not None]) or None
 
     def means(self, values: list[float | None]) -> list[float | None]:
         """Return the mean of each item's known values, of those of each trial; None without any."""
         if self._is_single:
             return values
-        return [None if known is None else _mean(known) for known in self.by_item(values)]
+        return [None if item_values is None else _mean(item_values) for item_values in self.by_item(values)]
 
 
 def _mean_change(

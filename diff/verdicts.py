@@ -92,7 +92,7 @@ class ItemScores:
             return self
         return replace(self, new=(mean,) * (len(self.new) + self.new_unscored), new_unscored=0)
 
-    def as_one_trial(self) -> ItemScores:
+    def as_single_trial(self) -> ItemScores:
         """The same where each lane's trials are copies of one."""
         lanes = (
             (self.old, self.old_unscored),
@@ -172,11 +172,11 @@ class ScoredVerdict:
 
 def each_once(function: Callable[[T], U], values: Sequence[T]) -> list[U]:
     """Return the function's result for each value, computed once where values are the same object."""
-    known: dict[int, U] = {}
+    results: dict[int, U] = {}
     for value in values:
-        if id(value) not in known:
-            known[id(value)] = function(value)
-    return [known[id(value)] for value in values]
+        if id(value) not in results:
+            results[id(value)] = function(value)
+    return [results[id(value)] for value in values]
 
 
 def null_model(samples: Sequence[ItemScores], scale: Scale) -> noise.Null | None:
@@ -203,13 +203,13 @@ def _nulls(
     whole = _moments(each_once(lambda sample: sample.against(sign, scale), samples), scale)
     of_whole = noise.fit_moments(whole)
 
-    def own(sample: ItemScores) -> noise.Null | None:
+    def null_of(sample: ItemScores) -> noise.Null | None:
         if not sample.has_gap:
             return of_whole
         worst, seen = (_moments([scores], scale) for scores in (sample.against(sign, scale), sample.scored))
         return noise.fit_moments(whole.replacing(worst, seen))
 
-    return each_once(own, samples)
+    return each_once(null_of, samples)
 
 
 def item_verdicts(
@@ -262,14 +262,14 @@ def _beyond_noise(
     nulls = dict(zip(map(id, samples), _nulls(samples, scale, null, sign), strict=True))
 
     def chance(sample: ItemScores) -> float:
-        own = nulls[id(sample)]
+        item_null = nulls[id(sample)]
         before, after = sample.against(sign, scale)
         difference = (_mean(after) or 0.0) - (_mean(before) or 0.0)
-        if own is None or not before or not after or difference * sign <= 0:
+        if item_null is None or not before or not after or difference * sign <= 0:
             return 1.0
-        return noise.surprise(own, len(before), len(after), difference / scale.reach)
+        return noise.surprise(item_null, len(before), len(after), difference / scale.reach)
 
-    return [one <= level for one in noise.false_discovery(each_once(chance, samples))]
+    return [p_value <= level for p_value in noise.false_discovery(each_once(chance, samples))]
 
 
 def _verdict(

@@ -355,7 +355,7 @@ def _gate(result: DiffResult) -> RenderableType:
     rows.add_column(no_wrap=True, justify="right")
     rows.add_column(no_wrap=True)
     for condition in result.gate.conditions:
-        word, style = words[condition.held]
+        word, style = words[condition.is_met]
         rows.add_row(
             Text(single_line(condition.expression, 120)),
             fmt.figure(condition.value),

@@ -76,7 +76,7 @@ def document(check_result: CheckResult) -> dict[str, Any]:
         "not_graded": counts.not_graded,
         "rate": counts.rate,
         "threshold": counts.threshold,
-        "held": check_result.result.gate.held,
+        "held": check_result.result.gate.is_met,
         "ended": outcomes(check_result.result),
         "rows": [_row(item) for item in check_result.result.items],
         "quarantined": [item.item.id for item in in_quarantine(check_result)],

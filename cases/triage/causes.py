@@ -74,13 +74,13 @@ def propose_examples(
             completed it.
         everything: for each item that shows a cause, not only for its examples.
     """
-    items = {one.item.id: one for one in result.items}
+    items = {verdict.item.id: verdict for verdict in result.items}
     chosen = dict.fromkeys(name for cause in causes for name in cause.names(everything=everything))
     expect = str(Lane.NEW) if state is CauseState.ACCEPTED else RECORDING
     proposals, refused = [], []
     for name in chosen if state is not CauseState.OPEN else ():
         item = items[name].item
-        trials = tuple(one.trial for lane in items[name].lanes.values() for one in lane)
+        trials = tuple(graded.trial for lane in items[name].lanes.values() for graded in lane)
         if expect != RECORDING and completed and name in completed:
             item, trial = completed[name]
             trials = (trial,)
@@ -101,10 +101,10 @@ def propose_examples(
     return ExampleCases(proposals=tuple(proposals), refused=tuple(refused))
 
 
-def cause_page(result: DiffResult, cause: Cause, place: str, width: int) -> str:
+def cause_page(result: DiffResult, cause: Cause, position: str, width: int) -> str:
     """Return the page of a cause: what it is, how often, and one item in both versions."""
     lines = [
-        single_line(f"{place}: cause {cause.id}", width),
+        single_line(f"{position}: cause {cause.id}", width),
         "",
         *wrapped(single_line(cause.text), width),
         *wrapped(cause.counts, width),
@@ -112,11 +112,11 @@ def cause_page(result: DiffResult, cause: Cause, place: str, width: int) -> str:
     if cause.also:
         lines += wrapped(single_line(f"the same trials: {'; '.join(cause.also)}"), width)
     items = {item.item.id: item for item in result.items}
-    example = next((one for one in cause.examples if one.item in items), None)
+    example = next((candidate for candidate in cause.examples if candidate.item in items), None)
     if example is not None:
         item = items[example.item]
         lines += ["", single_line(f"example {example.item}: {item.item.input}", width)]
-        done = {lane: [one.trial for one in item.lanes.get(lane, ())] for lane in (Lane.OLD, Lane.NEW)}
+        done = {lane: [graded.trial for graded in item.lanes.get(lane, ())] for lane in (Lane.OLD, Lane.NEW)}
         old, new = _of(done[Lane.OLD], example.old), _of(done[Lane.NEW], example.new)
         if old is not None and new is not None:
             lines += ["", *lanes(old, new, width, lines=6)]
@@ -127,9 +127,9 @@ def review_causes(result: DiffResult, settings: Settings, person: str) -> list[R
     """Show each open cause and keep what the person decides; return the decisions."""
     open_ = [cause for cause in result.causes if cause.state is CauseState.OPEN]
     decided: list[ReviewedCause] = []
-    for place, cause in enumerate(open_, 1):
+    for number, cause in enumerate(open_, 1):
         click.clear()
-        show(cause_page(result, cause, f"{place} of {len(open_)}", terminal_width()))
+        show(cause_page(result, cause, f"{number} of {len(open_)}", terminal_width()))
         while (key := read_key()) not in ("a", "r", "s", *_LEAVE):
             click.echo(HELP if key == "?" else KEYS)
         if key in _LEAVE:

@@ -58,10 +58,10 @@ class Decisions:
             added = [(item, with_redactions(con, case)) for item, case in promoted]
             present = read_golden(self.golden) if self.golden.exists() else []
             there = [_undecided(con, item, case, present) for item, case in added]
-            fresh = [case for (_, case), known in zip(added, there, strict=True) if known is None]
+            fresh = [case for (_, case), existing in zip(added, there, strict=True) if existing is None]
             if fresh:
                 add_cases(self.golden, fresh, force=force)
-            cases = [known or case for (_, case), known in zip(added, there, strict=True)]
+            cases = [existing or case for (_, case), existing in zip(added, there, strict=True)]
             for (item, _), case in zip(added, cases, strict=True):
                 self._decide(con, Action.PROMOTE, item, case.provenance.run, case=case)
         return cases
@@ -70,8 +70,12 @@ class Decisions:
         """Put items aside, with a reason; what was put aside so before stays one decision."""
         with self._recording() as con:
             for item in items:
-                known = latest_decision(con, item.trace_id or item.id)
-                if known and (known.action, known.run_id, known.reason) == (Action.DISMISS, run_id, reason):
+                latest = latest_decision(con, item.trace_id or item.id)
+                if latest and (latest.action, latest.run_id, latest.reason) == (
+                    Action.DISMISS,
+                    run_id,
+                    reason,
+                ):
                     continue
                 self._decide(con, Action.DISMISS, item, run_id, reason=reason)
 
@@ -164,12 +168,15 @@ def _undecided(con: DuckDBPyConnection, item: Item, case: Case, present: Sequenc
     latest = latest_decision(con, item.trace_id or item.id)
     if latest is not None and latest.action is Action.PROMOTE:
         return None
-    wanted = case_to_json(case)
-    return next((one for one in present if case_to_json(_dated_as(one, case)) == wanted), None)
+    case_document = case_to_json(case)
+    return next(
+        (candidate for candidate in present if case_to_json(_dated_as(candidate, case)) == case_document),
+        None,
+    )
 
 
-def _dated_as(case: Case, other: Case) -> Case:
+def _dated_as(case: Case, dated: Case) -> Case:
     """Return a case with the id and the dates of another: a repeated promotion gives new ones."""
-    dates = other.provenance
+    dates = dated.provenance
     provenance = replace(case.provenance, promoted_at=dates.promoted_at, last_reviewed=dates.last_reviewed)
-    return replace(case, id=other.id, provenance=provenance)
+    return replace(case, id=dated.id, provenance=provenance)

@@ -54,11 +54,11 @@ FOLDED = 6
 _LABEL = 10
 
 
-def page(entry: Entry, place: str, width: int, *, trial: int = 0, full: bool = False) -> str:
+def page(entry: Entry, position: str, width: int, *, trial: int = 0, full: bool = False) -> str:
     """The page; `trial` counts on through the trials of both lanes, `full` shows texts to their end."""
     limit = None if full else FOLDED
     item = entry.item.item
-    lines = [single_line(f"{place}  {kind(entry)}  {item.id}  ({item.stratum})", width), ""]
+    lines = [single_line(f"{position}  {kind(entry)}  {item.id}  ({item.stratum})", width), ""]
     for index, reason in enumerate(entry.reasons):
         lines += _labelled("why" if index == 0 else "", reason, width, limit)
     if entry.alike:
@@ -167,7 +167,7 @@ class Session:
         self._result, self._run = queue.result, queue.result.run
         self._entries = list(queue.entries)
         self._decisions = decisions
-        self._place = 0
+        self._position = 0
         self._trial, self._full, self._top = 0, False, 0
         self._decided: list[int] = []
         """Places of the entries that were decided, in that order: where undo goes back to."""
@@ -193,7 +193,7 @@ class Session:
             self._causes()
         else:
             self._show()
-        while self._place < len(self._entries):
+        while self._position < len(self._entries):
             key = read_key()
             if key in ("", "q", "\x04"):
                 break
@@ -209,16 +209,16 @@ class Session:
 
     @property
     def _entry(self) -> Entry:
-        return self._entries[self._place]
+        return self._entries[self._position]
 
     def _show(self, notes: Sequence[str] = ()) -> None:
         """Show the entry, with notes below its keys."""
-        if self._place >= len(self._entries):
+        if self._position >= len(self._entries):
             show("\n".join(notes))
             return
         click.clear()
-        place = f"{self._place + 1} of {len(self._entries)}"
-        whole = page(self._entry, place, terminal_width(), trial=self._trial, full=self._full)
+        position = f"{self._position + 1} of {len(self._entries)}"
+        whole = page(self._entry, position, terminal_width(), trial=self._trial, full=self._full)
         shown, self._top = window(whole, _height() - len(notes), self._top)
         show("\n".join([shown, *(single_line(note, terminal_width()) for note in notes)]))
 
@@ -227,8 +227,8 @@ class Session:
         self._show()
 
     def _on(self) -> None:
-        self._decided.append(self._place)
-        self._place += 1
+        self._decided.append(self._position)
+        self._position += 1
         self._trial, self._full, self._top = 0, False, 0
         self._show()
 
@@ -300,7 +300,9 @@ class Session:
             _print(str(error))
             return []
         return [
-            one for one in drafts if click.confirm(f"draft: {single_line(one)} - take it?", default=False)
+            trait
+            for trait in drafts
+            if click.confirm(f"draft: {single_line(trait)} - take it?", default=False)
         ]
 
     def _add(self, case: Case) -> None:
@@ -353,26 +355,26 @@ class Session:
             click.echo("the run has no open cause")
             return
         decided = review_causes(self._result, self._settings, self._decisions.person)
-        notes = [note for one in decided for note in self._kept(one)]
+        notes = [note for reviewed in decided for note in self._decision_notes(reviewed)]
         if decided:
             self._read_again()
             notes.append(f"{self._result.answer.value}: {single_line(self._result.reason)}")
         self._show(notes)
 
-    def _kept(self, reviewed: ReviewedCause) -> Iterator[str]:
+    def _decision_notes(self, reviewed: ReviewedCause) -> Iterator[str]:
         """Yield what was decided; add the examples to the golden set where the person wants them."""
         yield f"{reviewed.state}: {single_line(reviewed.cause.text)}"
         if not reviewed.promote:
             return
-        found = propose_examples(
+        examples = propose_examples(
             self._result,
             [reviewed.cause],
             reviewed.state,
             golden=self._decisions.golden,
             reviewer=self._decisions.person,
         )
-        refused = [*found.refused]
-        for item, proposal in found.proposals:
+        refused = [*examples.refused]
+        for item, proposal in examples.proposals:
             try:
                 self._decisions.promote([(item, proposal.case)])
                 yield f"promoted {single_line(item.id)}"
@@ -386,10 +388,12 @@ class Session:
         queue = self._reload()
         self._result, self._run = queue.result, queue.result.run
         rejected = [cause for cause in queue.result.causes if cause.state is CauseState.REJECTED]
-        known = {item for cause in rejected for item in cause.item_ids}
-        passed = self._entries[: self._place]
-        left = [entry for entry in queue.entries if entry.key not in {one.key for one in passed}]
-        self._entries = [*passed, *sorted(left, key=lambda entry: entry.item.item.id in known)]
+        rejected_items = {item for cause in rejected for item in cause.item_ids}
+        passed = self._entries[: self._position]
+        left = [
+            entry for entry in queue.entries if entry.key not in {passed_entry.key for passed_entry in passed}
+        ]
+        self._entries = [*passed, *sorted(left, key=lambda entry: entry.item.item.id in rejected_items)]
 
     def _help(self) -> None:
         click.clear()
@@ -412,7 +416,7 @@ class Session:
         if taken is None or not self._decided:
             click.echo("there is nothing to undo")
             return
-        self._place = self._decided.pop()
+        self._position = self._decided.pop()
         self._show()
         click.echo(f"undone: {taken.action.value} {single_line(taken.item_id, 60)}")
 
@@ -427,7 +431,7 @@ class Session:
             Action.LABEL: "labelled",
         }
         click.echo(", ".join(f"{count} {words[action]}" for action, count in counts.items()))
-        left = len(self._entries) - self._place
+        left = len(self._entries) - self._position
         if left:
             click.echo(f"{left} left: replay triage {self._run.id}")
         if counts[Action.PROMOTE]:

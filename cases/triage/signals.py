@@ -104,14 +104,14 @@ SIGNALS = (
 
 def signals_of(con: DuckDBPyConnection, trace_ids: Sequence[str]) -> dict[str, list[str]]:
     """Return the signals of these traces in sentences, the gravest first; only of those that have one."""
-    found: dict[str, list[str]] = defaultdict(list)
+    sentences: dict[str, list[str]] = defaultdict(list)
     for signal in SIGNALS if trace_ids else ():
         cursor = con.execute(f"{_OF_MONTH} {signal.sql}", {"ids": list(trace_ids)})
         names = [column[0] for column in cursor.description or ()]
         for row in cursor.fetchall():
             values = dict(zip(names, row, strict=True))
-            found[values["trace_id"]].append(signal.text.format(**values))
-    return found
+            sentences[values["trace_id"]].append(signal.text.format(**values))
+    return sentences
 
 
 def inputs_of_month(con: DuckDBPyConnection, trace_ids: Sequence[str]) -> list[tuple[str, str]]:

@@ -201,7 +201,14 @@ def plan(
         InputError: the effect is not above 0, or no metric decides.
     """
     from replaydiff.diff.compute import compute
-    from replaydiff.diff.plan import design, design_of, estimate_noise, held_loss, planned_size, size_needed
+    from replaydiff.diff.plan import (
+        design,
+        design_of,
+        detectable_loss,
+        estimate_noise,
+        planned_size,
+        size_needed,
+    )
     from replaydiff.diff.statistics.paired import simultaneous
     from replaydiff.replay.store.connection import open_store
     from replaydiff.replay.store.runs import chosen_run
@@ -254,7 +261,7 @@ def plan(
         lanes=lanes,
         table=tuple(map(planned, designs)),
         needed={answer: tuple(needed(answer, times) for times in tried) for answer in ("ship", "hold")},
-        hold_loss=held_loss(noise, designs[0], power=power, tolerance=tolerance, confidence=confidence)
+        hold_loss=detectable_loss(noise, designs[0], power=power, tolerance=tolerance, confidence=confidence)
         if calls is not None
         else None,
     )

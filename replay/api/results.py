@@ -255,7 +255,7 @@ class Check:
     @property
     def passed(self) -> bool | None:
         """Return whether enough cases passed; None where that cannot be decided."""
-        return True if self.checked is None else self.checked.result.gate.held
+        return True if self.checked is None else self.checked.result.gate.is_met
 
     @property
     def cases(self) -> tuple[ItemVerdict, ...]:

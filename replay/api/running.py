@@ -399,7 +399,7 @@ def size_note(settings: Settings, source: Source, lanes: dict[Lane, Version]) ->
     new = sum(lane.is_new for lane in lanes)
     if Lane.OLD not in lanes or not new or any(v.kind is VersionKind.OBSERVED for v in lanes.values()):
         return None
-    from replaydiff.diff.plan import HELD, design_of, fewest_items, held_loss, typical_noise
+    from replaydiff.diff.plan import HOLD_POWER, design_of, detectable_loss, fewest_items, typical_noise
     from replaydiff.diff.statistics.paired import simultaneous
 
     gate, trials, items = settings.gate, settings.run.trials or DEFAULT_TRIALS, len(source.ids())
@@ -419,12 +419,12 @@ def size_note(settings: Settings, source: Source, lanes: dict[Lane, Version]) ->
         return f"note: {size} {'can' if items >= fewest else 'cannot'} be SHIP: {excluded}"
     design = design_of(items, trials, lanes=1 + new, share=_repeated_share(settings, lanes))
     noise = typical_noise(fixed=source.sample is None)
-    loss = held_loss(noise, design, power=HELD, tolerance=gate.tolerance, confidence=confidence)
+    loss = detectable_loss(noise, design, power=HOLD_POWER, tolerance=gate.tolerance, confidence=confidence)
     detectable = f"a loss of {loss:.2f} that all items share" if loss < 1 else "no loss"
     able = "can be SHIP" if items >= fewest else "cannot be SHIP unless something improves"
     return (
         f"note: {size} {able}: it takes {fewest} to exclude a loss of more than {gate.tolerance:g}; "
-        f"{detectable} is HOLD in {HELD:.0%} of runs of an agent that passes {noise.mean:.0%}"
+        f"{detectable} is HOLD in {HOLD_POWER:.0%} of runs of an agent that passes {noise.mean:.0%}"
     )
 
 

@@ -34,8 +34,8 @@ def call(name: str, **args: object) -> ToolCall:
         ([LOOK], ItemChangeKind.MISSING_EFFECT),
         ([*CALLS, CANCEL], ItemChangeKind.EXTRA_EFFECT),
         ([*CALLS, call("refund")], ItemChangeKind.EXTRA_EFFECT),
-        ([LOOK, call("cancel_order", order_id="2")], ItemChangeKind.OTHER_OBJECT),
-        ([LOOK, call("cancel_order", order_id="1", fee=9)], ItemChangeKind.OTHER_ARGUMENTS),
+        ([LOOK, call("cancel_order", order_id="2")], ItemChangeKind.DIFFERENT_OBJECT),
+        ([LOOK, call("cancel_order", order_id="1", fee=9)], ItemChangeKind.DIFFERENT_ARGUMENTS),
         ([*CALLS, ToolCall(name="refund", args={}, error="no such order")], None),
     ],
     ids=["read twice", "no read", "no write", "twice", "another write", "object", "argument", "failed"],
@@ -135,7 +135,7 @@ def test_an_old_version_that_leaves_its_recordings_is_no_yardstick(tmp_path: Pat
 
 
 def test_differences_are_ordered_by_how_grave_they_are() -> None:
-    kinds = (ItemChangeKind.OTHER_ARGUMENTS, ItemChangeKind.EXTRA_EFFECT, ItemChangeKind.MISSING_EFFECT)
+    kinds = (ItemChangeKind.DIFFERENT_ARGUMENTS, ItemChangeKind.EXTRA_EFFECT, ItemChangeKind.MISSING_EFFECT)
     differences = [EffectDifference(kind, "cancel_order") for kind in kinds]
     assert sorted(differences) == differences[::-1]
 

@@ -43,19 +43,19 @@ def gated(
 )
 def test_gates(tmp_path: Path, new: str, expressions: list[str], held: bool | None, code: ExitCode) -> None:
     gate = gated(tmp_path, *expressions, new=new).gate
-    assert (gate.requested, gate.held) == (True, held)
+    assert (gate.requested, gate.is_met) == (True, held)
     assert [condition.expression for condition in gate.conditions] == expressions
     assert exit_code(gate) is code
 
 
 def test_a_gate_that_cannot_be_decided(tmp_path: Path) -> None:
     gate = gated(tmp_path, "default", new="EEE", touched=6).gate
-    assert (gate.held, exit_code(gate)) == (None, ExitCode.CANNOT_TELL)
+    assert (gate.is_met, exit_code(gate)) == (None, ExitCode.CANNOT_TELL)
 
 
 def test_without_a_gate_nothing_is_decided(tmp_path: Path) -> None:
     gate = gated(tmp_path, new="000").gate
-    assert (gate.requested, gate.held, gate.conditions) == (False, None, ())
+    assert (gate.requested, gate.is_met, gate.conditions) == (False, None, ())
     assert exit_code(gate) is ExitCode.OK
 
 
@@ -67,7 +67,7 @@ def test_a_gate_in_the_settings_is_asked_for(tmp_path: Path) -> None:
 
 def test_floating_point_does_not_decide(tmp_path: Path) -> None:
     condition = gated(tmp_path, f"tool_calls.new>={58 / 60:.12f}", new="000").gate.conditions[0]
-    assert condition.held
+    assert condition.is_met
 
 
 @pytest.mark.parametrize("expression", ["regressed", "regressed<=few", "<=2", "regressed=<2", ""])

@@ -20,10 +20,10 @@ from replaydiff.diff.plan import (
     PlannedSize,
     design,
     design_of,
+    detectable_loss,
     estimate_noise,
     expected_share,
     fewest_items,
-    held_loss,
     planned_size,
     size_needed,
 )
@@ -151,7 +151,7 @@ def test_an_agent_without_noise_is_ship_from_the_fewest_items_on() -> None:
 
 def test_the_loss_that_is_held_is_promised() -> None:
     known, size = _known(0.0, 0.27), design_of(100, 2, lanes=2, share=0.2)
-    loss = held_loss(known, size, power=0.8, tolerance=0.05, confidence=0.95)
+    loss = detectable_loss(known, size, power=0.8, tolerance=0.05, confidence=0.95)
     assert 0.08 < loss < 0.12
     assert _planned(known, size, loss).hold == pytest.approx(0.8, abs=0.02)
 

@@ -21,7 +21,7 @@ def test_a_case_in_quarantine_regresses_beside_the_figures(tmp_path: Path) -> No
     plain = diffed(tmp_path / "plain", steady, done)
     done += [*trials(loose, old="111", new="000"), *trials(tagged, old="111", new="111")]
     result = diffed(tmp_path, [*steady, loose, tagged], done, gate=("regressed<=0",))
-    assert result.gate.held
+    assert result.gate.is_met
     assert (result.answer, result.reason, result.metrics) == (plain.answer, plain.reason, plain.metrics)
     assert (result.counts.total, result.counts.compared, result.metrics["tool_calls"].regressed) == (
         30,

@@ -139,7 +139,7 @@ def test_a_gate_is_held_by_the_candidate_that_is_shown(tmp_path: Path) -> None:
     with open_store(tmp_path / "replay.duckdb", read_only=True) as con:
         given = settings(tmp_path, gate=GateSection(max_regressed=0))
         held = [
-            compute(con, RUN_ID, given, gate=("default",), candidate=lane).gate.held
+            compute(con, RUN_ID, given, gate=("default",), candidate=lane).gate.is_met
             for lane in (None, Lane.NEW)
         ]
     assert held == [True, False]

@@ -368,11 +368,11 @@ def hold() -> DiffResult:
         ),
         gate=Gate(
             conditions=(
-                GateCondition(expression="regressed<=2", value=4.0, held=False),
-                GateCondition(expression="tool_calls.delta>=-0.1", value=-0.07, held=True),
+                GateCondition(expression="regressed<=2", value=4.0, is_met=False),
+                GateCondition(expression="tool_calls.delta>=-0.1", value=-0.07, is_met=True),
             ),
             requested=True,
-            held=False,
+            is_met=False,
         ),
         warnings=("9 of 150 new trials made a tool call that no recording answers and were stopped there",),
     )
@@ -660,7 +660,7 @@ def hostile() -> DiffResult:
                 improved=0,
             ),
         ),
-        gate=Gate(conditions=(GateCondition(expression=bad, value=1.0, held=None),), requested=True),
+        gate=Gate(conditions=(GateCondition(expression=bad, value=1.0, is_met=None),), requested=True),
         warnings=(bad,),
     )
 
