@@ -19,7 +19,7 @@ from replaydiff.diff.actions import MetricSight
 from replaydiff.diff.behaviour import RECORDING, RecordingRules, Vouching
 from replaydiff.diff.blocks import Patterns
 from replaydiff.diff.cause_decisions import decisions_path, read_decisions
-from replaydiff.diff.causes import answers_cause, find_causes
+from replaydiff.diff.causes import Causes, answers_cause, find_causes
 from replaydiff.diff.clusters import UNLINKED, without_session
 from replaydiff.diff.comparison import Comparison, may_be_copies
 from replaydiff.diff.decide import decide
@@ -64,6 +64,7 @@ from replaydiff.diff.result import (
     Likeness,
     MetricDelta,
     Noise,
+    Slice,
     Verdict,
 )
 from replaydiff.diff.side_effects import Effects
@@ -265,129 +266,92 @@ def _result(inputs: _Inputs, run: RunRecord, read: RunData, candidates: int = 1)
     return expectations.with_quarantined(result, quarantined)
 
 
-def _compared(inputs: _Inputs, comparison: Comparison) -> DiffResult:
-    """The result over these items, whether they are in quarantine or not."""
-    run, read, settings = comparison.run, comparison.read, inputs.settings
-    names = metric_names(run, read.patterns.blocks, inputs.metrics, settings)
-    varying = count_varying(names, read.patterns.blocks)
-    agreement = inputs.agreement
-    by_kind = {Kind.QUALITY: settings, Kind.AGREEMENT: agreement.settings}
-    searched = find_causes(
-        comparison,
-        behaviour.without(settings, agreement.texts),
-        inputs.decided,
-        sight=MetricSight(
-            settings,
-            {name: by_kind[inputs.vouching.kind(name)] for name in (tool_calls.NAME, RECORDING)},
-        ),
-        effects=agreement.effects,
-    )
-    refusals = _refusals(names, inputs, run, searched.causes)
-    deciding = _deciding([name for name in names if name not in refusals], inputs, comparison)
-    results = {
-        name: compute_metric(
-            name,
-            comparison,
-            by_kind[inputs.vouching.kind(name)],
-            inputs.vouching,
-            name in deciding,
-            agreement=agreement,
-            metrics=varying,
-            accepted=searched.explained(name),
-            ranges=inputs.ranges,
-        )
-        for name in names
-    }
-    for name in inputs.stored.judges & results.keys():
-        results[name] = _with_labels(name, results[name], inputs, comparison)
-    if comparison.recorded_once and any(metric.delta.kind is Kind.AGREEMENT for metric in results.values()):
-        alike = noise_of_recordings(inputs.con, comparison, by_kind[Kind.AGREEMENT])
-        results = {
-            name: replace(metric, delta=without_recording_noise(metric.delta, alike, comparison.tails[0]))
-            for name, metric in results.items()
-        }
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Figures:
+    """The metrics of a comparison and the verdicts on its items: what causes and the answer are from."""
 
-    compared_with_recording = [
-        name for name, metric in results.items() if metric.delta.kind is Kind.AGREEMENT
-    ]
-    accepted = [searched.explained(name, unseen=True) for name in compared_with_recording]
-    variation = read_variation(read.patterns.blocks, agreement)
-    changes = {
-        number: item_change(block, agreement, variation)
-        for number, block in enumerate(read.patterns.blocks)
-        if accepted and not all(number in patterns for patterns in accepted)
-    }
-    items = _verdicts(run, read, results, inputs.cases.case_threshold, changes)
-    counts = _counts(read.items, items)
-    deltas = {name: metric.delta for name, metric in results.items()}
-    for name in _fit_neither(deltas):
-        deltas[name] = replace(deltas[name], gated=False)
-        refusals[name] = _FITS_NEITHER.format(
-            name=name, old=deltas[name].old, new=deltas[name].new, least=_LEAST_MEAN
+    names: Sequence[str]
+    """The metrics, in the order in which they are shown."""
+    deciding: Collection[str]
+    results: Mapping[str, MetricResult]
+    deltas: dict[str, MetricDelta]
+    corrected: dict[str, MetricDelta]
+    """`deltas`, with the judge's as its labels correct it."""
+    refusals: Mapping[str, str]
+    """Why metrics do not decide, in a clause each."""
+    behaviours: Causes
+    """Behaviours that changed, by the calls and the answers of trials."""
+    items: tuple[ItemVerdict, ...]
+    counts: Counts
+    likeness: Likeness | None
+
+    @classmethod
+    def of(cls, inputs: _Inputs, comparison: Comparison) -> _Figures:
+        """Compute the metrics, then the verdicts on the items."""
+        run, read, settings = comparison.run, comparison.read, inputs.settings
+        names = metric_names(run, read.patterns.blocks, inputs.metrics, settings)
+        behaviours = _changed_behaviours(inputs, comparison)
+        refusals = _refusals(names, inputs, run, behaviours.causes)
+        deciding = _deciding([name for name in names if name not in refusals], inputs, comparison)
+        results = _metric_results(names, deciding, inputs, comparison, behaviours)
+        changes = _item_changes(inputs, comparison, results, behaviours)
+        items = _verdicts(run, read, results, inputs.cases.case_threshold, changes)
+        deltas = {name: metric.delta for name, metric in results.items()}
+        for name in _fit_neither(deltas):
+            deltas[name] = replace(deltas[name], gated=False)
+            refusals[name] = _FITS_NEITHER.format(
+                name=name, old=deltas[name].old, new=deltas[name].new, least=_LEAST_MEAN
+            )
+        likeness = compare_answers(
+            comparison, inputs.agreement.texts, _graded_answers(items, deciding), settings.gate.max_changed
         )
-    corrected = {name: answers.by_labels(delta, comparison.look) for name, delta in deltas.items()}
-    likeness = compare_answers(
-        comparison,
-        agreement.texts,
-        _graded_answers(items, deciding),
-        settings.gate.max_changed,
-    )
-    items = _with_answers(items, likeness)
-    by_agreement = all(inputs.vouching.kind(name) is Kind.AGREEMENT for name in deciding)
-    quality = [name for name, delta in corrected.items() if delta.gated and delta.kind is Kind.QUALITY]
-    fields, level = settings.diff.slice_by, 1 - comparison.confidence
-    sliced = [name for name, delta in corrected.items() if delta.gated] or names
-    parts = slices(items, sliced, comparison, fields) if comparison.has_both_lanes else ()
-    losers = harmed(
-        [part for part in parts if part.metric in quality],
-        items,
-        inputs.decided,
-        level=level,
-        tolerances={name: settings.gate.tolerance * delta.reach for name, delta in corrected.items()},
-    )
-    causes = tuple(
-        sorted(
-            (
-                *searched.beside(corrected),
-                *answers_cause(likeness, run, inputs.decided, by_agreement),
-                *losers,
-            ),
-            key=lambda cause: (cause.state is CauseState.ACCEPTED, cause.state is CauseState.OPEN),
+        return cls(
+            names=names,
+            deciding=deciding,
+            results=results,
+            deltas=deltas,
+            corrected={name: answers.by_labels(delta, comparison.look) for name, delta in deltas.items()},
+            refusals=refusals,
+            behaviours=behaviours,
+            items=_with_answers(items, likeness),
+            counts=_counts(read.items, items),
+            likeness=likeness,
         )
+
+    @property
+    def quality(self) -> list[str]:
+        """Return the quality metrics that decide."""
+        return [name for name, delta in self.corrected.items() if delta.gated and delta.kind is Kind.QUALITY]
+
+    @property
+    def unknown_noise(self) -> frozenset[str]:
+        """Return the metrics of which nothing shows how much a single trial varies."""
+        return frozenset(name for name, metric in self.results.items() if metric.null is None)
+
+
+def _compared(inputs: _Inputs, comparison: Comparison) -> DiffResult:
+    """Return the result over these items, whether they are in quarantine or not."""
+    run, read, settings = comparison.run, comparison.read, inputs.settings
+    figures = _Figures.of(inputs, comparison)
+    sliced = [name for name, delta in figures.corrected.items() if delta.gated] or figures.names
+    parts = (
+        slices(figures.items, sliced, comparison, settings.diff.slice_by) if comparison.has_both_lanes else ()
     )
+    causes = _all_causes(inputs, comparison, figures, parts)
+    evidence = _evidence(inputs, comparison, figures, causes)
+    conclusion = answers.at_look(decide(evidence), evidence)
     summaries = {
         lane: totals.summary(run, run.lanes[lane], read.witnesses[lane])
         for lane, totals in read.totals_by_lane.items()
     }
-    unknown = frozenset(name for name, metric in results.items() if metric.null is None)
-    followed = behaviour.effects_followed(read.patterns, agreement) if inputs.vouching.unvouched else None
-    distrust = divergence.distrust_reason(run, read.witnesses, followed)
-    evidence = Evidence(
-        comparison=comparison,
-        metrics=corrected,
-        unknown_noise=unknown,
-        items=items,
-        counts=counts,
-        distrust=distrust,
-        gate=settings.gate,
-        cases=inputs.cases,
-        causes=causes,
-        refusals=refusals,
-        judges=frozenset(inputs.stored.judges),
-        broken=broken(items, quality, comparison, fields) if comparison.has_both_lanes else (),
-        likeness=likeness,
-        agreement=agreement,
-        unrequested=divergence.unrequested_writes(run, read.witnesses, settings),
-    )
-    conclusion = answers.at_look(decide(evidence), evidence)
     errors = sum(totals.errors for totals in read.totals_by_lane.values())
-    kind = _noise(run, len(unknown) < len(results))
+    kind = _noise(run, len(figures.unknown_noise) < len(figures.results))
     warnings = [
-        *_failed_grades(run, read.patterns, names),
-        *([distrust] if distrust else []),
-        *divergence.divergence_warnings(run, read.witnesses, is_distrusted=distrust is not None),
-        *_falls(run, deltas, items),
-        *_warnings(inputs, comparison, counts, deltas, kind, errors, refusals),
+        *_failed_grades(run, read.patterns, figures.names),
+        *([evidence.distrust] if evidence.distrust else []),
+        *divergence.divergence_warnings(run, read.witnesses, is_distrusted=evidence.distrust is not None),
+        *_falls(run, figures.deltas, figures.items),
+        *_warnings(inputs, comparison, figures, kind, errors),
     ]
     return DiffResult(
         answer=conclusion.answer,
@@ -396,20 +360,20 @@ def _compared(inputs: _Inputs, comparison: Comparison) -> DiffResult:
         run=run,
         noise=kind,
         lanes=summaries,
-        counts=counts,
-        metrics=deltas,
-        items=items,
+        counts=figures.counts,
+        metrics=figures.deltas,
+        items=figures.items,
         causes=causes,
-        likeness=likeness,
+        likeness=figures.likeness,
         usage=usage(comparison),
         slices=parts,
-        groups=case_groups(items, inputs.cases.thresholds) if len(run.lanes) == 1 else (),
+        groups=case_groups(figures.items, inputs.cases.thresholds) if len(run.lanes) == 1 else (),
         gate=gates.evaluate(
             inputs.gate,
             answer=conclusion.answer,
-            counts=counts,
+            counts=figures.counts,
             errors=errors,
-            metrics=deltas,
+            metrics=figures.deltas,
             lanes=summaries,
         ),
         # Where the project lies is one machine's own, and reports are sent to others.
@@ -417,6 +381,130 @@ def _compared(inputs: _Inputs, comparison: Comparison) -> DiffResult:
         confidence=settings.gate.confidence,
         errors=errors,
         chance=answers.chance(evidence),
+    )
+
+
+def _rules_of(metric: str, inputs: _Inputs) -> Settings:
+    """Return the settings by which a metric compares calls."""
+    is_agreement = inputs.vouching.kind(metric) is Kind.AGREEMENT
+    return inputs.agreement.settings if is_agreement else inputs.settings
+
+
+def _changed_behaviours(inputs: _Inputs, comparison: Comparison) -> Causes:
+    """Find the behaviours that changed, each metric seeing those that its own rules count."""
+    agreement, settings = inputs.agreement, inputs.settings
+    rules = {name: _rules_of(name, inputs) for name in (tool_calls.NAME, RECORDING)}
+    return find_causes(
+        comparison,
+        behaviour.without(settings, agreement.texts),
+        inputs.decided,
+        sight=MetricSight(settings, rules),
+        effects=agreement.effects,
+    )
+
+
+def _metric_results(
+    names: Sequence[str],
+    deciding: Collection[str],
+    inputs: _Inputs,
+    comparison: Comparison,
+    behaviours: Causes,
+) -> dict[str, MetricResult]:
+    """Compute each metric over its items, the judge's with its labels, agreement beyond its noise."""
+    varying = count_varying(names, comparison.read.patterns.blocks)
+    results = {
+        name: compute_metric(
+            name,
+            comparison,
+            _rules_of(name, inputs),
+            inputs.vouching,
+            name in deciding,
+            agreement=inputs.agreement,
+            metrics=varying,
+            accepted=behaviours.explained(name),
+            ranges=inputs.ranges,
+        )
+        for name in names
+    }
+    for name in inputs.stored.judges & results.keys():
+        results[name] = _with_labels(name, results[name], inputs, comparison)
+    if not comparison.recorded_once or not _agreement_metrics(results):
+        return results
+    alike = noise_of_recordings(inputs.con, comparison, inputs.agreement.settings)
+    return {
+        name: replace(metric, delta=without_recording_noise(metric.delta, alike, comparison.tails[0]))
+        for name, metric in results.items()
+    }
+
+
+def _agreement_metrics(results: Mapping[str, MetricResult]) -> list[str]:
+    """Return the metrics that compare with recordings nobody vouches for."""
+    return [name for name, metric in results.items() if metric.delta.kind is Kind.AGREEMENT]
+
+
+def _item_changes(
+    inputs: _Inputs, comparison: Comparison, results: Mapping[str, MetricResult], behaviours: Causes
+) -> dict[int, ItemChange | None]:
+    """Return by pattern how behaviour changed against the recording, where not all of it was accepted."""
+    blocks = comparison.read.patterns.blocks
+    accepted = [behaviours.explained(name, unseen=True) for name in _agreement_metrics(results)]
+    variation = read_variation(blocks, inputs.agreement)
+    return {
+        number: item_change(block, inputs.agreement, variation)
+        for number, block in enumerate(blocks)
+        if accepted and not all(number in patterns for patterns in accepted)
+    }
+
+
+def _all_causes(
+    inputs: _Inputs, comparison: Comparison, figures: _Figures, parts: Sequence[Slice]
+) -> tuple[Cause, ...]:
+    """Return the changed behaviours, that answers differ, and the slices that lose; accepted ones last."""
+    gate = inputs.settings.gate
+    losers = harmed(
+        [part for part in parts if part.metric in figures.quality],
+        figures.items,
+        inputs.decided,
+        level=1 - comparison.confidence,
+        tolerances={name: gate.tolerance * delta.reach for name, delta in figures.corrected.items()},
+    )
+    by_agreement = all(inputs.vouching.kind(name) is Kind.AGREEMENT for name in figures.deciding)
+    causes = (
+        *figures.behaviours.beside(figures.corrected),
+        *answers_cause(figures.likeness, comparison.run, inputs.decided, by_agreement),
+        *losers,
+    )
+    return tuple(
+        sorted(causes, key=lambda cause: (cause.state is CauseState.ACCEPTED, cause.state is CauseState.OPEN))
+    )
+
+
+def _evidence(
+    inputs: _Inputs, comparison: Comparison, figures: _Figures, causes: tuple[Cause, ...]
+) -> Evidence:
+    """Return all that the answer depends on."""
+    run, read, settings = comparison.run, comparison.read, inputs.settings
+    followed = (
+        behaviour.effects_followed(read.patterns, inputs.agreement) if inputs.vouching.unvouched else None
+    )
+    return Evidence(
+        comparison=comparison,
+        metrics=figures.corrected,
+        unknown_noise=figures.unknown_noise,
+        items=figures.items,
+        counts=figures.counts,
+        distrust=divergence.distrust_reason(run, read.witnesses, followed),
+        gate=settings.gate,
+        cases=inputs.cases,
+        causes=causes,
+        refusals=figures.refusals,
+        judges=frozenset(inputs.stored.judges),
+        broken=broken(figures.items, figures.quality, comparison, settings.diff.slice_by)
+        if comparison.has_both_lanes
+        else (),
+        likeness=figures.likeness,
+        agreement=inputs.agreement,
+        unrequested=divergence.unrequested_writes(run, read.witnesses, settings),
     )
 
 
@@ -674,14 +762,13 @@ def _unlinked(comparison: Comparison) -> Iterator[str]:
 def _warnings(
     inputs: _Inputs,
     comparison: Comparison,
-    counts: Counts,
-    deltas: dict[str, MetricDelta],
+    figures: _Figures,
     kind: Noise,
     errors: int,
-    refusals: Mapping[str, str],
 ) -> Iterator[str]:
-    """What a reader must know before the figures, the gravest first."""
+    """Yield what a reader must know before the figures, the gravest first."""
     run, settings = comparison.run, inputs.settings
+    counts, deltas = figures.counts, figures.deltas
     if run.settings.get("boundary") == "none":
         yield NO_BOUNDARY
     yield from _accepted_changes(run)
@@ -735,7 +822,7 @@ def _warnings(
         why = "one trial a lane and no A/A lane" if single else "no version has two scores on any item"
         yield f"{why}: how much a single trial varies is unknown, so verdicts on items may be noise"
     if inputs.stored.judges & deltas.keys():
-        yield from (refusal for name, refusal in refusals.items() if name != PAIRWISE)
+        yield from (refusal for name, refusal in figures.refusals.items() if name != PAIRWISE)
         models = [version.model for version in run.lanes.values()]
         if preference := self_preference_warning(inputs.stored.judge_model or "", models):
             yield preference
