@@ -97,31 +97,31 @@ class Behaviour:
 
     @property
     def text(self) -> str:
-        """What the agent does, on one line: `calls cancel_order without calling get_order first`."""
+        """Return what the agent does, on one line: `calls cancel_order without calling get_order first`."""
         limit = _REASON if self.kind == "failed" else _NAME
         sentence = _SENTENCES["low" if self.is_whole_metric else self.kind]
         return sentence.format(*(single_line(part, limit) or "''" for part in self.parts))
 
     @property
     def text_of_less(self) -> str:
-        """What a version does that acts so less often: `passes judge more often`."""
+        """Return what a version does that acts so less often: `passes judge more often`."""
         if self.is_whole_metric:
             return f"passes {single_line(self.parts[0], _NAME)} more often"
         return f"less often than before: {self.text}"
 
     @property
     def rank(self) -> int:
-        """How much it explains, 0 the most."""
+        """Return how much it explains, 0 the most."""
         return _ORDER[self.kind]
 
     @property
     def is_length(self) -> bool:
-        """Whether it is only that answers got longer or shorter."""
+        """Return whether it is only that answers got longer or shorter."""
         return self.kind in ("shorter", "longer")
 
     @property
     def is_whole_metric(self) -> bool:
-        """Whether it is only that a metric's grade failed, without a reason that can be read."""
+        """Return whether it is only that a metric's grade failed, without a readable reason."""
         # Without its values a reason may have nothing left to read: `0.99 is not 1.0` is `… is not …`.
         return self.kind == "low" or (
             self.kind == "failed" and len(_READABLE.findall(self.parts[1])) < _FEWEST_READABLE
@@ -129,7 +129,7 @@ class Behaviour:
 
     @property
     def condition(self) -> str:
-        """What must be true of a trial that does not show it, so that it would have shown it.
+        """Return what must be true of a trial that does not show it, so that it would have shown it.
 
         `counts`, that the trial says anything of the agent; `ended`, that it came to its end; of a metric's
         failure, that the metric passed or failed it.
@@ -140,32 +140,32 @@ class Behaviour:
 
     @property
     def metric(self) -> str | None:
-        """The metric whose failure it is; None of every other kind."""
+        """Return the metric whose failure it is; None of every other kind."""
         return self.parts[0] if self.kind in _OF_GRADES else None
 
     @property
     def tools(self) -> tuple[str, ...]:
-        """The tools it concerns, the one that is called or left out first."""
+        """Return the tools it concerns, the one that is called or left out first."""
         if self.kind not in _OF_CALLS:
             return ()
         return self.parts[: 2 if self.kind in ("skipped", "order") else 1]
 
     @property
     def is_difference(self) -> bool:
-        """Whether a call is missing, extra or has other arguments than expected."""
+        """Return whether a call is missing, extra or has other arguments than expected."""
         return self.kind in _EFFECTS
 
     @property
     def is_more_or_less(self) -> bool:
-        """Whether a tool is called more or less often or otherwise, and neither left out nor skipped."""
+        """Return whether a tool is called more or less often or otherwise, not left out or skipped."""
         return self.kind in _MORE_OR_LESS
 
     def is_better(self, *, more: bool) -> bool:
-        """Whether doing it more (or less) often is nearer to the reference, a failure that became rarer."""
+        """Return whether doing it more (or less) often is nearer to the reference, as of a rarer failure."""
         return not more and self.kind not in _NEUTRAL
 
     def concerns(self, metric: str) -> bool:
-        """Whether a metric's grade can be due to it."""
+        """Return whether a metric's grade can be due to it."""
         if self.kind in _OF_CALLS:
             return metric in _CALLS_METRICS
         return self.kind in _OF_GRADES and metric == self.parts[0]
@@ -183,7 +183,7 @@ class MetricSight:
         self._settings, self._by_metric = settings, by_metric or {}
 
     def sees(self, metric: str, behaviour: Behaviour, item: Item) -> bool:
-        """Whether a lower score of a metric on an item can be due to a behaviour.
+        """Return whether a lower score of a metric on an item can be due to a behaviour.
 
         That a metric fails is not due to its own failure; the reason of that failure is a behaviour.
         """
@@ -201,7 +201,7 @@ class MetricSight:
         return metric not in _LIMITS
 
     def _counts_calls(self, metric: str, behaviour: Behaviour, item: Item) -> bool:
-        """Whether the comparison of calls counts it: its tools, their order, their arguments."""
+        """Return whether the comparison of calls counts it: its tools, their order, their arguments."""
         if behaviour.kind not in _OF_CALLS:
             return False
         rules = tool_calls.match_rules(item, self._by_metric.get(metric, self._settings))
@@ -232,11 +232,11 @@ class Reading:
 
     @property
     def is_ended(self) -> bool:
-        """Whether the trial came to its end."""
+        """Return whether the trial came to its end."""
         return _ENDED in self.conditions
 
     def could_show(self, behaviour: Behaviour) -> bool:
-        """Whether the behaviour would have been seen here."""
+        """Return whether the behaviour would have been seen here."""
         return behaviour in self.shown or behaviour.condition in self.conditions
 
 
@@ -270,7 +270,7 @@ class ActionReader:
         trial: Trial,
         read: list[tuple[tuple[object, ...], frozenset[Behaviour]]],
     ) -> frozenset[Behaviour]:
-        """The behaviours of a trial's calls; trials of an item with equal calls are read once."""
+        """Return the behaviours of a trial's calls; trials of an item with equal calls are read once."""
         if trial.status.is_error and not trial.served:
             return frozenset()
         missed = bool(trial.served) and trial.served[-1].rule is Rule.MISS
@@ -311,7 +311,7 @@ class ActionReader:
     def _arguments(
         self, expected: Sequence[ExpectedCall | ToolCall], calls: Sequence[ToolCall]
     ) -> Iterator[Behaviour]:
-        """Where the calls of a tool differ from the expected ones in arguments, equal ones paired first."""
+        """Yield where a tool's calls differ from the expected ones in arguments, equal ones paired first."""
         due: dict[str, list[JsonObject]] = defaultdict(list)
         for call in expected:
             if call.args is not None:
@@ -342,13 +342,13 @@ class ActionReader:
 
 
 def _conditions(graded: GradedTrial) -> frozenset[str]:
-    """What is true of a trial, of what behaviours depend on."""
+    """Return what is true of a trial, of what behaviours depend on."""
     names = [f"graded {name}" for name, grade in graded.grades.items() if grade.passed is not None]
     return frozenset((_COUNTS, *names, *([_ENDED] if graded.trial.status is Status.OK else [])))
 
 
 def counts(trial: Trial) -> bool:
-    """Whether a trial says anything about the agent: an outage or an interruption does not."""
+    """Return whether a trial says anything about the agent: an outage or an interruption does not."""
     return trial.status not in (Status.INFRA_ERROR, Status.CANCELLED)
 
 
@@ -383,7 +383,7 @@ def reference(item: Item) -> Sequence[ExpectedCall | ToolCall] | None:
 
 
 def _repeated(expected: Iterable[ExpectedCall | ToolCall], calls: Sequence[ToolCall]) -> Iterator[str]:
-    """Tools of which one call was made again with equal arguments, more often than expected."""
+    """Yield the tools of which a call was repeated with equal arguments, more often than expected."""
     if len(calls) < 2:
         return
     due = Counter((call.name, canonical(call.args)) for call in expected if call.args is not None)
@@ -392,7 +392,7 @@ def _repeated(expected: Iterable[ExpectedCall | ToolCall], calls: Sequence[ToolC
 
 
 def _order(expected: Sequence[str], calls: Sequence[str]) -> Iterator[Behaviour]:
-    """Calls that another one should precede, and did not."""
+    """Yield the calls that another call should precede, and did not."""
     first_expected = {name: index for index, name in reversed(list(enumerate(expected)))}
     first_called = {name: index for index, name in reversed(list(enumerate(calls)))}
     for name in first_called.keys() & first_expected.keys():
@@ -431,12 +431,12 @@ def _differences(
 
 
 def _is_word(value: object) -> bool:
-    """Whether a value may be one of a few: a word or a switch, never an id or a text."""
+    """Return whether a value may be one of a few: a word or a switch, never an id or a text."""
     return isinstance(value, bool) or (isinstance(value, str) and bool(_WORD.fullmatch(value)))
 
 
 def _answer(graded: GradedTrial, usual: Mapping[str, float]) -> Iterator[Behaviour]:
-    """What a trial's end, its answer and its grades show."""
+    """Yield what a trial's end, its answer and its grades show."""
     trial = graded.trial
     if trial.status.is_error:
         error = _ERROR_CLASS.search((trial.reason or "")[:_READ])
@@ -452,7 +452,7 @@ def _answer(graded: GradedTrial, usual: Mapping[str, float]) -> Iterator[Behavio
 
 
 def _failed(graded: GradedTrial) -> Iterator[Behaviour]:
-    """The metrics a trial fails, with the class of the reason; those of its calls are described above."""
+    """Yield the metrics that a trial fails, with the class of the reason; those of its calls aside."""
     for name, grade in graded.grades.items():
         if grade.passed is not False or name in _CALLS_METRICS or name == PAIRWISE:
             continue

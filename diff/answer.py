@@ -109,7 +109,7 @@ def beyond_repeat(metric: MetricDelta, evidence: Evidence) -> str:
 
 
 def not_graded(likeness: Likeness | None) -> str:
-    """What a SHIP says of answers that nothing grades; empty where all are graded."""
+    """Return what a SHIP says of answers that nothing grades; empty where all are graded."""
     if likeness is None:
         return ""
     return f"; the answers are not graded ({likeness.sentence})"
@@ -144,7 +144,7 @@ def _names(items: Sequence[ItemVerdict]) -> str:
 
 
 def too_few(name: str, metric: MetricDelta) -> str:
-    """Why a metric has no interval."""
+    """Return why a metric has no interval."""
     if metric.n < 2:
         return f"{name} has fewer than two items with a score in both lanes"
     return (
@@ -156,7 +156,7 @@ def too_few(name: str, metric: MetricDelta) -> str:
 def too_many(
     fell: Sequence[ItemVerdict], rose: Sequence[ItemVerdict], allowed: int, evidence: Evidence
 ) -> str:
-    """More items regressed than may, and whether as many improved."""
+    """Return how many items regressed, more than may, and whether as many improved."""
     if len(fell) == len(rose):
         return (
             f"no net change: {len(rose)} better, {len(fell)} worse ({_names(fell)}), and "
@@ -166,7 +166,7 @@ def too_many(
 
 
 def balance(fell: Sequence[ItemVerdict], rose: Sequence[ItemVerdict], unknown: Sequence[ItemVerdict]) -> str:
-    """How many items moved; `unknown` scored lower where the noise of a trial is not known."""
+    """Return how many items moved; `unknown` scored lower where the noise of a trial is not known."""
     if unknown and not fell:
         return f"{items(len(unknown))} scored lower in a single trial, which may be noise"
     if not fell:
@@ -177,7 +177,7 @@ def balance(fell: Sequence[ItemVerdict], rose: Sequence[ItemVerdict], unknown: S
 
 
 def elsewhere(evidence: Evidence) -> str:
-    """Regressions on metrics that do not decide, so that SHIP never hides them."""
+    """Return the regressions on metrics that do not decide, so that SHIP never hides them."""
     others = [
         f"{name}, which does not decide, counts "
         + (f"{metric.changed} changed" if metric.kind is Kind.AGREEMENT else f"{metric.regressed}")
@@ -188,7 +188,7 @@ def elsewhere(evidence: Evidence) -> str:
 
 
 def failure(name: str, evidence: Evidence) -> str:
-    """What the grader reported where it failed."""
+    """Return what the grader reported where it failed."""
     for item in evidence.items:
         for done in item.lanes.values():
             for trial in done:

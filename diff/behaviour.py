@@ -52,12 +52,12 @@ class Vouching:
     """Whether there are others."""
 
     def kind(self, metric: str) -> Kind:
-        """What a metric's figures say."""
+        """Return what a metric's figures say."""
         recorded = metric == tool_calls.NAME and bool(self.unvouched) and not self.mixed
         return Kind.AGREEMENT if recorded or metric == RECORDING else Kind.QUALITY
 
     def covers(self, metric: str, item: Item) -> bool:
-        """Whether an item belongs to a metric."""
+        """Return whether an item belongs to a metric."""
         if metric == RECORDING:
             return item.id in self.unvouched
         return metric != tool_calls.NAME or not self.mixed or item.id not in self.unvouched
@@ -90,12 +90,12 @@ class FreeText:
 
     @property
     def rule(self) -> str:
-        """The setting that takes it out of every comparison, and lets any wording be answered by the tape."""
+        """Return the setting that ends its comparison, and lets any wording be answered by the tape."""
         return f"{tool_table(self.tool)} ignore_args = [{toml_text(self.argument)}]"
 
     @property
     def evidence(self) -> str:
-        """Why it is free text, in words."""
+        """Return why it is free text, in words."""
         if self.repeated:
             return f"its wording differs between trials of one version on {self.items} items"
         return f"it is prose in all of {self.items} item{'' if self.items == 1 else 's'}"
@@ -123,7 +123,7 @@ class RecordingRules:
         return tool_calls.grade(item, trial, self.settings)
 
     def is_same(self, item: Item, first: Trial, second: Trial) -> bool:
-        """Whether two trials of an item did the same."""
+        """Return whether two trials of an item did the same."""
         if self.effects.decide:
             first, second = self._counted(first), self._counted(second)
         return tool_calls.same_calls(item, first, second, self.settings)
@@ -236,7 +236,7 @@ def without(settings: Settings, texts: Sequence[FreeText]) -> Settings:
 
 
 def _reworded(trials: Sequence[Trial]) -> set[tuple[str, str]]:
-    """Tool and argument of every text that differs between these trials, at the same call of the tool."""
+    """Return tool and argument of every text that differs between trials at the same call of the tool."""
     texts: dict[tuple[str, int, str], set[str]] = {}
     for trial in trials:
         seen: Counter[str] = Counter()
@@ -250,7 +250,7 @@ def _reworded(trials: Sequence[Trial]) -> set[tuple[str, str]]:
 
 
 def _prose(patterns: Patterns) -> dict[tuple[str, str], int]:
-    """Arguments that are prose of its own in every recording, and the items that have one."""
+    """Return the arguments that are prose in every recording, and how many items have each."""
     values: dict[tuple[str, str], dict[str, str]] = {}
     not_prose: set[tuple[str, str]] = set()
     for block in patterns.blocks:
@@ -290,7 +290,7 @@ class BehaviourChange:
 
     @property
     def mostly(self) -> bool:
-        """Whether the versions act differently more often than not."""
+        """Return whether the versions act differently more often than not."""
         return self.share is not None and self.share >= MOSTLY
 
 

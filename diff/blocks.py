@@ -193,7 +193,7 @@ class PatternKeys:
         )
 
     def _as_recorded(self, item: Item, served: Sequence[ServedCall]) -> bool:
-        """Whether these are the recorded calls, each answered by its own recording."""
+        """Return whether these are the recorded calls, each answered by its own recording."""
         return (
             self._equal_calls_match
             and same_values(item.tape, [served_call.call for served_call in served])
@@ -202,7 +202,7 @@ class PatternKeys:
 
 
 def _signs(trials: Sequence[Trial], *, several: bool) -> tuple[tuple[str, ...], ...]:
-    """What each response shows by itself; `several` says that they are not all the same."""
+    """Return what each response shows by itself; `several` means that they are not all the same."""
     usual = responses.usual_lengths(trials) if several else {}
     texts = [trial.final_response or "" for trial in trials if trial.status is Status.OK]
     return tuple(

@@ -245,12 +245,12 @@ def answers_cause(
 
 
 def _has_error(block: Block) -> bool:
-    """Whether a trial ended in an error: what it would have done is unknown, so nothing explains it."""
+    """Return whether a trial ended in an error: its behaviour is unknown, so nothing explains it."""
     return any(graded.trial.status.is_error for lane in block.lanes.values() for graded in lane)
 
 
 def _first_of_copies(readings: Readings, copied: bool) -> Readings:
-    """Where the trials of a lane are copies of one another, the first one counts."""
+    """Return only the first trial of each lane, where its trials are copies of one another."""
     return {lane: shown[:1] for lane, shown in readings.items()} if copied else readings
 
 
@@ -379,7 +379,7 @@ class _Counted:
         )
 
     def strata(self, behaviour: Behaviour, *, more: bool) -> list[trials.Stratum]:
-        """Old and old2 together against new, by item, for the test of more or less of a behaviour.
+        """Return old and old2 together against new, by item, to test more or less of a behaviour.
 
         Trials that cannot show it, of which one version has more than the other, speak against the change. Of
         a metric's failure they do in every item, of what an agent does in those where it was seen at all.
@@ -396,7 +396,7 @@ class _Counted:
         ]
 
     def rates(self, behaviour: Behaviour) -> tuple[list[tuple[int, int]], float]:
-        """Counts and trials of `old`, `old2` and `new`, and how much more often the new version does it."""
+        """Return counts and trials of `old`, `old2` and `new`, and how much more often new does it."""
         shown, could = [0, 0, 0], list(self.conditions.get(behaviour.condition, _NONE))
         for position in self.positions[behaviour]:
             of_item = self.counts[position]
@@ -408,7 +408,7 @@ class _Counted:
         return list(zip(shown, could, strict=True)), shown[2] / max(1, could[2]) - before
 
     def significant(self, level: float, looks: int) -> list[_Tested]:
-        """The behaviours that differ beyond chance, and from either old lane.
+        """Return the behaviours that differ beyond chance, and from either old lane.
 
         Each of several looks gets the same part of the level (Bonferroni), so that any number of them may be
         taken; p is multiplied by their number.
@@ -442,7 +442,7 @@ class _Counted:
         ]
 
     def _shared(self, behaviour: Behaviour) -> bool:
-        """Whether it varies in several items that are not one session or task."""
+        """Return whether it varies in several items that are not one session or task."""
         clusters = set()
         for position in self.positions[behaviour]:
             shown, could = self.counts[position].pair(behaviour)
@@ -451,7 +451,7 @@ class _Counted:
         return len(clusters) >= _FEWEST_ITEMS
 
     def _beyond_repeat(self, behaviour: Behaviour, difference: float) -> bool:
-        """Whether the new version differs from each old lane, by more than these differ from each other."""
+        """Return whether new differs from each old lane by more than these differ from each other."""
         (old, old_of), (again, again_of), (new, new_of) = self.rates(behaviour)[0]
         if not old_of or not again_of:
             return True
@@ -471,7 +471,7 @@ class _Counted:
 
     @staticmethod
     def merged(tested: Sequence[_Tested]) -> list[list[_Tested]]:
-        """Groups of behaviours that describe nearly the same trials, the one that explains most first."""
+        """Return groups of behaviours of nearly the same trials, the one that explains most first."""
         groups: list[list[_Tested]] = []
         for change in sorted(tested, key=lambda change: (not change.more, change.behaviour.rank)):
             for group in groups:
@@ -484,7 +484,7 @@ class _Counted:
         return groups
 
     def cause(self, group: Sequence[_Tested], decided: Mapping[str, CauseState]) -> Cause:
-        """The cause that a group is; `decided` on its first behaviour."""
+        """Return the cause that a group is, with what was decided on its first behaviour."""
         first = group[0]
         behaviour, more = first.behaviour, first.more
         lanes, difference = self.rates(behaviour)
@@ -520,7 +520,7 @@ class _Counted:
         )
 
     def _seen(self, change: _Tested) -> dict[str, frozenset[str]]:
-        """By metric, the items on which the new version shows a change more, and the metric can see it."""
+        """Return by metric the items where new shows a change more and the metric can see it."""
         seen: dict[str, set[str]] = defaultdict(set)
         sign = 1 if change.more else -1
         for position in {position for position, _ in change.trials}:
@@ -536,7 +536,7 @@ class _Counted:
         return {metric: frozenset(names) for metric, names in seen.items()}
 
     def _lengths(self, change: _Tested) -> str:
-        """Of answers that got longer or shorter, by how much in the items that show it."""
+        """Return by how much answers got longer or shorter in the items that show it; else nothing."""
         if not change.behaviour.is_length:
             return ""
         lengths: dict[bool, list[int]] = {True: [], False: []}
@@ -551,7 +551,7 @@ class _Counted:
         return f" (median {old:.0f} → {new:.0f} characters)"
 
     def _examples(self, change: _Tested) -> tuple[CauseExample, ...]:
-        """The items that show it most clearly and little else, each with two trials to look at."""
+        """Return the items that show it most clearly and little else, each with two trials."""
         sign = 1 if change.more else -1
         clear, beside = {}, {}
         for position in {position for position, _ in change.trials}:
@@ -576,7 +576,7 @@ class _Counted:
         )
 
     def _index(self, position: int, lane: Lane, change: _Tested, *, shows: bool) -> int | None:
-        """The index of a typical trial of a lane that shows the behaviour or does not, else of the first.
+        """Return the index of a lane's typical trial with (or without) the behaviour, else of its first.
 
         Typical is what most such trials of the lane did; of those the first.
         """
@@ -594,7 +594,7 @@ class _Counted:
 
 
 def _stratum(of_item: _Counts, behaviour: Behaviour, *, more: bool) -> trials.Stratum:
-    """One item's trials, with those that cannot show the behaviour where one version has more of them."""
+    """Return an item's trials; those that cannot show the behaviour count where one version has more."""
     shown, could = of_item.pair(behaviour)
     old, old_of, new, new_of = shown[0] + shown[1], could[0] + could[1], shown[2], could[2]
     size_old, size_new = len(of_item.readings[0]) + len(of_item.readings[1]), len(of_item.readings[2])
@@ -610,7 +610,7 @@ def _stratum(of_item: _Counts, behaviour: Behaviour, *, more: bool) -> trials.St
 
 
 def _p_value(strata: Sequence[trials.Stratum], difference: float) -> float:
-    """The two-sided p-value; 1 where the trials that cannot show it turn the difference around."""
+    """Return the two-sided p-value; 1 where trials that cannot show it turn the difference around."""
     excess = math.fsum(
         new - new_of * (old + new) / (old_of + new_of)
         for old, old_of, new, new_of in strata
@@ -624,7 +624,7 @@ def _sentence(change: _Tested) -> str:
 
 
 def _decided_together(group: Sequence[_Tested]) -> tuple[str, ...]:
-    """The ids of a cause's behaviours. A length beside others is left out: alone, it may have any reason."""
+    """Return the ids of a cause's behaviours, without a length beside others, which may have any reason."""
     return tuple(
         change.behaviour.named(more=change.more)
         for index, change in enumerate(group)
@@ -633,6 +633,6 @@ def _decided_together(group: Sequence[_Tested]) -> tuple[str, ...]:
 
 
 def _state(group: Sequence[_Tested], decided: Mapping[str, CauseState]) -> CauseState:
-    """What was decided; a rejected behaviour of the group rejects it."""
+    """Return what was decided; a rejected behaviour of the group rejects it."""
     states = [decided.get(name, CauseState.OPEN) for name in _decided_together(group)]
     return CauseState.REJECTED if CauseState.REJECTED in states else states[0]

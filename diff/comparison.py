@@ -72,7 +72,7 @@ class Comparison:
         candidates: int = 1,
         look: LookLevels | None = None,
     ) -> Comparison:
-        """The comparison of the lanes `old` and `new`, one of `candidates` in the run, at a look."""
+        """Compare the lanes `old` and `new`, one of `candidates` in the run, at a look."""
         return cls(
             run=run,
             sample=sample,
@@ -87,19 +87,19 @@ class Comparison:
 
     @property
     def tails(self) -> Ends:
-        """The one-sided levels of an interval's lower and upper end."""
+        """Return the one-sided levels of an interval's lower and upper end."""
         if self.look is not None:
             return self.look.ship, self.look.hold
         return (1 - self.confidence) / 2, (1 - self.confidence) / 2
 
     @property
     def has_both_lanes(self) -> bool:
-        """Whether an old and a new version are compared at all."""
+        """Return whether an old and a new version are compared at all."""
         return {Lane.OLD, Lane.NEW} <= self.run.lanes.keys()
 
     @property
     def drawn(self) -> float:
-        """The part of the population that the items are, 0 to 1: all of it for a golden set.
+        """Return the part of the population that the items are, 0 to 1: 1 for a golden set.
 
         The cases that a look has seen are drawn from the golden set, since their order is random.
         """
@@ -114,7 +114,7 @@ class Comparison:
 
     @property
     def merged(self) -> int:
-        """Sampled traces that are no item of their own, for they share a value that pairs them."""
+        """Return how many sampled traces are no item, since they share a value that pairs them."""
         merged = self.run.settings.get("merged")
         return merged if isinstance(merged, int) and len(self.read.blocks) == self.read.items else 0
 
@@ -158,7 +158,7 @@ def estimate(
     scale: Scale,
     null: noise.Null | None,
 ) -> Estimate:
-    """The mean change over these items, and how far it is known.
+    """Return the mean change over these items, and how far it is known.
 
     Args:
         comparison: what the items stand for.
@@ -224,7 +224,7 @@ def against_itself(comparison: Comparison, items: Sequence[Item], samples: Seque
 
 
 def _single_lane(comparison: Comparison, items: Sequence[Item], samples: Sequence[ItemScores]) -> Estimate:
-    """The mean of a lane that is compared with no other."""
+    """Return the mean of a lane that is compared with no second one."""
     means = {
         lane: [
             (mean, comparison.weight(item))
@@ -292,7 +292,7 @@ class _Scores:
         return len(set(self.clusters))
 
     def interval(self, comparison: Comparison, reach: float) -> Ends | None:
-        """Both parts' intervals, each end as far from the mean as their variances together say."""
+        """Combine both parts' intervals, each end as far from the mean as their variances say."""
         mean, drawn = self.mean, comparison.drawn
         fixed = self.fixed if drawn else None
         if mean is None:
@@ -323,7 +323,7 @@ class _Scores:
         return math.sqrt((1 - drawn) * spread**2 + drawn * error_of_trials**2)
 
     def planned_error(self, comparison: Comparison) -> float | None:
-        """The standard error that all planned items will leave; None where no more are planned."""
+        """Return the standard error that all planned items will leave; None where no more are planned."""
         look = comparison.look
         if look is None:
             return None
@@ -347,7 +347,7 @@ class _Scores:
         return any(len(scores) > 1 for scores in (*self.old, *self.new))
 
     def smallest_effect(self, comparison: Comparison, null: noise.Null | None, reach: float) -> float | None:
-        """That of the drawn part and that of the rest, put together as their variances are."""
+        """Combine the smallest effect of the drawn part and of the remainder, as their variances are."""
         if not self.changes:
             return None
         drawn = comparison.drawn if null is not None else 0.0
@@ -383,7 +383,7 @@ _Trace = tuple[Hashable, Hashable, Hashable, tuple[tuple[str, float], ...]]
 
 
 def trials_are_copies(patterns: Patterns) -> bool:
-    """Whether the trials of one lane repeat each other where the two lanes of the old version differ.
+    """Return whether the trials of a lane repeat each other, and the two lanes of old differ.
 
     A cache or a seed of the lane does that: three trials are then one, and to count them as three makes every
     difference between lanes look certain. Without the lane `old2` it cannot be seen; see `may_be_copies`.
@@ -403,7 +403,7 @@ def trials_are_copies(patterns: Patterns) -> bool:
 
 
 def _poisson_tail(count: int, mean: float) -> float:
-    """The chance of so many or more."""
+    """Return the chance of a count this high or higher."""
     term = below = math.exp(-mean)
     for fewer in range(1, count):
         term *= mean / fewer
@@ -412,7 +412,7 @@ def _poisson_tail(count: int, mean: float) -> float:
 
 
 def may_be_copies(patterns: Patterns) -> bool:
-    """Whether no trial differs from another of its lane and item, while items change both ways.
+    """Return whether no trial differs from others of its lane and item, while items change both ways.
 
     Copies look like that, and an agent without chance in it does, too.
     """
@@ -433,12 +433,12 @@ def may_be_copies(patterns: Patterns) -> bool:
 
 
 def _traces(block: Block, lane: Lane) -> set[_Trace]:
-    """What the trials of a lane did, errors aside: one element where all did the same."""
+    """Return what the trials of a lane did, errors aside: one element where all did the same."""
     return {_trace_of(graded) for graded in block.lanes.get(lane, ()) if not graded.trial.status.is_error}
 
 
 def _trace_of(graded: GradedTrial) -> _Trace:
-    """What a trial did, its scores included."""
+    """Return what a trial did, its scores included."""
     trial = graded.trial
     calls = tuple((served.call.name, canonical_args(served.call.args)) for served in trial.served)
     scores = tuple(

@@ -100,7 +100,7 @@ def compute(
     candidate: Lane | None = None,
     look: int | None = None,
 ) -> DiffResult:
-    """What changed between the lanes of a run.
+    """Compute what changed between the lanes of a run.
 
     `metrics` are those to show, in their order (those that decide are always shown); without any, all that
     have grades. `gate` are the conditions asked for; None asks for `default` where the settings have a
@@ -245,7 +245,7 @@ class _Inputs:
 
 
 def _result(inputs: _Inputs, run: RunRecord, read: RunData, candidates: int = 1) -> DiffResult:
-    """The lanes `old`, `new` and `old2`, one of `candidates` such comparisons in the run."""
+    """Compare the lanes `old`, `new` and `old2`, one of `candidates` such comparisons in the run."""
     confidence = inputs.settings.gate.confidence
     read, aside = expectations.split_quarantined(run, read)
     plan = stopping.plan_of(run)
@@ -509,7 +509,7 @@ def _evidence(
 
 
 def _with_labels(name: str, metric: MetricResult, inputs: _Inputs, comparison: Comparison) -> MetricResult:
-    """The judge's metric with its calibration, labels and sources of uncertainty."""
+    """Return the judge's metric with its calibration, labels and sources of uncertainty."""
     blocks = comparison.read.blocks
     votes = [(_votes(name, block, Lane.OLD), _votes(name, block, Lane.NEW)) for block in blocks]
     delta = replace(
@@ -605,7 +605,7 @@ def _graded_answers(items: Sequence[ItemVerdict], deciding: Collection[str]) -> 
 
 
 def _votes(name: str, block: Block, lane: Lane) -> list[list[float]]:
-    """The scores of the votes on each graded trial of a lane."""
+    """Return the scores of the votes on each graded trial of a lane."""
     grades = [graded.grades.get(name) for graded in block.lanes.get(lane, ())]
     scores = [[vote.score for vote in grade.votes if vote.score is not None] for grade in grades if grade]
     return [of_trial for of_trial in scores if of_trial]
@@ -624,7 +624,7 @@ def _verdicts(
     case_threshold: float | None,
     changes: Mapping[int, ItemChange | None],
 ) -> tuple[ItemVerdict, ...]:
-    """The verdict on each item, those first that a person should look at first."""
+    """Return the verdict on each item, those first that a person should look at first."""
     of_pattern = []
     for number, block in enumerate(read.patterns.blocks):
         figures = {name: metric.by_pattern[number] for name, metric in results.items()}
@@ -646,7 +646,7 @@ def _order(item: ItemVerdict) -> tuple[int, int, float]:
 
 
 def _with_answers(items: Sequence[ItemVerdict], likeness: Likeness | None) -> tuple[ItemVerdict, ...]:
-    """The items, with those named whose answers alone changed."""
+    """Return the items; those whose answers alone changed get that as their change."""
     unlike = frozenset(likeness.unlike_items if likeness else ())
     change = ItemChange(kind=ItemChangeKind.ANSWER, share=1.0, what="answers differently")
     return tuple(
@@ -691,7 +691,7 @@ def _falls(run: RunRecord, deltas: Mapping[str, MetricDelta], items: Sequence[It
 
 
 def _failed_grades(run: RunRecord, patterns: Patterns, names: Sequence[str]) -> Iterator[str]:
-    """Metrics most of whose grades failed: without them, nothing else about these metrics means much."""
+    """Yield a warning for each metric most of whose grades failed, since little else then means much."""
     trials = [
         grades
         for block, times in patterns.counted()
@@ -759,6 +759,19 @@ def _unlinked(comparison: Comparison) -> Iterator[str]:
         yield without_session(count, total)
 
 
+def _wide_bounds(deltas: Mapping[str, MetricDelta], settings: Settings) -> Iterator[str]:
+    """Yield a warning for each metric whose unscored trials may hide more than the tolerance."""
+    for name, delta in deltas.items():
+        if delta.bounds is None or delta.delta is None:
+            continue
+        hidden = max(delta.delta - delta.bounds[0], delta.bounds[1] - delta.delta)
+        if hidden > settings.gate.tolerance * delta.reach:
+            yield (
+                f"{name}: with every unscored trial counted against the new version the change is "
+                f"{delta.bounds[0]:+.2f}, in its favour {delta.bounds[1]:+.2f} (headline {delta.delta:+.2f})"
+            )
+
+
 def _warnings(
     inputs: _Inputs,
     comparison: Comparison,
@@ -803,15 +816,7 @@ def _warnings(
     yield from _unlinked(comparison)
     if errors:
         yield f"{errors} trials ended in an error and have no score; the bounds include them"
-    for name, delta in deltas.items():
-        if delta.bounds is None or delta.delta is None:
-            continue
-        hidden = max(delta.delta - delta.bounds[0], delta.bounds[1] - delta.delta)
-        if hidden > settings.gate.tolerance * delta.reach:
-            yield (
-                f"{name}: with every unscored trial counted against the new version the change is "
-                f"{delta.bounds[0]:+.2f}, in its favour {delta.bounds[1]:+.2f} (headline {delta.delta:+.2f})"
-            )
+    yield from _wide_bounds(deltas, settings)
     if comparison.recorded_once:
         yield (
             "the old version is one recording of each item, so how much it varies by itself was not "

@@ -229,7 +229,7 @@ def _same_recordings(evidence: Evidence) -> RuleMatch | None:
 
 
 def _compares_with_recordings(evidence: Evidence) -> bool:
-    """Whether all that decides is likeness to the items' recordings."""
+    """Return whether all that decides is likeness to the items' recordings."""
     sampled = all(item.item.case_id is None for item in evidence.items)
     return sampled and set(evidence.gated) <= {tool_calls.NAME, RECORDING}
 
@@ -562,7 +562,7 @@ def _too_many_fell(evidence: Evidence, limit: int) -> RuleMatch | None:
 
 
 def _no_control(evidence: Evidence) -> RuleMatch | None:
-    """Whether HOLD would compare a model with a recording, and nothing shows what chance does."""
+    """Return whether HOLD would compare a model with a recording, and nothing shows what chance does."""
     old = evidence.run.lanes.get(Lane.OLD)
     alone = (
         evidence.run.mode is Mode.STEP
@@ -590,7 +590,7 @@ def _gains(evidence: Evidence) -> list[str]:
 
 
 def _gain_without_loss(evidence: Evidence) -> RuleMatch | None:
-    """Whether one metric is better and no other one shows any sign of a loss."""
+    """Return whether one metric is better and no other one shows any sign of a loss."""
     gains = _gains(evidence)
     unclear = {
         name: metric
@@ -671,7 +671,7 @@ def _open_loss(evidence: Evidence) -> RuleMatch | None:
 
 
 def _judge_barely_labelled(evidence: Evidence) -> RuleMatch | None:
-    """Whether a judge alone decides, and too few labels of this run speak for it."""
+    """Return whether a judge alone decides, and too few labels of this run speak for it."""
     if not evidence.gated or not evidence.gated.keys() <= evidence.judges:
         return None
     for name, metric in evidence.gated.items():

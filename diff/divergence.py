@@ -116,7 +116,7 @@ class ReplayFidelity:
 
     @property
     def fidelity(self) -> float | None:
-        """Share of calls answered from the item's own tape; None without calls.
+        """Return the share of calls answered from the item's own tape; None without calls.
 
         A simulated turn of the user counts as a call that was not.
         """
@@ -124,12 +124,12 @@ class ReplayFidelity:
 
     @property
     def diverged_share(self) -> float | None:
-        """Share of the trials that did not error; None without any."""
+        """Return the share of the trials that did not error; None without any."""
         return self.diverged / self.trials if self.trials else None
 
     @property
     def missed(self) -> tuple[Miss, ...]:
-        """What nothing answered, the most frequent first."""
+        """Return what nothing answered, the most frequent first."""
         return tuple(
             Miss(tool=tool, kind=kind, calls=calls)
             for (tool, kind), calls in sorted(self.misses.items(), key=lambda entry: (-entry[1], entry[0]))
@@ -137,7 +137,7 @@ class ReplayFidelity:
 
     @property
     def agreement(self) -> float | None:
-        """Share of trials that took the recorded tool path; None where nothing was recorded."""
+        """Return the share of trials that took the recorded tool path; None where nothing was recorded."""
         return self.agreeing / self.comparable if self.comparable else None
 
 
@@ -189,7 +189,7 @@ def unrequested_writes(
 def distrust_reason(
     run: RunRecord, witnesses: dict[Lane, ReplayFidelity], effects_followed: float | None = None
 ) -> str | None:
-    """Why the replay cannot carry a conclusion, in a sentence; None where it can.
+    """Return why the replay cannot carry a conclusion, in a sentence; None where it can.
 
     Args:
         run: the run.
@@ -291,7 +291,7 @@ def _stopped_sentence(stopped: Mapping[Lane, ReplayFidelity], *, has_hint: bool)
 
 
 def find_divergence(lanes: Mapping[Lane, Iterable[Trial]]) -> Divergence | None:
-    """Where the lanes of an item part; None where they do not, or have one turn. `old2` is no other lane."""
+    """Return where an item's lanes part, `old2` aside; None where they do not, or have one turn."""
     sides = [(lane, trial) for lane, trials in lanes.items() if lane != Lane.OLD2 for trial in trials]
     if not any(len(trial.turns) > 1 for _, trial in sides):
         return None

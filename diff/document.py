@@ -42,7 +42,7 @@ _NO_CASES = '\n "cases": [],'
 
 
 def to_json(result: DiffResult) -> dict[str, Any]:
-    """The document as plain JSON values: no NaN, no datetime."""
+    """Return the document as plain JSON values: no NaN, no datetime."""
     document: dict[str, Any] = to_json_value(_document(result, [_case(item) for item in result.items]))
     return document
 
@@ -233,12 +233,12 @@ def _trial(graded: GradedTrial) -> dict[str, Any]:
 
 
 def _file(file: WrittenFile) -> dict[str, Any]:
-    """A file that a trial wrote; without size where it was deleted."""
+    """Return a file that a trial wrote; without size where it was deleted."""
     return {"path": file.path, "size": file.size, "sha256": file.sha256, "kept": file.has_content}
 
 
 def _served(trial: Trial) -> Counter[str]:
-    """How many calls each rule answered; a simulated turn of the user is no recording either."""
+    """Count the calls that each rule answered; a simulated turn of the user is no recording either."""
     counts = Counter(served.rule.value for served in trial.served)
     if trial.simulated_turns:
         counts["user"] = len(trial.simulated_turns)
@@ -246,7 +246,7 @@ def _served(trial: Trial) -> Counter[str]:
 
 
 def _simulated(trial: Trial) -> dict[str, Any]:
-    """The turns at which a model played the user; no key without any."""
+    """Return the turns at which a model played the user; no key without any."""
     turns = [{"turn": turn.number, "text": turn.user} for turn in trial.turns if turn.user is not None]
     return {"simulated_user": turns} if turns else {}
 
@@ -293,6 +293,6 @@ def _gate(gate: Gate) -> dict[str, Any]:
 
 
 def _fields(value: Any) -> dict[str, Any]:
-    """A dataclass as JSON values: enums by their word, tuples as lists."""
+    """Return a dataclass as JSON values: enums by their word, tuples as lists."""
     document: dict[str, Any] = to_json_value(value)
     return document

@@ -61,7 +61,7 @@ class Evidence:
 
     @cached_property
     def gated(self) -> Mapping[str, MetricDelta]:
-        """The metrics that decide, by name."""
+        """Return the metrics that decide, by name."""
         return {name: metric for name, metric in self.metrics.items() if metric.gated}
 
     def tolerance(self, name: str) -> float:
@@ -70,17 +70,17 @@ class Evidence:
 
     @property
     def open_causes(self) -> list[Cause]:
-        """The causes on which nobody decided yet."""
+        """Return the causes on which nobody decided yet."""
         return [cause for cause in self.causes if cause.state is CauseState.OPEN]
 
     @property
     def harmed(self) -> list[Slice]:
-        """The slices that are significantly worse and that nobody accepted."""
+        """Return the slices that are significantly worse and that nobody accepted."""
         return [cause.part for cause in self.open_causes if cause.part is not None]
 
     @property
     def unexplained_writes(self) -> list[UnrequestedWrite]:
-        """The writes that no trial of a lane asked for, but those whose loss was accepted as a cause."""
+        """Return the writes that no trial of a lane asked for, without those accepted as a cause."""
         accepted = {
             cause.tools[0] for cause in self.causes if cause.state is CauseState.ACCEPTED and cause.tools
         }
@@ -88,14 +88,14 @@ class Evidence:
 
     @property
     def left(self) -> list[Item]:
-        """At a look: the items that were not seen, those in quarantine aside."""
+        """Return, at a look, the items that were not seen, without those in quarantine."""
         if self.comparison.look is None:
             return []
         return [item for item in self.comparison.read.waiting if not is_quarantined(item)]
 
     @property
     def run(self) -> RunRecord:
-        """The run that is answered for."""
+        """Return the run that is answered for."""
         return self.comparison.run
 
 
@@ -113,7 +113,7 @@ class Conclusion:
 
 
 def ungraded(evidence: Evidence) -> str:
-    """Which lanes have no grade of any metric."""
+    """Return which lanes have no grade of any metric."""
     graded = {
         lane
         for item in evidence.items
@@ -127,7 +127,7 @@ def ungraded(evidence: Evidence) -> str:
 
 
 def calls_any_tool(evidence: Evidence) -> bool:
-    """Whether any item was recorded with a tool call, or any of its trials makes one."""
+    """Return whether any item was recorded with a tool call, or any of its trials makes one."""
     return any(
         item.item.tape or any(trial.trial.served for done in item.lanes.values() for trial in done)
         for item in evidence.items
@@ -135,7 +135,7 @@ def calls_any_tool(evidence: Evidence) -> bool:
 
 
 def show_item(evidence: Evidence) -> str:
-    """Look at the first item of the list; without any, at the report."""
+    """Return the command that shows the first item of the list; without items, the report."""
     run = shlex.quote(evidence.run.id)
     if evidence.items:
         return f"replay show {shlex.quote(evidence.items[0].item.id)} --run {run}"
@@ -143,7 +143,7 @@ def show_item(evidence: Evidence) -> str:
 
 
 def show_recorded(evidence: Evidence, tool: str) -> str:
-    """Look at the first item that was recorded with a call of a tool."""
+    """Return the command that shows the first item recorded with a call of a tool."""
     item = next(
         (each.item for each in evidence.items if tool in {call.name for call in each.item.tape}), None
     )
@@ -153,14 +153,14 @@ def show_recorded(evidence: Evidence, tool: str) -> str:
 
 
 def show_cause(evidence: Evidence, cause: Cause | None) -> str:
-    """Look at an item that shows the cause; at the first item where none does."""
+    """Return the command that shows an item with the cause; the first item where none has it."""
     if cause is None or not cause.examples:
         return show_item(evidence)
     return f"replay show {shlex.quote(cause.examples[0].item)} --run {shlex.quote(evidence.run.id)}"
 
 
 def after_ship(evidence: Evidence) -> str:
-    """After SHIP: what got better becomes a case, so that it stays better."""
+    """Return the command after SHIP: what got better becomes a case, so that it stays better."""
     run = shlex.quote(evidence.run.id)
     better = [i for i in evidence.items if i.verdict is Verdict.IMPROVED and i.item.case_id is None]
     if better:
@@ -171,7 +171,7 @@ def after_ship(evidence: Evidence) -> str:
 
 
 def with_control(evidence: Evidence) -> str:
-    """The same decisions of recorded traces again, with the lane that shows what chance does."""
+    """Return the command that decides the same traces again, with the lane that shows chance."""
     run = evidence.run
     versions = [f"--old {shlex.quote(run.lanes[Lane.OLD].name)}"]
     versions += [f"--new {shlex.quote(version.name)}" for lane, version in run.lanes.items() if lane.is_new]
@@ -180,14 +180,14 @@ def with_control(evidence: Evidence) -> str:
 
 
 def more_trials(evidence: Evidence) -> str:
-    """Twice as many trials of the same items; those that there are stay."""
+    """Return the command for twice as many trials of the same items; present ones stay."""
     if _is_recorded(evidence.run):
         return show_item(evidence)
     return f"{_continued(evidence.run)} --trials {2 * evidence.run.trials}"
 
 
 def more_items(evidence: Evidence, metric: MetricDelta) -> str:
-    """What narrows an interval: more items while there are any, then more trials of them."""
+    """Return the command that narrows an interval: more items while there are any, then trials."""
     run, sample = evidence.run, evidence.comparison.sample
     times = _times_needed(evidence, metric)
     if sample is not None and sample.size < sample.population:
@@ -230,7 +230,7 @@ def _is_recorded(run: RunRecord) -> bool:
 
 
 def _continued(run: RunRecord) -> str:
-    """The run again with more, its trials kept and its error shared."""
+    """Return the command that runs the run again with more, its trials kept and its error shared."""
     plan = plan_of(run)
     early = " --until-known" if plan is not None and (len(plan.looks) > 1 or not plan.earlier) else ""
     return f"replay compare --continue {shlex.quote(run.id)}{early}"

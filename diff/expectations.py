@@ -29,14 +29,14 @@ _TIE = 1e-9
 
 
 def is_quarantined(item: Item) -> bool:
-    """Whether the case decides nothing."""
+    """Return whether the case decides nothing."""
     return item.quarantine is not None or (item.case_id is not None and QUARANTINE in item.tags)
 
 
 def trials_verdict(
     trials: Sequence[GradedTrial], metrics: Collection[str], threshold: float | None
 ) -> Verdict:
-    """`unchanged` (passed), `regressed` (failed) or `inconclusive`, on these metrics; see above."""
+    """Return `unchanged` (passed), `regressed` (failed) or `inconclusive` on these metrics; see above."""
     ended = [_passed(graded, metrics) for graded in trials]
     passed, failed = ended.count(True), ended.count(False)
     if not ended:
@@ -50,7 +50,7 @@ def trials_verdict(
 
 
 def case_verdict(item: ItemVerdict, metrics: Collection[str], fallback: float | None) -> Verdict:
-    """The verdict on an item of a single lane; `fallback` is the threshold of cases without their own."""
+    """Return the verdict on an item of a single lane; `fallback` is the threshold of other cases."""
     trials = item.lanes.get(Lane.NEW) or item.lanes.get(Lane.OLD) or ()
     return trials_verdict(trials, metrics, threshold_of(item.item, fallback))
 
@@ -76,7 +76,7 @@ class CaseOutcome(StrEnum):
 
 
 def case_outcome(item: ItemVerdict) -> CaseOutcome:
-    """How this case ended."""
+    """Return how this case ended."""
     if not item.metrics:
         return CaseOutcome.NOT_GRADED
     if item.verdict is Verdict.INCONCLUSIVE:
@@ -87,7 +87,7 @@ def case_outcome(item: ItemVerdict) -> CaseOutcome:
 def count_cases(
     by: str, value: str, items: Iterable[ItemVerdict], threshold: float | None = None
 ) -> CaseGroup:
-    """These items, counted, without those in quarantine."""
+    """Count how these items ended, without those in quarantine."""
     ended = [case_outcome(item) for item in items if not is_quarantined(item.item)]
     return CaseGroup(
         by=by,
@@ -102,7 +102,7 @@ def count_cases(
 
 
 def case_groups(items: Sequence[ItemVerdict], thresholds: Mapping[str, float]) -> tuple[CaseGroup, ...]:
-    """Every category, every difficulty, every tag of `thresholds`, by name; without those that are empty."""
+    """Return each category, difficulty and tag of `thresholds`, by name; empty ones are left out."""
     by_value: dict[tuple[str, str], list[ItemVerdict]] = {}
     for by in ("category", "difficulty"):
         for item in sorted(items, key=lambda item: str(getattr(item.item, by))):
@@ -122,7 +122,7 @@ _SHOWN = 5
 
 
 def split_quarantined(run: RunRecord, read: RunData) -> tuple[RunData, RunData | None]:
-    """What counts, and the blocks of cases in quarantine; None where there are none, or one lane alone."""
+    """Return what counts, and the blocks in quarantine; None without any, or with one lane."""
     aside = [index for index, block in enumerate(read.blocks) if is_quarantined(block.item)]
     if not aside or len(run.lanes) == 1:
         return read, None
@@ -131,14 +131,14 @@ def split_quarantined(run: RunRecord, read: RunData) -> tuple[RunData, RunData |
 
 
 def with_quarantined(result: DiffResult, aside: DiffResult) -> DiffResult:
-    """The result with the verdicts on the cases in quarantine, worked out among themselves."""
+    """Return the result with the verdicts on cases in quarantine, computed among themselves."""
     return replace(
         result, quarantined=aside.items, warnings=(*result.warnings, _quarantine_warning(aside.items))
     )
 
 
 def _quarantine_warning(items: Sequence[ItemVerdict]) -> str:
-    """`2 cases are in quarantine and in no figure: a (regressed; Ada, since 2026-11-02), b (unchanged)`."""
+    """Return `2 cases are in quarantine and in no figure: a (regressed; Ada), b (unchanged)`."""
     named = []
     for item in items[:_SHOWN]:
         quarantine = item.item.quarantine

@@ -103,7 +103,7 @@ def evaluate(
 
 
 def exit_code(gate: Gate) -> ExitCode:
-    """What the gate ends the command with."""
+    """Return the exit code of a command by its gate."""
     if not gate.conditions or gate.is_met:
         return ExitCode.OK
     return ExitCode.CANNOT_TELL if gate.is_met is None else ExitCode.GATE_FAILED
@@ -168,7 +168,7 @@ def _condition(expression: str, figures: dict[str, float | None]) -> GateConditi
 def _figures(
     counts: Counts, errors: int, metrics: dict[str, MetricDelta], lanes: dict[Lane, LaneSummary]
 ) -> dict[str, float | None]:
-    """Every figure a condition may name, with its value."""
+    """Return every figure a condition may name, with its value."""
     figures: dict[str, float | None] = {name: float(getattr(counts, name)) for name in _COUNTS}
     figures["errors"] = float(errors)
     for name, metric in metrics.items():

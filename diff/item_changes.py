@@ -81,7 +81,7 @@ def _ended(block: Block, lane: Lane) -> list[Trial]:
 
 
 def _effects(block: Block, trials: Sequence[Trial], agreement: RecordingRules) -> Counter[EffectDifference]:
-    """How many trials show each difference from what the recording changed."""
+    """Count the trials that show each difference from what the recording changed."""
     return Counter(
         change
         for trial in trials

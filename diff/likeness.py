@@ -124,7 +124,7 @@ class _Answers:
 
     @property
     def crossed(self) -> list[float]:
-        """Likeness of each pair of a new and an old answer."""
+        """Return the likeness of each pair of a new and an old answer."""
         return [value for row in self.rows[Lane.NEW] for value in row]
 
 
@@ -158,7 +158,7 @@ def compare_answers(
     limit = min(ALIKE, float(np.quantile(repeats, _QUANTILE))) if repeats else ALIKE
 
     def losses(answers: _Answers) -> tuple[float, float]:
-        """How much less alike, and in how many more pairs unlike, than the old version with itself."""
+        """Return how much less alike, and in how many more pairs unlike, than old with itself."""
         baseline = answers.repeats or repeats
         return (
             (_mean(baseline) if baseline else usual) - _mean(answers.crossed),
@@ -220,7 +220,7 @@ def compare_answers(
 
 
 def _p_value(comparison: Comparison, values: Sequence[tuple[Item, float]]) -> float:
-    """The two-sided p-value of no loss of likeness."""
+    """Return the two-sided p-value of no loss of likeness."""
     grouped = paired.weighted_clusters(
         [value for _, value in values],
         [comparison.weight(item) for item, _ in values],
@@ -259,7 +259,7 @@ def _answers(block: Block, arguments: Collection[tuple[str, str]]) -> _Answers:
 
 
 def _written(trial: Trial, arguments: Collection[tuple[str, str]]) -> str:
-    """What a trial writes for people: its answer, and what it writes in arguments that are free text."""
+    """Return what a trial writes for people: its answer, and its free text in arguments."""
     texts = [
         value
         for served in trial.served
@@ -270,7 +270,7 @@ def _written(trial: Trial, arguments: Collection[tuple[str, str]]) -> str:
 
 
 def _unlike(values: Sequence[float], limit: float) -> float:
-    """The share of pairs that are less alike than the limit."""
+    """Return the share of pairs that are less alike than the limit."""
     return sum(value < limit for value in values) / len(values) if values else 0.0
 
 

@@ -89,7 +89,7 @@ def metric_names(
 
 
 def _applies(name: str, block: Block, settings: Settings) -> bool:
-    """Whether a metric has anything to grade in an item."""
+    """Return whether a metric has anything to grade in an item."""
     for grader in graders(settings):
         if grader.name == name and grader.applies is not None:
             return grader.applies(block.item, settings)
@@ -113,7 +113,7 @@ def _item_scores(name: str, block: Block) -> ItemScores:
 
 
 def count_varying(names: Sequence[str], blocks: Sequence[Block]) -> int:
-    """On how many of these metrics any two trials of one item differ: the others can raise no alarm."""
+    """Count the metrics on which any two trials of an item differ: only these can raise an alarm."""
     return sum(any(_varies(name, block) for block in blocks) for name in names)
 
 
@@ -133,7 +133,7 @@ def compute_metric(
     accepted: frozenset[int] = frozenset(),
     ranges: Mapping[str, tuple[float, float]] | None = None,
 ) -> MetricResult:
-    """One metric over the items it applies to. It is one of `metrics` on which anything varies.
+    """Compute one metric over the items it applies to, one of `metrics` on which anything varies.
 
     Items of the patterns in `accepted` changed only in ways that a person accepted: they count as unchanged.
     """
@@ -335,7 +335,7 @@ def score_ranges(con: DuckDBPyConnection | None, read: RunData) -> dict[str, tup
 def _samples(
     name: str, blocks: Mapping[int, Block], accepted: frozenset[int], *, copied: bool
 ) -> dict[int, ItemScores]:
-    """The scores of each pattern; equal ones are one object, so that what follows computes them once."""
+    """Return the scores of each pattern; equal ones are one object, so that they are computed once."""
     distinct_scores: dict[ItemScores, ItemScores] = {}
     samples = {}
     for number, block in blocks.items():
@@ -363,7 +363,7 @@ def _item_metric(
 
 
 def _repeat(comparison: Comparison, items: Sequence[Item], samples: Sequence[ItemScores]) -> Repeat | None:
-    """The old version against its repeat; None where it was not repeated."""
+    """Compare the old version with its repeat; None where it was not repeated."""
     if Lane.OLD2 not in comparison.run.lanes or not comparison.has_both_lanes:
         return None
     return against_itself(comparison, items, samples)
@@ -372,7 +372,7 @@ def _repeat(comparison: Comparison, items: Sequence[Item], samples: Sequence[Ite
 def _with_noise_of_lanes(
     mean_change: Estimate, repeat: Repeat | None, confidence: float, reach: float
 ) -> tuple[float, float] | None:
-    """The interval, with the noise between lanes where the old version differs from itself significantly."""
+    """Return the interval, with the noise between lanes where old clearly differs from itself."""
     if mean_change.ci is None or mean_change.delta is None or repeat is None or not repeat.differs:
         return mean_change.ci
     extra = t_quantile(1, (1 + confidence) / 2) * repeat.noise
@@ -409,7 +409,7 @@ def _against_recording(
 
 
 def _does_more_alone(block: Block, agreement: RecordingRules) -> bool:
-    """Whether all that differs from the recording is that something is changed which it did not change."""
+    """Return whether all that differs from the recording is an additional change."""
     changes = [
         change
         for lane in _SIDES
@@ -421,7 +421,7 @@ def _does_more_alone(block: Block, agreement: RecordingRules) -> bool:
 
 
 def _outcomes(name: str, block: Block, lane: Lane) -> list[bool]:
-    """Which of a lane's trials passed, of those that could be scored."""
+    """Return which of a lane's trials passed, of those that could be scored."""
     return [
         grade.passed
         for trial in block.lanes[lane]
@@ -430,7 +430,7 @@ def _outcomes(name: str, block: Block, lane: Lane) -> list[bool]:
 
 
 def _reason(block: Block, sample: ItemScores, judged: ScoredVerdict, failure: str) -> str:
-    """`old 3/3, new 0/3: called cancel_order without get_order_status(order_id='1') first`."""
+    """Return `old 3/3, new 0/3: called cancel_order without get_order_status(order_id='1') first`."""
     parts = []
     for lane, scores, unscored in (
         (Lane.OLD, sample.old, sample.old_unscored),
@@ -446,7 +446,7 @@ def _reason(block: Block, sample: ItemScores, judged: ScoredVerdict, failure: st
 
 
 def _repeat_differs(sample: ItemScores) -> bool:
-    """Whether the old version's repeat did something else than its first lane."""
+    """Return whether the old version's repeat did something else than its first lane."""
     return bool(sample.again) and sorted(sample.again) != sorted(sample.old)
 
 
@@ -484,7 +484,7 @@ def _passes(scores: Sequence[float], unscored: int) -> str:
 
 
 def _lane_failure(name: str, block: Block, lane: Lane) -> str | None:
-    """What the first failing trial of a lane did wrong: its grade's reason, else why it errored."""
+    """Return what a lane's first failing trial did wrong: its grade's reason, else its error."""
     for trial in block.lanes.get(lane, ()):
         grade = trial.grades.get(name)
         if grade is not None and not grade.passed and grade.reason:

@@ -513,7 +513,7 @@ def _is_futile(
 
 
 def fewest_items(trials: int, old_trials: int, allowed: float, *, fixed: bool, confidence: float) -> int:
-    """The fewest items that can be SHIP, where nothing at all changes in any trial.
+    """Return the fewest items that can be SHIP, where nothing at all changes in any trial.
 
     What was never seen among n has the exact bound 1 − tail^(1/n): see `paired.interval`.
 
@@ -532,7 +532,7 @@ def fewest_items(trials: int, old_trials: int, allowed: float, *, fixed: bool, c
 
 
 def _price(result: DiffResult) -> float | None:
-    """Mean cost of a trial with its grades, over the trials that have a price."""
+    """Return the mean cost of a trial with its grades, over the trials that have a price."""
     costs = []
     for item in result.items:
         for lane in item.lanes.values():

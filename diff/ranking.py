@@ -31,7 +31,7 @@ _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", 
 
 
 def ranked(results: Mapping[Lane, DiffResult], candidate: Lane | None = None) -> DiffResult:
-    """The result of one candidate, with the ranking of all.
+    """Return the result of one candidate, with the ranking of all.
 
     `results` are those of the candidates, each as the lane `new`. `candidate` is the one to show; None shows
     the one that ranks first.
@@ -112,7 +112,7 @@ def _metric(
 def _behind(
     name: str, result: DiffResult, first: DiffResult, candidates: int
 ) -> tuple[float | None, tuple[float, float] | None]:
-    """The mean paired difference of two candidates' changes, and its interval."""
+    """Return the mean paired difference of two candidates' changes, and its interval."""
     best = _changes(name, first.items)
     pairs = [
         (item, best[item.item.id] - delta)

@@ -68,17 +68,17 @@ class StoredGrades:
         return cls(by_trial=dict(by_trial), versions=versions)
 
     def of(self, trial: Trial) -> dict[str, Grade]:
-        """The stored grades of one trial, by metric name."""
+        """Return the stored grades of one trial, by metric name."""
         return self.by_trial.get((trial.item_id, trial.lane, trial.index), {})
 
     @property
     def judges(self) -> frozenset[str]:
-        """Metrics that are a judge's, and gate only when calibrated."""
+        """Return the metrics that are a judge's, and gate only when calibrated."""
         return frozenset({JUDGE} & self.versions.keys())
 
     @property
     def judge_model(self) -> str | None:
-        """The model of the judge whose grades count; None without any."""
+        """Return the model of the judge whose grades count; None without any."""
         grade = next((grades[JUDGE] for grades in self.by_trial.values() if JUDGE in grades), None)
         model = grade.detail.get("model") if grade else None
         return model if isinstance(model, str) else None
@@ -146,12 +146,12 @@ TIE = 0.5
 
 
 def items_with_trials(con: DuckDBPyConnection, run: RunRecord) -> Iterator[tuple[Item, list[Trial]]]:
-    """Every item of the run with its trials."""
+    """Return an iterator over the items of the run with their trials."""
     return iter_item_trials(con, run.id)
 
 
 def computed_grades(con: DuckDBPyConnection, run: RunRecord, settings: Settings) -> Iterator[Grade]:
-    """The grades of a run that cost nothing and so are stored nowhere."""
+    """Yield the grades of a run that cost nothing and so are stored nowhere."""
     for item, trials in items_with_trials(con, run):
         for trial in trials:
             yield from free_grades(item, trial, settings).values()
@@ -283,7 +283,7 @@ def _all_grades(settings: Settings, stored: StoredGrades, item: Item, trial: Tri
 
 
 def with_candidate_as_new(run: RunRecord, read: RunData, candidate: Lane) -> tuple[RunRecord, RunData]:
-    """The run and what was read of it, with this candidate as its lane `new` and without the others."""
+    """Return the run and its data with this candidate as lane `new`, without the others."""
 
     def selected_lanes(lanes: Mapping[Lane, T]) -> dict[Lane, T]:
         return {
@@ -315,7 +315,7 @@ def with_candidate_as_new(run: RunRecord, read: RunData, candidate: Lane) -> tup
 def _pairwise_grades_against(
     candidate: Lane, lanes: Mapping[Lane, tuple[GradedTrial, ...]]
 ) -> Mapping[Lane, tuple[GradedTrial, ...]]:
-    """The lanes with the judge's comparisons of the old trials being those with this candidate."""
+    """Return the lanes with the judge's comparisons of old trials being those with this candidate."""
     if candidate == Lane.NEW or not any(
         PAIRWISE in graded_trial.grades for lane in lanes.values() for graded_trial in lane
     ):
@@ -334,7 +334,7 @@ def _pairwise_grades_against(
 
 
 def opposite_grade(new: Grade) -> Grade:
-    """The old trial's grade of the same comparison."""
+    """Return the old trial's grade of the same comparison."""
     score = None if new.score is None else 1 - new.score
     votes = (replace(vote, score=None if vote.score is None else 1 - vote.score) for vote in new.votes)
     return replace(

@@ -104,7 +104,7 @@ class GradedTrial:
 
 
 def scores_of(trials: Iterable[GradedTrial], metric: str) -> list[float]:
-    """The scores of one metric, of the trials that have one."""
+    """Return the scores of one metric, of the trials that have one."""
     return [
         grade.score
         for graded in trials
@@ -187,12 +187,12 @@ class ItemChange:
 
     @property
     def text(self) -> str:
-        """`does not call send_refund: new 2 of 2 trials, old 0 of 2`."""
+        """Return `does not call send_refund: new 2 of 2 trials, old 0 of 2`."""
         return f"{self.what}: {self.counts}" if self.counts else self.what
 
     @property
     def is_effect(self) -> bool:
-        """Whether the new version changes something else than was recorded."""
+        """Return whether the new version changes something else than was recorded."""
         return self.kind < ItemChangeKind.READS
 
 
@@ -222,7 +222,7 @@ class Slice:
 
     @property
     def sentence(self) -> str:
-        """`metadata.plan = enterprise: 0.90 → 0.60, 20 % of the traffic`."""
+        """Return `metadata.plan = enterprise: 0.90 → 0.60, 20 % of the traffic`."""
         figures = f"{self.old or 0.0:.2f} → {self.new or 0.0:.2f}"
         of = f"on {self.items} items, {self.share:.0%} of the traffic"
         return f"{property_words(self.by, self.value)}: {figures} {of}"
@@ -304,7 +304,7 @@ class Cause:
 
     @property
     def counts(self) -> str:
-        """`new 10 of 150 trials, old 1, old2 2`; lanes of another size say theirs."""
+        """Return `new 10 of 150 trials, old 1, old2 2`; lanes of another size name theirs."""
         times, of = self.trials[Lane.NEW]
         parts = [f"new {times} of {of} trials"]
         for lane, (number, total) in self.trials.items():
@@ -351,7 +351,7 @@ class Likeness:
 
     @property
     def sentence(self) -> str:
-        """`likeness 0.08, the old version with itself 0.74`."""
+        """Return `likeness 0.08, the old version with itself 0.74`."""
         if self.new is None:
             return "no item has answers of both versions"
         with_itself = "was asked nothing twice" if self.old is None else f"with itself {self.old:.2f}"
@@ -468,12 +468,12 @@ class MetricDelta:
 
     @property
     def reach(self) -> float:
-        """The largest change that an item can show."""
+        """Return the largest change that an item can show."""
         return self.scale[1] - self.scale[0]
 
     @property
     def behaviour(self) -> str:
-        """What a metric of agreement compares, in words."""
+        """Return what a metric of agreement compares, in words."""
         return "effects" if self.effects else "tool calls"
 
 
@@ -501,7 +501,7 @@ class MissKind(StrEnum):
 
     @property
     def words(self) -> str:
-        """How reports describe it."""
+        """Return how reports describe it."""
         return {
             MissKind.TOOL: "the recording has no call of this tool",
             MissKind.ARGS: "other arguments than recorded",
@@ -610,7 +610,7 @@ class CaseGroup:
 
     @property
     def rate(self) -> float | None:
-        """Share that passed of those that were graded; None where none was."""
+        """Return share that passed of those that were graded; None where none was."""
         graded = self.items - self.not_graded
         return self.passed / graded if graded else None
 

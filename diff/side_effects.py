@@ -65,7 +65,7 @@ class Effects:
 
     @property
     def decide(self) -> bool:
-        """Whether agreement with a recording is over the calls that change something; else over all.
+        """Return whether agreement is over the calls that change something; else over all calls.
 
         Where no tool is known to change something, those of unknown effect count, beside tools that read.
         """
@@ -73,16 +73,16 @@ class Effects:
 
     @property
     def counted(self) -> tuple[str, ...]:
-        """The tools whose calls count; empty where all do."""
+        """Return the tools whose calls count; empty where all do."""
         return tuple(sorted((*self.writes, *self.unknown))) if self.decide else ()
 
     def changes(self, name: str) -> bool:
-        """Whether a call of a tool may change something, as far as this run tells effects apart."""
+        """Return whether a call of a tool may change something, as far as this run tells effects apart."""
         return not self.decide or name not in self.reads
 
     @property
     def may_hold(self) -> bool:
-        """Whether a fall of agreement can be more than reads that vary freely."""
+        """Return whether a fall of agreement can be more than reads that vary freely."""
         return not self.by_effects or bool(self.writes or self.unknown)
 
     def rules(self, settings: Settings) -> Settings:
@@ -142,7 +142,7 @@ class EffectDifference:
 
     @property
     def text(self) -> str:
-        """`does not call send_refund`."""
+        """Return `does not call send_refund`."""
         return _WORDS[self.kind].format(single_line(self.tool, 60))
 
 
@@ -182,7 +182,7 @@ def effect_changes(
 def _unpaired(
     calls: Sequence[ToolCall], counterparts: Sequence[ToolCall], settings: Settings
 ) -> dict[str, list[JsonObject]]:
-    """The arguments of the calls without an equal counterpart, by tool."""
+    """Return the arguments of the calls without an equal counterpart, by tool."""
     left = Counter(_key(call, settings) for call in counterparts)
     unpaired: dict[str, list[JsonObject]] = {}
     for call in calls:

@@ -70,7 +70,7 @@ class BrokenPart:
 
     @property
     def sentence(self) -> str:
-        """`both items of tool_path = refund>escalate (2% of the traffic) now fail`."""
+        """Return `both items of tool_path = refund>escalate (2% of the traffic) now fail`."""
         items = "both" if self.items == 2 else f"all {self.items}"
         about = property_words(self.by, self.value)
         return f"{items} items of {about} ({self.share:.0%} of the traffic) now fail"

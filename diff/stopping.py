@@ -87,7 +87,7 @@ class StoppingPlan:
 
     @property
     def share(self) -> float:
-        """The share of the error that the looks of this run alone may spend."""
+        """Return the share of the error that the looks of this run alone may spend."""
         return self.limit - max((max(look.ship, look.hold) for look in self.earlier), default=0.0)
 
     def to_json(self) -> JsonObject:
@@ -123,7 +123,7 @@ class LookLevels:
 
     @property
     def part(self) -> float:
-        """The part of the planned items that was seen."""
+        """Return the part of the planned items that was seen."""
         return self.items / self.planned
 
 
@@ -254,7 +254,7 @@ def chance_of_answer(metrics: Mapping[str, MetricDelta], look: LookLevels, gate:
 
 
 def _chances(metric: MetricDelta, look: LookLevels, gate: GateSection) -> tuple[float, float] | None:
-    """Of one metric, the chances that it allows SHIP and that it makes HOLD."""
+    """Return the chances that one metric allows SHIP and that it makes HOLD."""
     if metric.kind is Kind.AGREEMENT:
         if metric.changed_share is None or metric.changed_ci is None or not 0 < look.ship < 0.5:
             return None
@@ -273,7 +273,7 @@ def _chances(metric: MetricDelta, look: LookLevels, gate: GateSection) -> tuple[
 
 
 def _below(distance: float, se: float, last: float) -> float:
-    """The chance that what is still to come moves the estimate by less than this distance."""
+    """Return the chance that what is still to come moves the estimate by less than this distance."""
     spread = math.sqrt(max(0.0, se**2 - last**2))
     return normal_cdf(distance / spread) if spread > 0 else float(distance >= 0)
 

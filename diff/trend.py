@@ -88,7 +88,7 @@ class TrendPoint:
 
     @property
     def beyond_trials(self) -> bool:
-        """Whether the change is more than trials make: a day's noise, or the beginning of drift."""
+        """Return whether the change is more than trials make: a day's noise, or the beginning of drift."""
         return self.change is not None and self.limit is not None and abs(self.change) > self.limit
 
 
@@ -147,7 +147,7 @@ _TINY = 1e-12
 
 
 def series(runs: Sequence[RunRecord], cases: str | None = None, *, samples: bool = False) -> list[RunRecord]:
-    """The finished runs of a golden set, or of samples; else those of the kind that the latest is of."""
+    """Return the finished runs of a golden set, or of samples; else those of the latest run's kind."""
     done = [run for run in runs if run.finished_at is not None]
     if cases:
         return [run for run in done if run.golden_path == cases]
@@ -157,7 +157,7 @@ def series(runs: Sequence[RunRecord], cases: str | None = None, *, samples: bool
 
 
 def series_kind(run: RunRecord) -> str:
-    """Which series a run belongs to: `samples`, or the path of its golden set."""
+    """Return which series a run belongs to: `samples`, or the path of its golden set."""
     return "samples" if run.sample else str(run.golden_path)
 
 
@@ -287,7 +287,7 @@ def _trials_variance(scores: _RunScores) -> float:
 
 
 def _change_and_limit(now: _RunScores, before: _RunScores, z: float) -> tuple[float | None, float | None]:
-    """The change of one run against another, and what it must exceed to be more than noise."""
+    """Return the change of one run against another, and what it must exceed to be more than noise."""
     if now.point.of == before.point.of:
         shared = sorted(now.groups.keys() & before.groups.keys())
         if not shared:
@@ -308,7 +308,7 @@ def _change_and_limit(now: _RunScores, before: _RunScores, z: float) -> tuple[fl
 
 
 def _noise_error(groups: Mapping[str, Sequence[float]], repeated: Sequence[Sequence[float]]) -> float | None:
-    """Standard error of a run's mean, for the next run of the same items."""
+    """Return the standard error of a run's mean, for the next run of the same items."""
     variance, degrees = pooled_within(repeated)
     if not degrees:
         return None
@@ -317,7 +317,7 @@ def _noise_error(groups: Mapping[str, Sequence[float]], repeated: Sequence[Seque
 
 
 def _sampling_error(groups: Mapping[str, Sequence[float]], weights: Mapping[str, float]) -> float | None:
-    """Standard error of a month's mean, over the draw of its items."""
+    """Return the standard error of a month's mean, over the draw of its items."""
     if len(groups) < 2:
         return None
     centre = _weighted(groups, weights)

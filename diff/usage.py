@@ -43,7 +43,7 @@ _FIGURES: dict[str, Callable[[Trial], float | None]] = {
 
 
 def usage(comparison: Comparison) -> dict[str, UsageDelta]:
-    """Every figure that is known of both lanes in some item; nothing where one lane is alone."""
+    """Compute every figure that both lanes have in some item; nothing where one lane is alone."""
     if not comparison.has_both_lanes:
         return {}
     confidence, seed = comparison.confidence, comparison.run.seed

@@ -61,39 +61,39 @@ class ItemScores:
 
     @property
     def has_gap(self) -> bool:
-        """Whether any trial has no score."""
+        """Return whether any trial has no score."""
         return bool(self.old_unscored or self.new_unscored or self.again_unscored)
 
     @property
     def before(self) -> tuple[float, ...]:
-        """The scores of the old version: those of its repeat are as good as its own."""
+        """Return the scores of the old version: those of its repeat are as good as its own."""
         return (*self.old, *self.again)
 
     @property
     def old_mean(self) -> float | None:
-        """Mean of the old version's scores; None without any."""
+        """Return the mean of the old version's scores; None without any."""
         return _mean(self.before)
 
     @property
     def new_mean(self) -> float | None:
-        """Mean of the new lane's scores; None without any."""
+        """Return the mean of the new lane's scores; None without any."""
         return _mean(self.new)
 
     @property
     def delta(self) -> float | None:
-        """mean(new) − mean(old); None where a lane has no score."""
+        """Return mean(new) − mean(old); None where a lane has no score."""
         old, new = self.old_mean, self.new_mean
         return None if old is None or new is None else without_rounding(new - old)
 
     def as_unchanged(self) -> ItemScores:
-        """The same where what the new version does otherwise is intended: it scores what the old one does."""
+        """Return the same with new scoring as old, where its changes are intended."""
         mean = self.old_mean
         if mean is None:
             return self
         return replace(self, new=(mean,) * (len(self.new) + self.new_unscored), new_unscored=0)
 
     def as_single_trial(self) -> ItemScores:
-        """The same where each lane's trials are copies of one."""
+        """Return the same with one trial a lane, where each lane's trials are copies of one."""
         lanes = (
             (self.old, self.old_unscored),
             (self.new, self.new_unscored),
@@ -112,11 +112,11 @@ class ItemScores:
 
     @property
     def scored(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """The scores of both versions, of the trials that have one."""
+        """Return the scores of both versions, of the trials that have one."""
         return self.before, self.new
 
     def delta_bounds(self, scale: Scale) -> tuple[float, float] | None:
-        """The delta with every unscored trial at the new lane's disadvantage, and at its advantage.
+        """Return the delta with every unscored trial against the new lane, and in its favour.
 
         None where a lane has no trial at all.
         """
@@ -129,7 +129,7 @@ class ItemScores:
         return ends[0], ends[1]
 
     def against(self, sign: int, scale: Scale) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Scores of both versions with every unscored trial speaking against a change to this side."""
+        """Return both versions' scores with unscored trials counting against a change to this side."""
         old, new = (scale.low, scale.high) if sign < 0 else (scale.high, scale.low)
         return (
             (*self.before, *[old] * (self.old_unscored + self.again_unscored)),
@@ -146,7 +146,7 @@ class Scale:
 
     @classmethod
     def of(cls, values: Iterable[float]) -> Scale:
-        """The scale of a metric with these scores."""
+        """Return the scale of a metric with these scores."""
         low, high = 0.0, 1.0
         for value in values:
             low, high = min(low, value), max(high, value)
@@ -154,11 +154,11 @@ class Scale:
 
     @property
     def reach(self) -> float:
-        """The largest difference two scores can have."""
+        """Return the largest difference two scores can have."""
         return self.high - self.low
 
     def unit(self, values: Sequence[float]) -> list[float]:
-        """Scores scaled to 0..1."""
+        """Return scores scaled to 0..1."""
         return [(value - self.low) / self.reach for value in values]
 
 
@@ -180,12 +180,12 @@ def each_once(function: Callable[[T], U], values: Sequence[T]) -> list[U]:
 
 
 def null_model(samples: Sequence[ItemScores], scale: Scale) -> noise.Null | None:
-    """The noise of one metric: fitted to every item and version that was tried at least twice."""
+    """Fit the noise of one metric to every item and version that was tried at least twice."""
     return noise.fit_moments(_moments(each_once(lambda sample: sample.scored, samples), scale))
 
 
 def _moments(scores: Sequence[tuple[Sequence[float], Sequence[float]]], scale: Scale) -> noise.Moments:
-    """The moments of both versions' scores, scaled to 0..1."""
+    """Return the moments of both versions' scores, scaled to 0..1."""
     units = each_once(lambda both: [scale.unit(group) for group in both], scores)
     return noise.Moments.of(group for both in units for group in both)
 
@@ -193,7 +193,7 @@ def _moments(scores: Sequence[tuple[Sequence[float], Sequence[float]]], scale: S
 def _nulls(
     samples: Sequence[ItemScores], scale: Scale, null: noise.Null | None, sign: int
 ) -> list[noise.Null | None]:
-    """The noise for each item, every unscored trial of the others speaking against a change to this side.
+    """Return each item's noise, unscored trials of the others counting against a change to this side.
 
     Were such trials left out, a version whose failures have no score would seem to have no noise.
     """
@@ -221,7 +221,7 @@ def item_verdicts(
     confidence: float,
     metrics: int = 1,
 ) -> list[ScoredVerdict]:
-    """The verdict on every item of one metric, of so many that vary, that has both lanes."""
+    """Return the verdict on every item with both lanes, of one of `metrics` that vary."""
     level = (1 - confidence) / (2 * max(1, metrics))
     down = _beyond_noise(samples, scale, null, -1, level)
     up = _beyond_noise(samples, scale, null, +1, level)
@@ -232,7 +232,7 @@ def item_verdicts(
 
 
 def single_lane_verdict(passes: Sequence[bool], unscored: int) -> ScoredVerdict:
-    """The verdict on an item of a single lane, by the expectation: which of its scored trials passed."""
+    """Return the verdict on an item of a single lane: which of its scored trials passed."""
     passed = sum(passes)
     if not passes:
         return ScoredVerdict(verdict=Verdict.INCONCLUSIVE, note="no trial could be scored")
@@ -245,7 +245,7 @@ def single_lane_verdict(passes: Sequence[bool], unscored: int) -> ScoredVerdict:
 
 
 def combine(verdicts: Iterable[Verdict]) -> Verdict:
-    """The verdict on an item from those on its metrics."""
+    """Return the verdict on an item from those on its metrics."""
     seen = set(verdicts)
     if Verdict.MIXED in seen or {Verdict.REGRESSED, Verdict.IMPROVED} <= seen:
         return Verdict.MIXED
@@ -256,7 +256,7 @@ def combine(verdicts: Iterable[Verdict]) -> Verdict:
 def _beyond_noise(
     samples: Sequence[ItemScores], scale: Scale, null: noise.Null | None, sign: int, level: float
 ) -> list[bool]:
-    """Which items' difference to one side is beyond the noise."""
+    """Return for each item whether its difference to one side is beyond the noise."""
     if null is None:
         return [True] * len(samples)
     nulls = dict(zip(map(id, samples), _nulls(samples, scale, null, sign), strict=True))
@@ -304,7 +304,7 @@ def _unscored(count: int, scored: int, lane: str) -> str:
 
 
 def without_rounding(delta: float) -> float:
-    """The difference without what floating point left of 0: 2/3 − 2/3 from other sums is no change."""
+    """Return the difference, 0 where floating point alone made it: 2/3 − 2/3 from other sums."""
     return 0.0 if abs(delta) < _DUST else delta
 
 

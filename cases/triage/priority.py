@@ -73,7 +73,7 @@ class Entry:
 
     @property
     def key(self) -> str:
-        """What a decision about the entry is stored under."""
+        """Return what a decision about the entry is stored under."""
         return decision_key(self.item)
 
 
@@ -123,7 +123,7 @@ def ordered_entries(
 
 
 def decision_key(item: ItemVerdict) -> str:
-    """What a decision about an item is stored under: its trace, else the item itself."""
+    """Return what a decision about an item is stored under: its trace, else the item itself."""
     return item.item.trace_id or item.item.id
 
 
@@ -170,7 +170,7 @@ def _of_run(item: ItemVerdict) -> Iterator[tuple[Priority, str]]:
 def _odd(
     con: DuckDBPyConnection, items: Sequence[ItemVerdict], golden: Sequence[Case]
 ) -> dict[str, list[str]]:
-    """What is odd about the items, by item id."""
+    """Return what is odd about the items, by item id."""
     from replaydiff.cases.similarity import nearest, vectors
     from replaydiff.cases.triage.signals import inputs_of_month, signals_of
 
@@ -205,7 +205,7 @@ def _odd(
 
 
 def _novel(likenesses: Sequence[float]) -> float:
-    """Below this a text is unlike the others: a golden set of ten cases is unlike most of a month."""
+    """Return the likeness below which a text is unlike the others, lower in a set of few cases."""
     ordered = sorted(likenesses)
     return min(NOVEL, ordered[len(ordered) // NOVEL_SHARE]) if ordered else 0.0
 
@@ -291,7 +291,7 @@ class Queue:
 def triage_queue(
     con: DuckDBPyConnection, run_id: str, settings: Settings, *, everything: bool, again: bool
 ) -> Queue:
-    """What of a run is to be looked at.
+    """Return the queue of a run: the entries that need review.
 
     `everything` adds the items that nothing speaks for; `again` those that were skipped.
 
@@ -320,7 +320,7 @@ def triage_queue(
 
 
 def kind(entry: Entry) -> str:
-    """The class of an entry in words."""
+    """Return the class of an entry in words."""
     return entry.kind.name.lower().replace("_", " ")
 
 
@@ -332,7 +332,7 @@ def alike(entry: Entry) -> str:
 
 
 def document(queue: Queue) -> dict[str, Any]:
-    """What `--json` prints."""
+    """Return what `--json` prints."""
     return {
         "run": queue.result.run.id,
         "decided": queue.decided,
@@ -352,7 +352,7 @@ def document(queue: Queue) -> dict[str, Any]:
 
 
 def text(queue: Queue, width: int) -> str:
-    """The list at a width."""
+    """Return the list at a width."""
     run = queue.result.run.id
     if not queue.entries:
         before = f"; {queue.decided} of its items were decided" if queue.decided else ""

@@ -55,7 +55,7 @@ _LABEL = 10
 
 
 def page(entry: Entry, position: str, width: int, *, trial: int = 0, full: bool = False) -> str:
-    """The page; `trial` counts on through the trials of both lanes, `full` shows texts to their end."""
+    """Return the page; `trial` indexes the trials of both lanes, `full` shows texts to their end."""
     limit = None if full else FOLDED
     item = entry.item.item
     lines = [single_line(f"{position}  {kind(entry)}  {item.id}  ({item.stratum})", width), ""]
@@ -74,7 +74,7 @@ def page(entry: Entry, position: str, width: int, *, trial: int = 0, full: bool 
 
 
 def window(text: str, height: int, top: int) -> tuple[str, int]:
-    """What of a page a terminal of that height shows, from line `top` on, with the keys below it.
+    """Return the lines of a page that fit a terminal's height, from line `top` on, with its keys.
 
     Also where it begins: no further down than the page reaches.
     """
@@ -287,7 +287,7 @@ class Session:
         return traits
 
     def _accepted(self, trials: tuple[Trial, ...], expect: str) -> list[str]:
-        """Of the judge's drafts those that the person takes; the others are forgotten."""
+        """Return those of the judge's drafts that the person takes; the others are forgotten."""
         from replaydiff.cases.promote import draft
         from replaydiff.diff.judge.judge import judge_from
 
