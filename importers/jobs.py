@@ -18,7 +18,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import replace
-from multiprocessing import connection, get_context, parent_process, resource_tracker
+from multiprocessing import active_children, connection, get_context, parent_process, resource_tracker
 from typing import TYPE_CHECKING
 
 from replaydiff.importers.base import AllReceived, Deferred, FileJob, Imported, Job, Note, Reject, Skipped
@@ -60,6 +60,7 @@ def run_jobs(items: Iterable[Imported | Job | FileJob | AllReceived], processes:
     """
     pending: deque[tuple[Job | FileJob, Future[list[Writable | Deferred]]]] = deque()
     ahead = 0
+    of_others = set(active_children())
     pool = ProcessPoolExecutor(processes, get_context("spawn"), _end_with_parent)
     try:
         for item in items:
@@ -79,6 +80,10 @@ def run_jobs(items: Iterable[Imported | Job | FileJob | AllReceived], processes:
         for job, future in pending:
             yield from received(job, future.result())
     except BrokenProcessPool:
+        # The pool ends the processes it knew when it broke, and then waits for all, also for one that was
+        # being started meanwhile, which may wait for a lock of the process that was killed.
+        for process in set(active_children()) - of_others:
+            process.kill()
         raise UnavailableError(
             "a process of the import was killed, perhaps for lack of memory; what was written is kept",
             hint="import the same again",
