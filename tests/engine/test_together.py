@@ -53,7 +53,7 @@ ODD = {20: Status.CRASHED, 30: Status.AGENT_ERROR, 40: Status.TIMEOUT, 50: Statu
 
 @pytest.mark.parametrize(
     ("entrypoint", "concurrency"),
-    [("run_agent", 1), pytest.param("run_agent", 40, marks=full), ("run_async", 40)],
+    [("run_agent", 1), pytest.param("run_agent", 40, marks=full), pytest.param("run_async", 40, marks=full)],
 )
 def test_trials_end_as_if_each_was_replayed_by_itself(
     tmp_path: Path, entrypoint: str, concurrency: int
