@@ -256,5 +256,8 @@ def _lay(data: dict[str, Any], path: tuple[str, ...], raw: str) -> None:
         value = raw
     table = data
     for name in path[:-1]:
-        table = table.setdefault(name, {})
+        if not isinstance(table.get(name), dict):
+            # A value in a table's place is refused with its key, once all is laid.
+            table[name] = {}
+        table = table[name]
     table[path[-1]] = value

@@ -85,6 +85,7 @@ def test_set_overrides_the_file_and_the_environment(tmp_path: Path) -> None:
         ("run.trials", "has not the form SECTION.KEY=VALUE"),
         ("run.trails=3", "--set run.trails: unknown key 'trails' in [run]; did you mean 'trials'?"),
         ("run.trials=many", "run.trials: expected a whole number, not text"),
+        ("run.trials.more=3", "run.trials: expected a whole number, not a table"),
     ],
 )
 def test_a_wrong_assignment_is_named(tmp_path: Path, assignment: str, words: str) -> None:
