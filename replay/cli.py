@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
+from functools import partial
 from importlib import import_module
 from typing import NoReturn
 
@@ -126,7 +127,7 @@ class LazyGroup(click.Group):
     "repository with `replay init`.",
 )
 @click.version_option(VERSION, prog_name="replay")
-@common_options(hidden=False)
+@partial(common_options, hidden=False)
 @click.pass_context
 def cli(ctx: click.Context) -> None:
     """Replay production traces of your agent against two versions; see what got better or worse."""

@@ -57,8 +57,6 @@ BOOTSTRAP = str(SCRIPT.parent / "bootstrap")
 """A folder for PYTHONPATH, whose `sitecustomize` adapts every Python to the boundary."""
 LONGEST_MESSAGE = 4096
 """Bytes of what the inner side sends."""
-MOST_LISTENERS = 250
-"""The kernel passes at most 253 descriptors at a time."""
 NAME_NETWORK = "127.77"
 """Loopback addresses that begin like this stand for the names of destinations."""
 CACHES = (".cache", ".local", ".config")

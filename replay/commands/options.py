@@ -100,15 +100,13 @@ def _log(_ctx: click.Context, _param: click.Parameter, value: bool) -> None:
     log.propagate = False
 
 
-def common_options(command: Callable[..., Any] | None = None, *, hidden: bool = True) -> Callable[..., Any]:
+def common_options(command: Callable[..., Any], *, hidden: bool = True) -> Callable[..., Any]:
     """Add `--db`, `--set`, `--wait` and `--debug`, which are accepted before and after a command's name.
 
     Args:
         command: what gets them.
         hidden: leave them out of its help: `replay --help` shows them once for all.
     """
-    if command is None:
-        return functools.partial(common_options, hidden=hidden)
     options = (
         click.option(
             "--db", metavar="FILE", expose_value=False, callback=_set("db"), hidden=hidden,

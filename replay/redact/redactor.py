@@ -381,10 +381,6 @@ class Redactor:
             personal_texts = _without_overlap(personal_texts, more) if more else personal_texts
         return personal_texts
 
-    def or_none(self, text: str | None) -> str | None:
-        """Return a text redacted, and None for None."""
-        return None if text is None else self.text(text)
-
     def json_text(self, text: str) -> str:
         """Return JSON text with its values redacted, or any other text redacted."""
         try:

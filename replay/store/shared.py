@@ -255,15 +255,6 @@ def _raise_unless_missing(
         raise info[1]
 
 
-def is_shared(path: Path) -> bool:
-    """Return whether a path is a shared folder.
-
-    Args:
-        path: of a store, or such a folder.
-    """
-    return (path / LAYOUT).is_file()
-
-
 def _prepare(folder: Path) -> None:
     """Make a shared folder, or check the one that is there."""
     if (folder / LAYOUT).exists():

@@ -205,15 +205,8 @@ async def _sentence(site: Site, request: Request, error: Exception) -> Response:
             error.status_code,
         )
     elif isinstance(error, ReplayError):
-        codes = {
-            StoreBusyError: 503,
-            UntrustedError: 403,
-            UnknownNameError: 404,
-            StoreMissingError: 404,
-            InputError: 400,
-        }
         text = str(error)
-        status = next((code for kind, code in codes.items() if isinstance(error, kind)), 500)
+        status = next((code for kind, code in _STATUSES.items() if isinstance(error, kind)), 500)
     reading = request.method in ("GET", "HEAD")
     return site.page(
         "error.html.j2", status=status, text=text, again=status == 503 and reading, undone=not reading

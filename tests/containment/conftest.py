@@ -1,3 +1,19 @@
-"""`replay`, called as a person calls it."""
+"""`replay`, called as a person calls it, and what lies outside an agent's folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
 
 from tests.commands.conftest import replay as replay
+from tests.containment.effects import Outside
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Iterator[Outside]:
+    """Where no tool may have an effect."""
+    outside = Outside(tmp_path / "outside")
+    yield outside
+    outside.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,13 +17,6 @@ NAMES = ("cancel", "cancel_async", "stop", "refund")
 TAPE = [recorded(name, "answered", order_id="7") for name in NAMES for _ in range(2)]
 READS = {name: ToolSection(effect="read") for name in NAMES}
 """Each start calls one of them, whatever was recorded before it."""
-
-
-@pytest.fixture
-def outside(tmp_path: Path) -> Iterator[Outside]:
-    outside = Outside(tmp_path / "outside")
-    yield outside
-    outside.close()
 
 
 @pytest.fixture

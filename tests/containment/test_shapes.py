@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,13 +27,6 @@ PASSING = [shape for shape in PRESENT if shape.passes]
 REFUSED = [shape for shape in PRESENT if shape.refused]
 ANSWERED = [shape for shape in PRESENT if not shape.refused and not shape.passes]
 TAPE = [recorded("cancel", "answered", order_id="7")] * 3
-
-
-@pytest.fixture
-def outside(tmp_path: Path) -> Iterator[Outside]:
-    outside = Outside(tmp_path / "outside")
-    yield outside
-    outside.close()
 
 
 @pytest.fixture
