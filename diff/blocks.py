@@ -176,7 +176,7 @@ class PatternKeys:
         numbers: dict[str | None, int] = {}
         done = []
         for trial in trials:
-            if trial.scores or trial.turns:
+            if trial.scores or trial.turns or trial.files:
                 return None
             served = trial.served
             if (written := calls.get(id(served))) is None:

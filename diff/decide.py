@@ -263,6 +263,9 @@ def _write_not_requested(evidence: Evidence) -> RuleMatch | None:
             "several": several,
             "trials": f"{write.trials} trial{'' if write.trials == 1 else 's'}",
             "lane": f"{write.lane} ({evidence.run.lanes[write.lane].name})",
+            "silence": f"trials that did not ask for it wrote {write.files[0]}"
+            if write.files
+            else "it writes, and none of its trials asked for it",
         }
     )
 
@@ -852,12 +855,13 @@ def _write_rule(part: str, applies: Callable[[Evidence], object]) -> AnswerRule:
     return AnswerRule(
         name=f"write not requested ({part})",
         answer=_CANNOT,
-        condition="a tool that writes was recorded, and no trial of a replayed lane asked for it; nobody "
-        "accepted that as a cause or named the tool in `[agent] ignore`",
+        condition="a tool that writes was recorded, and no trial of a replayed lane asked for it; or trials "
+        "that did not ask for a recorded tool, not known to read, wrote files that no trial with it wrote; "
+        "nobody accepted that as a cause or named the tool in `[agent] ignore`",
         test=lambda evidence: _write_not_requested(evidence) if applies(evidence) else None,
-        sentence="{tool}{several} writes and was recorded for {trials} of lane {lane}, and none of its "
-        "trials asked for it: it may have run past the patch points, or the version does not do it any more; "
-        "if that is intended, accept the cause or name the tool in [agent] ignore",
+        sentence="{tool}{several} was recorded for {trials} of lane {lane}; {silence}: it may have run past "
+        "the patch points, or the version does not do it any more; if that is intended, accept the cause or "
+        "name the tool in [agent] ignore",
         next=SHOW_WRITE,
     )
 

@@ -14,9 +14,11 @@ tools and arguments count, wording does not, and of each lane what it does in mo
 
 from __future__ import annotations
 
-from collections import Counter
+import re
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from replaydiff.diff.result import Divergence, Miss, MissKind
 from replaydiff.replay.effects import effect_by_name
@@ -44,6 +46,8 @@ LEAST_AGREEMENT = 0.5
 """Below it the old version, replayed, took another tool path than recorded in most trials."""
 DIVERGED_WARNING = 0.1
 """From this share of a lane's trials on, divergence is warned of."""
+_VARYING = re.compile(r"[0-9a-fA-F-]{8,}|\d+")
+"""What differs between the names of one trial's files and those of another: ids, numbers, dates."""
 
 
 @dataclass(slots=True)
@@ -70,6 +74,10 @@ class ReplayFidelity:
     """Trials that ended and whose item was recorded with a tool, by tool."""
     requested: set[str] = field(default_factory=set)
     """Tools that any trial asked for."""
+    files_with: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    """Files that trials wrote which asked for a recorded tool, by tool; what varies in a name is left out."""
+    files_without: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    """Files of the trials that did not ask for it."""
 
     def add(self, item: Item, trial: Trial, times: int = 1) -> None:
         """Count one trial, so many times."""
@@ -83,11 +91,15 @@ class ReplayFidelity:
             for served in trial.served:
                 if served.rule is Rule.MISS:
                     self._add_miss(served, item, times)
-        self.requested.update(served.call.name for served in trial.served)
+        requested = {served.call.name for served in trial.served}
+        self.requested |= requested
         if trial.status.is_error:
             return
         if trial.status is Status.OK:
             self.recorded.update(dict.fromkeys(_tools_to_request(item), times))
+            names = {_VARYING.sub("…", file.path) for file in trial.files}
+            for tool in {call.name for call in item.tape} if names else ():
+                (self.files_with if tool in requested else self.files_without)[tool] |= names
         self.trials += times
         self.diverged += times * (trial.status is Status.DIVERGED)
         if item.case_id is None and item.trace_id is not None:
@@ -150,20 +162,23 @@ def _tools_to_request(item: Item) -> set[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnrequestedWrite:
-    """A tool that writes and that no trial of a lane asked for, though it was recorded."""
+    """A recorded tool that may have run past the patch points of a lane's version."""
 
     lane: Lane
     tool: str
     trials: int
     """Trials of items that were recorded with it."""
+    files: tuple[str, ...] = ()
+    """Files that trials wrote which did not ask for it; none where it writes and no trial asked for it."""
 
 
 def unrequested_writes(
     run: RunRecord, witnesses: Mapping[Lane, ReplayFidelity], settings: Settings
 ) -> tuple[UnrequestedWrite, ...]:
-    """Return the recorded tools that write and that no trial of a replayed lane asked for.
+    """Return the recorded tools that may have run past the patch points, or that a version dropped.
 
-    Such a tool may have run past the patch points, or the version does not do any more what it did.
+    These are tools that write and that no trial of a replayed lane asked for, and tools not known to read
+    without which trials wrote files that no trial of the lane with them wrote.
 
     Args:
         run: the run.
@@ -175,14 +190,17 @@ def unrequested_writes(
     for lane, version in run.lanes.items() if run.mode is not Mode.STEP else ():
         if version.kind is VersionKind.OBSERVED or not version.tools or lane == Lane.OLD2:
             continue
-        requested = set(witnesses[lane].requested)
+        witness = witnesses[lane]
+        requested = set(witness.requested)
         if lane == Lane.OLD and Lane.OLD2 in witnesses:
             requested |= witnesses[Lane.OLD2].requested
-        for tool, trials in sorted(witnesses[lane].recorded.items()):
+        for tool, trials in sorted(witness.recorded.items()):
             section = settings.tools.get(tool)
             effect = section.effect if section is not None and section.effect else effect_by_name(tool)
-            if effect == "write" and tool not in requested and tool not in settings.agent.ignore:
-                unrequested.append(UnrequestedWrite(lane=lane, tool=tool, trials=trials))
+            files = tuple(sorted(witness.files_without[tool] - witness.files_with[tool]))
+            is_silent = effect == "write" and tool not in requested
+            if (is_silent or (files and effect != "read")) and tool not in settings.agent.ignore:
+                unrequested.append(UnrequestedWrite(lane=lane, tool=tool, trials=trials, files=files))
     return tuple(unrequested)
 
 
@@ -253,9 +271,18 @@ def divergence_warnings(
     if reused := reuse_sentence(run):
         yield reused
     stopped: dict[Lane, ReplayFidelity] = {}
+    tools: Any = run.settings.get("tools") or {}
+    may_run = any(tool.get("answer") == "live" for tool in tools.values())
     for lane, witness in witnesses.items():
         if lane not in run.lanes:
             continue
+        written = sorted({name for names in witness.files_with.values() for name in names})
+        if written and run.lanes[lane].tools and not may_run:
+            more = " and other files" if len(written) > 1 else ""
+            yield (
+                f"{lane} trials wrote {written[0]}{more} in their own folders: if a tool did that, it passed "
+                'no patch point; list it in `tools`, or let it run there with answer = "live"'
+            )
         if witness.simulated:
             yield (
                 f"{simulated_turns(sorted(witness.turns))}, in {witness.simulated} {lane} trials: they left "

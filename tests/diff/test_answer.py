@@ -15,7 +15,7 @@ from replaydiff.diff.decide import decide
 from replaydiff.diff.evidence import Evidence
 from replaydiff.diff.result import Answer, DiffResult
 from replaydiff.replay.cli import COMMANDS, cli
-from replaydiff.replay.model import Item, Lane, SampleRecord, VersionKind
+from replaydiff.replay.model import Item, Lane, SampleRecord, VersionKind, WrittenFile
 from replaydiff.replay.settings import AgentSection, GateSection, GradingSection, MatchSection
 from replaydiff.replay.store.samples import write_sample
 from tests.diff.build import CALLS, RUN_ID, case, filled, item, settings, trial, trials, version
@@ -273,8 +273,23 @@ def test_recorded_calls_without_a_result_are_counted(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("asked_in", [0, 1])
-def test_a_recorded_write_that_no_trial_asks_for_is_never_shipped(tmp_path: Path, asked_in: int) -> None:
+NEVER = "cancel_order was recorded for 160 trials of lane new (new); it writes, and none of its trials asked"
+WRITTEN = "cancel_order was recorded for 160 trials of lane new (new); trials that did not ask for it wrote "
+
+
+@pytest.mark.parametrize(
+    ("asked_in", "with_it", "without_it", "reason"),
+    [
+        (0, "", "", NEVER),
+        (1, "", "", None),
+        (1, "", "orders.json", f"{WRITTEN}orders.json"),
+        (1, "agent-1.log", "agent-22.log", None),
+    ],
+    ids=["never", "once", "files without it", "the same files"],
+)
+def test_a_recorded_write_that_may_have_run_unasked_is_never_shipped(
+    tmp_path: Path, asked_in: int, with_it: str, without_it: str, reason: str | None
+) -> None:
     """Every answer is good; the tool may have run past the patch points."""
     lanes = {lane: version(str(lane), tools=("app:call",)) for lane in (Lane.OLD, Lane.NEW)}
     items = [item(f"t{n:02}") for n in range(80)]
@@ -283,8 +298,9 @@ def test_a_recorded_write_that_no_trial_asks_for_is_never_shipped(tmp_path: Path
             one,
             lane,
             index,
-            calls=CALLS if lane == "old" or n < asked_in else CALLS[:1],
+            calls=CALLS if (asked := lane == "old" or n < asked_in) else CALLS[:1],
             scores={"good": 1.0},
+            files=tuple(WrittenFile(path=path) for path in [with_it if asked else without_it] if path),
         )
         for n, one in enumerate(items)
         for lane in ("old", "new")
@@ -295,11 +311,9 @@ def test_a_recorded_write_that_no_trial_asks_for_is_never_shipped(tmp_path: Path
         result = compute(con, RUN_ID, settings(tmp_path, gate=gate))
         ignoring = settings(tmp_path, gate=gate, agent=AgentSection(ignore=("cancel_order",)))
         assert compute(con, RUN_ID, ignoring).answer is Answer.SHIP
-    if asked_in:
+    if reason is None:
         assert result.answer is Answer.SHIP
     else:
         assert result.answer is Answer.CANNOT_TELL
-        assert result.reason.startswith(
-            "cancel_order writes and was recorded for 160 trials of lane new (new), and none of its trials asked"
-        )
-        assert result.next == f"replay show t00 --run {RUN_ID}"
+        assert result.reason.startswith(reason)
+        assert result.next == f"replay show t{asked_in:02} --run {RUN_ID}"
