@@ -211,3 +211,15 @@ def diff_of(
         return Diff(
             compute(con, chosen.id, settings, metrics=metric_names, gate=conditions, candidate=candidate)
         )
+
+
+def require_graders(settings: Settings) -> None:
+    """Load the graders that the settings name, which every diff calls.
+
+    Raises:
+        SettingsError: one cannot be loaded.
+        UntrustedError: the user has not trusted the folder.
+    """
+    from replaydiff.diff.graders.registry import require
+
+    require(settings)

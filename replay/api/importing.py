@@ -111,7 +111,7 @@ class ImportReport:
 
     @property
     def rejected(self) -> int:
-        """Records that could not be imported; `Project.rejects` lists them."""
+        """Records that could not be imported; `project.store.rejects()` lists them."""
         return sum(report.rejected for report in self.reports)
 
     @property
@@ -286,24 +286,31 @@ def import_live(
     return [report], first
 
 
+@dataclass(frozen=True, slots=True)
+class ToolsBefore:
+    """What the store showed about tools before an import."""
+
+    unclear: tuple[ResultForms, ...]
+    tools: tuple[ToolNote, ...]
+
+    @classmethod
+    def read(cls, store: Path, settings: Settings) -> ToolsBefore:
+        """Return what the store shows about tools now."""
+        return cls(tuple(unclear_tools(store, settings)), tuple(recorded_tools(store, settings)))
+
+
 def report_of(
-    store: Path,
-    settings: Settings,
-    reports: Sequence[Report],
-    *,
-    first: bool,
-    unclear_before: Sequence[ResultForms] = (),
-    tools_before: Sequence[ToolNote] = (),
+    store: Path, settings: Settings, reports: Sequence[Report], before: ToolsBefore, *, first: bool
 ) -> ImportReport:
     """Return what an import did, with what it is the first to show about tools."""
-    before = {tool.name for tool in unclear_before}
+    unclear = {tool.name for tool in before.unclear}
     return ImportReport(
         reports,
         redacted=settings.import_.redaction is not None,
         first=first,
-        unclear=[tool for tool in unclear_tools(store, settings) if tool.name not in before],
+        unclear=[tool for tool in unclear_tools(store, settings) if tool.name not in unclear],
         tools=recorded_tools(store, settings),
-        tools_before=tools_before,
+        tools_before=before.tools,
     )
 
 

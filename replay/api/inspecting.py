@@ -1,17 +1,14 @@
-"""Read the store: lists, transcripts, plans, trends, exports; care for its file."""
+"""Read the store: lists, transcripts, plans, trends."""
 
 from __future__ import annotations
 
-import gzip
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from replaydiff.replay.api.channel import Channel
 from replaydiff.replay.errors import InputError, StoreMissingError, UnknownNameError
 from replaydiff.replay.settings import DEFAULT_TRIALS, Settings
 
@@ -23,21 +20,12 @@ if TYPE_CHECKING:
     from replaydiff.diff.result import DiffResult
     from replaydiff.diff.trend import TrendPoint as TrendPoint
     from replaydiff.replay.model import Case, Grade, Item, Lane, ModelCall, Trace, Trial
-    from replaydiff.replay.store.export import Export, ExportSelection
     from replaydiff.replay.store.traces import Listed
 
 TraceSummary: TypeAlias = "Listed"
 """A trace as `replay traces` lists it."""
 PLANNED_ITEMS = (50, 100, 200, 400, 800)
 _MOST_PLANNED = 1_000_000
-EXPORTS = {
-    "traces": "traces",
-    "samples": "sample items",
-    "runs": "trials",
-    "grades": "grades",
-    "model-calls": "requests",
-}
-"""What can be exported, and the noun for one row of it."""
 
 
 def traces(
@@ -340,99 +328,3 @@ def trend(
     if not points:
         raise InputError(f"no run of {series_kind(runs[-1])} has a {metric} score in lane {lane}")
     return Trend(metric=metric, lane=lane, series=series_kind(runs[-1]), points=tuple(points))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExportRequest:
-    """What to export."""
-
-    what: str
-    """One of `EXPORTS`."""
-    parquet: bool = False
-    """As Parquet; else JSON Lines."""
-    where: str | None = None
-    month: str | None = None
-    sample: str | None = None
-    run: str | None = None
-
-
-def export_to_file(
-    store: Path, settings: Settings, request: ExportRequest, target: Path, channel: Channel
-) -> int:
-    """Write an export, whole or not at all; return its number of rows. `.gz` names are compressed.
-
-    Raises:
-        InputError: the target is the store itself, or cannot be written.
-    """
-    from replaydiff.replay.files import check_target, replacing
-
-    check_target(target)
-    here = target.resolve()
-    if here in (store.resolve(), store.resolve().with_name(store.name + ".wal")):
-        raise InputError(f"{target} is the store itself", hint="name another file with -o")
-    suffix = "parquet" if request.parquet else "jsonl"
-    with replacing(target, f"{request.what}.{suffix}") as file:
-        return _write(store, settings, request, file, channel, zipped=target.name.lower().endswith(".gz"))
-
-
-def export_lines(
-    store: Path, settings: Settings, request: ExportRequest, out: BinaryIO, channel: Channel
-) -> int:
-    """Write an export as JSON Lines to an open file; return its number of rows."""
-    with _opened(store, settings, request, None) as export:
-        _write_lines(export, out, channel)
-    return export.rows
-
-
-def _write(
-    store: Path, settings: Settings, request: ExportRequest, file: Path, channel: Channel, *, zipped: bool
-) -> int:
-    from replaydiff.replay.store.export import write_parquet
-
-    with _opened(store, settings, request, file) as export:
-        if request.parquet:
-            with channel.showing("exporting", EXPORTS[request.what]) as update:
-                write_parquet(export, file, lambda done, total: update(_Progress(done, total)))
-        else:
-            with file.open("wb") as plain:
-                if zipped:
-                    # Neither name nor time: the same traces give the same file.
-                    with gzip.GzipFile(filename="", mode="wb", fileobj=plain, mtime=0) as packed:
-                        _write_lines(export, cast("BinaryIO", packed), channel)
-                else:
-                    _write_lines(export, plain, channel)
-    return export.rows
-
-
-def _write_lines(export: Export, file: BinaryIO, channel: Channel) -> None:
-    from replaydiff.replay.store.export import write_jsonl
-
-    with channel.showing("exporting", EXPORTS[export.kind]) as update:
-        write_jsonl(export, file, lambda done, total: update(_Progress(done, total)))
-
-
-@dataclass(slots=True)
-class _Progress:
-    done: int
-    total: int
-    spent_usd: float = 0.0
-
-
-@contextmanager
-def _opened(store: Path, settings: Settings, request: ExportRequest, file: Path | None) -> Iterator[Export]:
-    """Select the rows; `file` is where Parquet will go."""
-    from replaydiff.replay.store.connection import open_store
-    from replaydiff.replay.store.export import ExportKind, prepare, select
-
-    with open_store(store, read_only=True, export_to=file if request.parquet else None) as con:
-        chosen = select(con, where=request.where, month=request.month, sample=request.sample, run=request.run)
-        computed = _computed_grades(con, settings, chosen) if request.what == ExportKind.GRADES else ()
-        yield prepare(con, ExportKind(request.what), chosen, computed)
-
-
-def _computed_grades(con: DuckDBPyConnection, settings: Settings, chosen: ExportSelection) -> Iterator[Grade]:
-    from replaydiff.diff.reading import computed_grades
-    from replaydiff.replay.store.export import runs_of
-
-    for run in runs_of(con, chosen):
-        yield from computed_grades(con, run, settings)

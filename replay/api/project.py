@@ -4,43 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from replaydiff.replay import settings as settings_module
+from replaydiff.replay.api.cases import Cases
 from replaydiff.replay.api.channel import Channel
 from replaydiff.replay.api.diff import Diff, diff_of
+from replaydiff.replay.api.judge import JudgeLabels
 from replaydiff.replay.api.options import (
     RunOptions,
     resumed_settings,
     settings_with,
 )
-from replaydiff.replay.api.results import Check, Run, Sample, TriageQueue
+from replaydiff.replay.api.results import Check, Run, Sample
+from replaydiff.replay.api.runs import RunName, Runs, run_id
 from replaydiff.replay.api.sampling import SampleOptions
 from replaydiff.replay.api.stopping import as_continued
 from replaydiff.replay.api.store_file import StoreFile, readable
 from replaydiff.replay.api.threads import in_thread
-from replaydiff.replay.errors import InputError, SettingsError
+from replaydiff.replay.errors import SettingsError
 from replaydiff.replay.files import set_writer_wait
 from replaydiff.replay.trust import trust_by_use, trust_in_this_process
 
 if TYPE_CHECKING:
-    from replaydiff.cases.push.pull import DatasetChange
-    from replaydiff.cases.triage.priority import Queue
-    from replaydiff.diff.trend import TrendPoint
-    from replaydiff.replay.api.browsing import RunSummary, TrendSeries
-    from replaydiff.replay.api.calibrating import Calibration, CalibrationState, LabelSheets
     from replaydiff.replay.api.checking import StartedVersion
     from replaydiff.replay.api.diagnosis import Diagnosis
-    from replaydiff.replay.api.forks import ForkResult, ForkSummary
-    from replaydiff.replay.api.golden import GoldenSet, PushResult
+    from replaydiff.replay.api.forks import ForkResult
     from replaydiff.replay.api.importing import Display, ImportReport, LiveOptions
-    from replaydiff.replay.api.inspecting import ExportRequest, Plan, ReplayedItem, Trend
-    from replaydiff.replay.api.reviewing import CauseReview, Promotion, Reviewer
+    from replaydiff.replay.api.inspecting import Plan, ReplayedItem, Trend
+    from replaydiff.replay.api.review import CauseReview
     from replaydiff.replay.bisect.result import BisectResult
-    from replaydiff.replay.engine.progress import RunningRun
-    from replaydiff.replay.model import Case, Json, JsonObject, Trace, Trial
+    from replaydiff.replay.model import Case, Json, JsonObject, Trace
     from replaydiff.replay.settings import Settings
-    from replaydiff.replay.store.import_records import StoredReject
     from replaydiff.replay.store.traces import Listed
 
 
@@ -74,9 +69,16 @@ class Project:
 
     def __init__(self, settings: Settings, store: Path, *, channel: Channel | None = None) -> None:
         self.settings = settings
-        self.store = readable(store, settings)
-        """Path of the DuckDB file; for a shared folder that of its local copy."""
         self.channel = channel or Channel()
+        path = readable(store, settings)
+        self.store = StoreFile(path, settings, self.channel)
+        """The store as a file: what is in it, exports, rejected records, merge, publish, backup, prune."""
+        self.runs = Runs(path, settings)
+        """The runs: `project.runs()` lists them."""
+        self.cases = Cases(path, settings, self.channel)
+        """Golden sets, triage, and the platforms that keep copies of them."""
+        self.judge = JudgeLabels(path, settings)
+        """The judge, and the labels that show whether it may decide."""
         set_writer_wait(settings.store.wait)
 
     # --- traces in ---
@@ -104,11 +106,10 @@ class Project:
         from replaydiff.replay.api import importing
 
         shown = display or importing.Display()
-        unclear = importing.unclear_tools(self.store, self.settings)
-        tools = importing.recorded_tools(self.store, self.settings)
+        before = importing.ToolsBefore.read(self.store.path, self.settings)
         if paths:
             reports, first = importing.import_files(
-                self.store,
+                self.store.path,
                 self.settings,
                 source,
                 [str(path) for path in paths],
@@ -119,36 +120,11 @@ class Project:
             )
         else:
             reports, first = importing.import_live(
-                self.store, self.settings, source, options, self.channel, shown, strict=strict
+                self.store.path, self.settings, source, options, self.channel, shown, strict=strict
             )
-        return importing.report_of(
-            self.store, self.settings, reports, first=first, unclear_before=unclear, tools_before=tools
-        )
+        return importing.report_of(self.store.path, self.settings, reports, before, first=first)
 
     aimport_ = in_thread(import_)
-
-    def retry_rejects(self, source: str | None = None) -> ImportReport:
-        """Import rejected records again, after an upgrade or a corrected setting."""
-        from replaydiff.replay.api import importing
-
-        unclear = importing.unclear_tools(self.store, self.settings)
-        tools = importing.recorded_tools(self.store, self.settings)
-        reports = importing.retry(self.store, self.settings, source)
-        return importing.report_of(
-            self.store, self.settings, reports, first=False, unclear_before=unclear, tools_before=tools
-        )
-
-    aretry_rejects = in_thread(retry_rejects)
-
-    def rejects(self, source: str | None = None) -> list[StoredReject]:
-        """Return the records that could not be imported, with the reasons."""
-        from replaydiff.replay.store.connection import open_store
-        from replaydiff.replay.store.import_records import list_rejects
-
-        with open_store(self.store, read_only=True) as con:
-            return list_rejects(con, source)
-
-    arejects = in_thread(rejects)
 
     # --- look ---
 
@@ -175,7 +151,9 @@ class Project:
         """
         from replaydiff.replay.api import inspecting
 
-        return inspecting.traces(self.store, where=where, month=month, text=text, limit=limit, offset=offset)
+        return inspecting.traces(
+            self.store.path, where=where, month=month, text=text, limit=limit, offset=offset
+        )
 
     atraces = in_thread(traces)
 
@@ -185,49 +163,19 @@ class Project:
         Raises:
             UnknownNameError: there is none.
         """
-        from replaydiff.replay.api import browsing
+        from replaydiff.replay.store.connection import open_store
+        from replaydiff.replay.store.traces import get_trace
 
-        return browsing.trace(self.store, trace_id)
+        with open_store(self.store.path, read_only=True) as con:
+            return get_trace(con, trace_id)
 
     atrace = in_thread(trace)
-
-    def trace_months(self) -> list[tuple[str, int]]:
-        """Return each month that has traces, oldest first, with their number."""
-        from replaydiff.replay.api import browsing
-
-        return browsing.trace_months(self.store)
-
-    atrace_months = in_thread(trace_months)
-
-    def runs(self) -> list[RunSummary]:
-        """Return the runs of the store, newest first."""
-        from replaydiff.replay.api import browsing
-
-        return browsing.runs(self.store)
-
-    aruns = in_thread(runs)
-
-    def running(self) -> list[RunningRun]:
-        """Return the runs in progress, without reading the store, which a run locks."""
-        from replaydiff.replay.api import browsing
-
-        return browsing.running(self.store)
-
-    arunning = in_thread(running)
-
-    def pending_trials(self, run: str) -> list[Trial]:
-        """Return the trials of a run in progress that ended and are not in the store yet."""
-        from replaydiff.replay.api import browsing
-
-        return browsing.pending_trials(self.store, run)
-
-    apending_trials = in_thread(pending_trials)
 
     def find(
         self,
         name: str,
         *,
-        run: str | None = None,
+        run: RunName | None = None,
         lane: str | None = None,
         trial: int | None = None,
         cases: str | Path | None = None,
@@ -248,10 +196,10 @@ class Project:
         from replaydiff.replay.model import Lane
 
         only = None if lane is None else Lane.parse(lane)
-        chosen = run if run is not None else ("" if lane or trial else None)
+        chosen = run_id(run) if run is not None else ("" if lane or trial else None)
         golden = None if cases is None else Path(cases)
         return inspecting.find(
-            self.store, self.settings, name, run_id=chosen, lane=only, trial=trial, golden=golden
+            self.store.path, self.settings, name, run_id=chosen, lane=only, trial=trial, golden=golden
         )
 
     afind = in_thread(find)
@@ -268,8 +216,8 @@ class Project:
         from replaydiff.replay.store.connection import open_store
         from replaydiff.replay.store.samples import get_sample, write_sample
 
-        drawn = draw_sample(self.store, self.settings, options, self.channel)
-        with open_store(self.store) as con:
+        drawn = draw_sample(self.store.path, self.settings, options, self.channel)
+        with open_store(self.store.path) as con:
             created = write_sample(con, drawn.sample, drawn.items)
             stored = get_sample(con, drawn.sample.name)
         return Sample(stored, drawn.items, warnings=drawn.warnings, created=created)
@@ -301,22 +249,22 @@ class Project:
         settings = settings_with(self.settings, options)
         judge = running.judge_of(options, settings)
         lanes = running.lanes_of(options, settings)
-        with reading_session(self.store):
+        with reading_session(self.store.path):
             source = running.items_of(
-                self.store,
+                self.store.path,
                 options,
                 self.channel,
                 sample=sample.name if isinstance(sample, Sample) else sample,
                 golden=self._golden(cases),
             )
-            start = running.start(self.store, settings, options, source, lanes)
-        return Run(self, running.replay_and_judge(self.store, settings, judge, start, self.channel))
+            start = running.start(self.store.path, settings, options, source, lanes)
+        return Run(self, running.replay_and_judge(self.store.path, settings, judge, start, self.channel))
 
     arun = in_thread(run)
 
     def resume(
         self,
-        run: str | None = None,
+        run: RunName | None = None,
         *,
         retry: Collection[str] = (),
         accept_changes: bool = False,
@@ -325,7 +273,7 @@ class Project:
         """Continue a run that was interrupted or stopped by its budget (default the latest such run).
 
         Args:
-            run: its id, or a unique beginning of it.
+            run: the run, its id, or a unique beginning of it.
             retry: also repeat its trials that ended so (`infra_error`, `crashed`, `timeout`, `agent_error`),
                 finished or not; the run is the latest by default then.
             accept_changes: replay the rest with versions that have changed since the run began. Every report
@@ -342,8 +290,8 @@ class Project:
         trust_by_use(self.settings)
         settings = resumed_settings(self.settings, options)
         judge = running.judge_of(options, settings)
-        resume = running.resume(self.store, settings, run, retry, accept_changes=accept_changes)
-        return Run(self, running.replay_and_judge(self.store, settings, judge, resume, self.channel))
+        resume = running.resume(self.store.path, settings, run_id(run), retry, accept_changes=accept_changes)
+        return Run(self, running.replay_and_judge(self.store.path, settings, judge, resume, self.channel))
 
     aresume = in_thread(resume)
 
@@ -378,15 +326,15 @@ class Project:
         trust_by_use(self.settings)
         check_form(gate)
         if (continued := options.get("continues")) is not None and sample is None and not cases:
-            options, draw, sample, cases = as_continued(self.store, continued, options, draw or {})
+            options, draw, sample, cases = as_continued(self.store.path, continued, options, draw or {})
         settings = settings_with(self.settings, options)
         judge = running.judge_of(options, settings)
         lanes = running.lanes_of(options, settings)
         if sample is None and not cases:
             draw = running.with_size_for_calls(draw or {}, settings, options, lanes)
-        with reading_session(self.store):
+        with reading_session(self.store.path):
             source = running.items_to_compare(
-                self.store,
+                self.store.path,
                 self.settings,
                 options,
                 self.channel,
@@ -394,8 +342,8 @@ class Project:
                 golden=self._golden(cases),
                 draw=draw or {},
             )
-            start = running.start(self.store, settings, options, source, lanes)
-        ended = running.replay_and_judge(self.store, settings, judge, start, self.channel)
+            start = running.start(self.store.path, settings, options, source, lanes)
+        ended = running.replay_and_judge(self.store.path, settings, judge, start, self.channel)
         run = Run(self, ended)
         return run, run.diff(metrics=metrics, gate=gate)
 
@@ -410,7 +358,7 @@ class Project:
 
     def diff(
         self,
-        run: str | None = None,
+        run: RunName | None = None,
         *,
         metrics: Sequence[str] = (),
         gate: Sequence[str] = (),
@@ -419,7 +367,7 @@ class Project:
         """Compute what changed between the lanes of a run, and whether to ship.
 
         Args:
-            run: its id, or a unique beginning of it; default the latest run.
+            run: the run, its id, or a unique beginning of it; default the latest run.
             metrics: only these, such as `tool_calls`, `judge`, `score:NAME`; default all that have grades.
             gate: `default`, or conditions such as `regressed<=2`.
             lane: of several new versions the one to compare; default the one that ranks first.
@@ -427,49 +375,13 @@ class Project:
         Raises:
             UnknownNameError: there is no such run, metric or lane.
         """
-        return diff_of(self.store, self.settings, run, metrics=metrics, gate=gate, lane=lane)
+        return diff_of(self.store.path, self.settings, run_id(run), metrics=metrics, gate=gate, lane=lane)
 
     adiff = in_thread(diff)
 
-    def report(
-        self,
-        run: str | None = None,
-        format: str = "terminal",  # noqa: A002
-        *,
-        output: str | Path | None = None,
-        metrics: Sequence[str] = (),
-        lane: str | None = None,
-        width: int = 100,
-    ) -> str | bytes:
-        """Return a run's report in a format, and write it to `output` where that is given.
-
-        Args:
-            run: its id, or a unique beginning of it; default the latest run.
-            format: terminal, markdown, json, csv, parquet, junit, html, or a plugin's.
-            output: a file to write as well.
-            metrics: as for `diff`.
-            lane: as for `diff`.
-            width: columns, for the formats that a terminal shows.
-
-        Raises:
-            UnknownNameError: no format has this name.
-        """
-        from replaydiff.replay.files import check_target, write_whole
-        from replaydiff.reports.registry import find_format
-
-        find_format(format)
-        if output is not None:
-            check_target(Path(output))
-        content = self.diff(run, metrics=metrics, lane=lane).report(format, width=width)
-        if output is not None:
-            write_whole(Path(output), content)
-        return content
-
-    areport = in_thread(report)
-
     def plan(
         self,
-        run: str | None = None,
+        run: RunName | None = None,
         *,
         metric: str | None = None,
         effect: float | None = None,
@@ -497,9 +409,9 @@ class Project:
         from replaydiff.replay.api import inspecting
 
         return inspecting.plan(
-            self.store,
+            self.store.path,
             self.settings,
-            run,
+            run_id(run),
             metric=metric,
             effect=effect,
             power=power,
@@ -528,43 +440,10 @@ class Project:
         from replaydiff.replay.api import inspecting
 
         return inspecting.trend(
-            self.store, self.settings, metric=metric, lane=lane, cases=cases, samples=samples, last=last
+            self.store.path, self.settings, metric=metric, lane=lane, cases=cases, samples=samples, last=last
         )
 
     atrend = in_thread(trend)
-
-    def trend_series(self) -> list[TrendSeries]:
-        """Return the series of runs that a metric can be followed over, that of the latest run first."""
-        from replaydiff.replay.api import browsing
-
-        return browsing.trend_series(self.store)
-
-    atrend_series = in_thread(trend_series)
-
-    def trend_points(
-        self, series: TrendSeries, metric: str, lane: str = "new", *, last: int = 12
-    ) -> list[TrendPoint]:
-        """Return a metric in a lane over the last runs of a series; empty if no run has it.
-
-        Raises:
-            UnknownNameError: there is no such lane.
-        """
-        from replaydiff.replay.api import browsing
-
-        return browsing.trend_points(self.store, self.settings, series, metric, lane, last=last)
-
-    atrend_points = in_thread(trend_points)
-
-    def require_graders(self) -> None:
-        """Load the graders that the settings name, which every diff calls.
-
-        Raises:
-            SettingsError: one cannot be loaded.
-            UntrustedError: the user has not trusted the folder.
-        """
-        from replaydiff.diff.graders.registry import require
-
-        require(self.settings)
 
     # --- why it changed ---
 
@@ -573,7 +452,7 @@ class Project:
         good: str | None = None,
         bad: str | None = None,
         *,
-        run: str | None = None,
+        run: RunName | None = None,
         cases: str | Path | bool | None = None,
         cause: str | None = None,
         items: Sequence[str] = (),
@@ -582,7 +461,7 @@ class Project:
         settings: bool = False,
         confidence: float = 0.95,
         max_trials: int | None = None,
-        resume: str | bool | None = None,
+        resume: RunName | bool | None = None,
         **options: Unpack[RunOptions],
     ) -> BisectResult:
         """Find the commit between two revisions that made items worse.
@@ -611,14 +490,18 @@ class Project:
         trust_by_use(self.settings)
         if resume:
             changes: JsonObject = {"max_trials": max_trials, "hunks": hunks, "settings": settings}
-            run_id = None if resume is True else resume
-            return bisecting.resume_bisect(self.store, self.settings, options, self.channel, run_id, changes)
+            name = None if resume is True else run_id(resume)
+            return bisecting.resume_bisect(
+                self.store.path, self.settings, options, self.channel, name, changes
+            )
         request = bisecting.BisectRequest(
             good=good or "", bad=bad or "", metric=metric, hunks=hunks, settings=settings,
             confidence=confidence, max_trials=max_trials or bisecting.DEFAULT_MAX_TRIALS,
         )  # fmt: skip
-        chosen = bisecting.Chosen(run=run, golden=self._golden(cases), cause=cause, items=tuple(items))
-        return bisecting.bisect(self.store, self.settings, options, self.channel, request, chosen)
+        chosen = bisecting.Chosen(
+            run=run_id(run), golden=self._golden(cases), cause=cause, items=tuple(items)
+        )
+        return bisecting.bisect(self.store.path, self.settings, options, self.channel, request, chosen)
 
     abisect = in_thread(bisect)
 
@@ -626,7 +509,7 @@ class Project:
         self,
         item: str,
         *,
-        run: str | None = None,
+        run: RunName | None = None,
         lane: str = "new",
         trial: int = 1,
         at: int | None = None,
@@ -658,134 +541,19 @@ class Project:
 
         trust_by_use(self.settings)
         request = forking.ForkRequest(
-            item=item, run=run, lane=lane, trial=trial, at=at, result=result, message=message,
+            item=item, run=run_id(run), lane=lane, trial=trial, at=at, result=result, message=message,
             system=system, ablate=ablate,
         )  # fmt: skip
-        return forking.fork(self.store, self.settings, options, self.channel, request)
+        return forking.fork(self.store.path, self.settings, options, self.channel, request)
 
     afork = in_thread(fork)
 
-    def forks(self) -> list[ForkSummary]:
-        """Return the runs of forks in the store, newest first."""
-        from replaydiff.replay.api import forks
-
-        return forks.forks(self.store)
-
-    aforks = in_thread(forks)
-
-    def forked(self, run: str) -> ForkResult | None:
-        """Return what the forks of a stored run did; None where the run is no fork.
-
-        Args:
-            run: its id, or a unique beginning of it.
-
-        Raises:
-            UnknownNameError: there is no such run.
-            InputError: the trial that it forked is no longer in the store.
-        """
-        from replaydiff.replay.api import forks
-
-        return forks.stored_forks(self.store, run)
-
-    aforked = in_thread(forked)
-
     # --- cases ---
-
-    def triage(self, run: str | None = None, *, everything: bool = False, again: bool = False) -> TriageQueue:
-        """Return what a person should look at in a run, in that order, with the reasons.
-
-        Args:
-            run: default the latest run.
-            everything: also the items that no signal points at.
-            again: also what was skipped before.
-        """
-        from replaydiff.replay.api import reviewing
-
-        return reviewing.triage(self.store, self.settings, run, everything=everything, again=again)
-
-    atriage = in_thread(triage)
-
-    def review(self, queue: TriageQueue) -> None:
-        """Go through a triage queue at the terminal, one key for each decision."""
-        from replaydiff.cases.triage.session import Session
-
-        run_id = queue.result.run.id
-
-        def reload() -> Queue:
-            return self.triage(run_id).queue
-
-        Session(queue.queue, self.reviewer().decisions, self.settings, reload).run()
-
-    def reviewer(self) -> Reviewer:
-        """Return a reviewer with the name of git's user."""
-        from replaydiff.replay.api.reviewing import Reviewer
-
-        return Reviewer(self.store, self.settings)
-
-    def promote(
-        self,
-        *ids: str,
-        run: str | None = None,
-        expect: str = "recording",
-        traits: Sequence[str] = (),
-        draft_traits: bool = False,
-        tags: Sequence[str] = (),
-        case_id: str | None = None,
-        cases: str | Path | None = None,
-        force: bool = False,
-    ) -> list[Promotion]:
-        """Turn items of a run, or traces, into cases of the golden set.
-
-        Args:
-            ids: their ids.
-            run: default the latest run.
-            expect: whose tool calls the case expects: `recording`, `old`, `new` or `better`.
-            traits: what the response must show.
-            draft_traits: have the judge's model draft traits.
-            tags: tags of the case.
-            case_id: the case's id, for a single item.
-            cases: the golden set; default that of the settings.
-            force: add a case although there is one like it.
-
-        Raises:
-            DuplicateError: there is a case like it.
-            InputError: an item is not there.
-        """
-        from replaydiff.replay.api import reviewing
-
-        return reviewing.promote(
-            self.store,
-            self.settings,
-            ids,
-            self.channel.message,
-            run_id=run,
-            golden=self._golden(cases) or self.settings.golden_path,
-            expect=expect,
-            traits=tuple(traits),
-            draft_traits=draft_traits,
-            tags=tuple(tags),
-            case_id=case_id,
-            force=force,
-        )
-
-    apromote = in_thread(promote)
-
-    def dismiss(self, *ids: str, reason: str, run: str | None = None) -> list[str]:
-        """Set items aside, with a reason; return their ids.
-
-        Raises:
-            InputError: an item is not there.
-        """
-        from replaydiff.replay.api import reviewing
-
-        return reviewing.dismiss(self.store, self.settings, ids, reason=reason, run_id=run)
-
-    adismiss = in_thread(dismiss)
 
     def accept(
         self,
         *causes: str,
-        run: str | None = None,
+        run: RunName | None = None,
         lane: str | None = None,
         promote: bool = False,
         everything: bool = False,
@@ -813,7 +581,7 @@ class Project:
         Raises:
             UnknownNameError: the run has no such cause.
         """
-        from replaydiff.replay.api import reviewing
+        from replaydiff.replay.api import review
 
         if (rerun or results or options or everything) and (undo or not promote):
             raise SettingsError(
@@ -823,11 +591,11 @@ class Project:
             raise SettingsError("a case needs the answers of its tools; --on-miss is stop or simulate here")
         if rerun or results:
             trust_by_use(self.settings)
-        return reviewing.decide_causes(
+        return review.decide_causes(
             self,
             causes,
             "open" if undo else "accepted",
-            run=run,
+            run=run_id(run),
             lane=lane,
             promote=promote,
             rerun=options if rerun or results else None,
@@ -840,7 +608,7 @@ class Project:
     def reject(
         self,
         *causes: str,
-        run: str | None = None,
+        run: RunName | None = None,
         lane: str | None = None,
         promote: bool = False,
         everything: bool = False,
@@ -861,27 +629,21 @@ class Project:
         Raises:
             UnknownNameError: the run has no such cause.
         """
-        from replaydiff.replay.api import reviewing
+        from replaydiff.replay.api import review
 
         if everything and (undo or not promote):
             raise SettingsError("more items are for the golden set; add promote (--promote)")
-        return reviewing.decide_causes(
+        return review.decide_causes(
             self,
             causes,
             "open" if undo else "rejected",
-            run=run,
+            run=run_id(run),
             lane=lane,
             promote=promote,
             everything=everything,
         )
 
     areject = in_thread(reject)
-
-    def golden_set(self, path: str | Path | None = None) -> GoldenSet:
-        """Return a golden set; default that of the settings."""
-        from replaydiff.replay.api.golden import GoldenSet
-
-        return GoldenSet(self._golden(path) or self.settings.golden_path, self.store, self.settings)
 
     def check(
         self,
@@ -890,6 +652,7 @@ class Project:
         tags: Sequence[str] = (),
         changed: str | None = None,
         threshold: float | None = None,
+        resume: RunName | bool | None = None,
         **options: Unpack[RunOptions],
     ) -> Check:
         """Check a version (`new`, default the working tree) against the golden set.
@@ -900,6 +663,7 @@ class Project:
             changed: only cases that a change since this revision affects; an empty text: since the default
                 branch.
             threshold: the share of cases that must pass; default that of the settings.
+            resume: continue this check, which was interrupted or stopped by its budget; True: the latest.
             options: versions, trials, limits, … (`RunOptions`).
 
         Raises:
@@ -908,8 +672,11 @@ class Project:
         from replaydiff.replay.api import checking
 
         trust_by_use(self.settings)
+        if resume:
+            name = None if resume is True else run_id(resume)
+            return Check(*checking.resume_check(self.store.path, self.settings, options, self.channel, name))
         checked = checking.check(
-            self.store,
+            self.store.path,
             self.settings,
             options,
             self.channel,
@@ -921,15 +688,6 @@ class Project:
         return Check(None, None) if checked is None else Check(*checked)
 
     acheck = in_thread(check)
-
-    def resume_check(self, run: str | None = None, **options: Unpack[RunOptions]) -> Check:
-        """Continue a check that was interrupted or stopped by its budget (default the latest such run)."""
-        from replaydiff.replay.api import checking
-
-        trust_by_use(self.settings)
-        return Check(*checking.resume_check(self.store, self.settings, options, self.channel, run))
-
-    aresume_check = in_thread(resume_check)
 
     def start_version(self, name: str, *, trials: int = 1) -> StartedVersion:
         """Start a version to check cases against it one by one, as a test runner does; close it at the end.
@@ -952,204 +710,9 @@ class Project:
         from replaydiff.replay.api.diagnosis import diagnose
 
         version = "." if probe is True else probe or None
-        return diagnose(lambda: self.settings, lambda: self.store, probe=version)
+        return diagnose(lambda: self.settings, lambda: self.store.path, probe=version)
 
     adoctor = in_thread(doctor)
-
-    # --- the judge ---
-
-    def draw_labels(self, path: str | Path, *, run: str | None = None, size: int = 50, seed: int = 0) -> int:
-        """Write a blind sheet of graded responses to label; return how many rows it has.
-
-        Raises:
-            InputError: the sheet exists already, or the judge graded nothing.
-        """
-        from replaydiff.replay.api import calibrating
-
-        return calibrating.draw_sheet(self.store, self.settings, run, Path(path), size=size, seed=seed)
-
-    adraw_labels = in_thread(draw_labels)
-
-    def personal_sheet(self, run: str | None = None, *, size: int = 50, seed: int = 0) -> tuple[str, Path]:
-        """Return a run and this person's sheet, drawing it if missing."""
-        from replaydiff.replay.api import calibrating
-
-        return calibrating.personal_sheet(self.store, self.settings, run, size=size, seed=seed)
-
-    def calibration_state(self, run: str | None = None) -> CalibrationState:
-        """Return how far the calibration of a run's judge is, and the next step.
-
-        Args:
-            run: default the latest run.
-
-        Raises:
-            UnknownNameError: there is no such run.
-        """
-        from replaydiff.replay.api import calibrating
-
-        return calibrating.calibration_state(self.store, self.settings, run)
-
-    acalibration_state = in_thread(calibration_state)
-
-    def label_sheets(self, run: str) -> LabelSheets:
-        """Return the label sheets of a run, one per person.
-
-        Raises:
-            UnknownNameError: there is no such run.
-        """
-        from replaydiff.replay.api.calibrating import LabelSheets
-
-        return LabelSheets.of(self.store, self.settings, run)
-
-    alabel_sheets = in_thread(label_sheets)
-
-    def label_sheet(self, path: str | Path) -> tuple[int, int]:
-        """Ask for labels at the terminal; return how many rows are labelled, and how many there are."""
-        from replaydiff.replay.api import calibrating
-
-        return calibrating.label_sheet(self.settings, Path(path))
-
-    def calibrate(
-        self,
-        *sheets: str | Path,
-        run: str | None = None,
-        run_sheets: bool = False,
-        labels: Sequence[str] = (),
-        by: str = "trace_id",
-        judge: str | None = None,
-        where: str | None = None,
-        output: str | Path | None = None,
-    ) -> Calibration:
-        """Compare the judge with labelled sheets or with labels that exist already; write the calibration.
-
-        Args:
-            sheets: filled sheets, one for each person.
-            run: with `own`: the run; default the latest.
-            run_sheets: also the sheets that everyone labelled here; the default without a sheet.
-            labels: instead of sheets, labels of recorded responses: `score:NAME`, or a CSV or .jsonl file.
-            by: the field of a trace that the rows of such a file name.
-            judge: with `labels`: `score:NAME`, the verdicts of a judge that ran elsewhere, over all traces or
-                the run's observed lanes; default the judge that graded the run.
-            where: with `labels` and `judge`: a condition on the traces.
-            output: where the calibration goes; default a file for this judge in [judge] calibration.
-
-        Raises:
-            InputError: nobody has labelled, or a sheet cannot be read.
-        """
-        from replaydiff.replay.api import calibrating
-
-        if labels:
-            return calibrating.calibrate_existing(
-                self.store,
-                self.settings,
-                run,
-                labels,
-                by=by,
-                judge=judge,
-                where=where,
-                output=None if output is None else Path(output),
-            )
-        return calibrating.calibrate(
-            self.store,
-            self.settings,
-            run,
-            [Path(sheet) for sheet in sheets],
-            run_sheets=run_sheets or not sheets,
-            output=None if output is None else Path(output),
-        )
-
-    acalibrate = in_thread(calibrate)
-
-    # --- data out ---
-
-    def export(self, request: ExportRequest, output: str | Path | BinaryIO) -> int:
-        """Write traces, samples, runs, grades or recorded model calls; return the number of rows.
-
-        Args:
-            request: what, and in which format.
-            output: a file's path, or an open binary file for JSON Lines.
-
-        Raises:
-            InputError: the file is the store, or cannot be written.
-        """
-        from replaydiff.replay.api import inspecting
-
-        if isinstance(output, str | Path):
-            return inspecting.export_to_file(self.store, self.settings, request, Path(output), self.channel)
-        if request.parquet:
-            raise InputError("Parquet needs a file's path")
-        return inspecting.export_lines(self.store, self.settings, request, output, self.channel)
-
-    aexport = in_thread(export)
-
-    def push(
-        self,
-        run: str | None = None,
-        *,
-        dataset: str | None = None,
-        cases: str | Path | None = None,
-        mail: bool = False,
-        platform: str = "langfuse",
-    ) -> PushResult:
-        """Send the golden set, or with `run` what it replayed and its results, to a platform.
-
-        Args:
-            run: id of a run; without it the golden set is sent.
-            dataset: name of the dataset; default `replay-PROJECT-` and the golden set's or sample's name.
-            cases: the golden set's file.
-            mail: send the mail addresses of reviewers, too.
-            platform: `langfuse`, `phoenix` or `mlflow`.
-
-        Raises:
-            CredentialsError: a key is not set.
-            InputError: there is nothing to send, or no such platform.
-        """
-        from replaydiff.replay.api import golden
-
-        result = None if run is None else self.diff(run).result
-        return golden.push_dataset(
-            self.settings,
-            self.store,
-            result,
-            platform,
-            dataset=dataset,
-            golden=self._golden(cases),
-            mail=mail,
-        )
-
-    apush = in_thread(push)
-
-    def pull(
-        self,
-        dataset: str | None = None,
-        *,
-        cases: str | Path | None = None,
-        apply: bool = False,
-        platform: str = "langfuse",
-    ) -> tuple[str, list[DatasetChange]]:
-        """Return the name of a platform's dataset, and what its users changed in the golden set it holds.
-
-        Args:
-            dataset: its name; default `replay-PROJECT-` and the golden set's name.
-            cases: the golden set's file.
-            apply: write the changes to the golden set; conflicts are left out.
-            platform: `langfuse`, `phoenix` or `mlflow`.
-
-        Raises:
-            CredentialsError: a key is not set.
-            InputError: the golden set is not there.
-        """
-        from replaydiff.replay.api import golden
-
-        return golden.pull_dataset(
-            self.golden_set(cases), self.settings, platform, dataset=dataset, apply=apply
-        )
-
-    apull = in_thread(pull)
-
-    def store_file(self) -> StoreFile:
-        """Return the store as a file: what is in it, merge, publish, backup, prune, compact."""
-        return StoreFile(self.store)
 
     def __repr__(self) -> str:
         return f"Project({str(self.settings.root)!r})"

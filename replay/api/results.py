@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from replaydiff.diff.result import DiffResult, ItemVerdict
     from replaydiff.replay.api.diff import Diff
     from replaydiff.replay.api.project import Project
-    from replaydiff.replay.api.reviewing import Reviewer
+    from replaydiff.replay.api.review import Reviewer
     from replaydiff.replay.api.running import Ended
     from replaydiff.replay.model import Lane, SampleItem, SampleRecord, Status, Version
 
@@ -145,7 +145,7 @@ class Run:
         run = self.ended.report.run
         if run.mode is not Mode.STEP:
             return []
-        with open_store(self._project.store, read_only=True) as con:
+        with open_store(self._project.store.path, read_only=True) as con:
             return list(step_divergences(con, run))
 
     def to_dict(self) -> dict[str, Any]:

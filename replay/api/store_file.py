@@ -8,10 +8,18 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
 
+from replaydiff.replay.api.channel import Channel
+from replaydiff.replay.api.threads import in_thread
 from replaydiff.replay.clock import as_utc, utc_now
 from replaydiff.replay.errors import InputError, StoreError, StoreMissingError
 from replaydiff.replay.settings import Settings
+
+if TYPE_CHECKING:
+    from replaydiff.replay.api.exporting import ExportRequest
+    from replaydiff.replay.api.importing import ImportReport
+    from replaydiff.replay.store.import_records import StoredReject
 
 LAYOUT = "replaydiff.json"
 """The file by which a shared folder is known; `store.shared` is imported for such a folder only."""
@@ -20,8 +28,10 @@ LAYOUT = "replaydiff.json"
 class StoreFile:
     """The store as a file: what is in it, merge, publish, backup, prune, compact."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, settings: Settings, channel: Channel) -> None:
         self.path = path
+        """The DuckDB file; for a shared folder its local copy."""
+        self._settings, self._channel = settings, channel
 
     @contextmanager
     def write_locked(self) -> Iterator[None]:
@@ -43,17 +53,73 @@ class StoreFile:
         with open_store(self.path, read_only=True) as con:
             return contents(con)
 
+    arows = in_thread(rows)
+
+    def months(self) -> list[tuple[str, int]]:
+        """Return each month that has traces, oldest first, with their number."""
+        from replaydiff.replay.store.connection import open_store
+        from replaydiff.replay.store.traces import trace_months
+
+        with open_store(self.path, read_only=True) as con:
+            return trace_months(con)
+
+    amonths = in_thread(months)
+
+    def rejects(self, source: str | None = None) -> list[StoredReject]:
+        """Return the records that could not be imported, with the reasons."""
+        from replaydiff.replay.store.connection import open_store
+        from replaydiff.replay.store.import_records import list_rejects
+
+        with open_store(self.path, read_only=True) as con:
+            return list_rejects(con, source)
+
+    arejects = in_thread(rejects)
+
+    def retry_rejects(self, source: str | None = None) -> ImportReport:
+        """Import rejected records again, after an upgrade or a corrected setting."""
+        from replaydiff.replay.api import importing
+
+        before = importing.ToolsBefore.read(self.path, self._settings)
+        reports = importing.retry(self.path, self._settings, source)
+        return importing.report_of(self.path, self._settings, reports, before, first=False)
+
+    aretry_rejects = in_thread(retry_rejects)
+
+    def export(self, request: ExportRequest, output: str | Path | BinaryIO) -> int:
+        """Write traces, samples, runs, grades or recorded model calls; return the number of rows.
+
+        Args:
+            request: what, and in which format.
+            output: a file's path, or an open binary file for JSON Lines.
+
+        Raises:
+            InputError: the file is the store, or cannot be written.
+        """
+        from replaydiff.replay.api import exporting
+
+        if isinstance(output, str | Path):
+            return exporting.to_file(self.path, self._settings, request, Path(output), self._channel)
+        if request.parquet:
+            raise InputError("Parquet needs a file's path")
+        return exporting.to_lines(self.path, self._settings, request, output, self._channel)
+
+    aexport = in_thread(export)
+
     def waiting(self) -> dict[str, int]:
         """Return what is on its way into the store: rows, journals of runs, and their bytes."""
         from replaydiff.replay.engine.leftovers import waiting
 
         return asdict(waiting(self.path))
 
+    awaiting = in_thread(waiting)
+
     def simulated(self) -> dict[str, int]:
         """Return the runs that have simulated answers beside the store, and their bytes."""
         from replaydiff.replay.engine.leftovers import simulated
 
         return asdict(simulated(self.path))
+
+    asimulated = in_thread(simulated)
 
     def merge(self, source: Path) -> dict[str, int]:
         """Copy what another store has and this one has not; return the rows taken from each table.
@@ -88,6 +154,8 @@ class StoreFile:
 
             return with_memory(con, copy)
 
+    amerge = in_thread(merge)
+
     def prune(self, before: str, *, runs: bool, really: bool) -> dict[str, int]:
         """Delete traces (and runs) older than a month or time, and what no run needs; return what goes.
 
@@ -117,6 +185,8 @@ class StoreFile:
                 leftovers.remove(unneeded)
         return {**deleted, **{name: len(paths) for name, paths in asdict(unneeded).items()}}
 
+    aprune = in_thread(prune)
+
     def compact(self) -> tuple[int, int]:
         """Rewrite the file without the space of deleted rows; return its bytes before and after.
 
@@ -128,6 +198,8 @@ class StoreFile:
         if not self.path.exists():
             raise StoreMissingError(f"there is no store at {self.path}")
         return compact(self.path)
+
+    acompact = in_thread(compact)
 
     def publish(self, folder: Path, runs: Sequence[str] = ()) -> list[str]:
         """Write finished runs to a shared folder, and return the ids of those that it lacked.
@@ -147,6 +219,8 @@ class StoreFile:
             ids = [get_run(con, name).id for name in runs]
         return publish(self.path, folder.absolute(), ids)
 
+    apublish = in_thread(publish)
+
     def backup(self, target: Path) -> int:
         """Write a copy of the store as it was last committed, also while another process writes to it.
 
@@ -165,6 +239,8 @@ class StoreFile:
         if not self.path.exists():
             raise StoreMissingError(f"there is no store at {self.path}")
         return backup(self.path, target)
+
+    abackup = in_thread(backup)
 
 
 def readable(store: Path, settings: Settings) -> Path:

@@ -13,7 +13,7 @@ from replaydiff.replay.commands.options import App, command, json_option, print_
 from replaydiff.replay.errors import ExitCode, InputError
 
 if TYPE_CHECKING:
-    from replaydiff.replay.api.calibrating import Calibration, CalibrationState
+    from replaydiff.replay.api.judge import Calibration, CalibrationState
 
 _SHOWN = 10
 _LABEL_FOLDER = ""
@@ -116,8 +116,8 @@ def calibrate(
     if existing:
         if where is not None and (judge is None or run is not None):
             raise InputError("--where is for all traces, with --judge and without RUN")
-        calibration = app.project.calibrate(
-            labels=existing, by=by, judge=judge, where=where, run=run, output=output
+        calibration = app.project.judge.calibrate_existing(
+            *existing, by=by, judge=judge, where=where, run=run, output=output
         )
         return _print(calibration, as_json)
     if judge is not None or where is not None:
@@ -129,7 +129,7 @@ def calibrate(
     elif label is not None:
         _label(app, run, label or _LABEL_FOLDER, size, seed)
     else:
-        _show_state(app.project.calibration_state(run), as_json)
+        _show_state(app.project.judge.state(run), as_json)
     return ExitCode.OK
 
 
@@ -151,7 +151,7 @@ def _show_state(state: CalibrationState, as_json: bool) -> None:
 
 
 def _draw(app: App, run: str | None, path: Path, size: int, seed: int) -> None:
-    drawn = app.project.draw_labels(path, run=run, size=size, seed=seed)
+    drawn = app.project.judge.draw_labels(path, run=run, size=size, seed=seed)
     if drawn < size:
         say(f"the judge has graded {drawn} responses of this run, so the sheet has no more")
     click.echo(f"{path}: {drawn} responses; write 1 (poor), 2 (fair) or 3 (good) into the column label")
@@ -165,13 +165,13 @@ def _label(app: App, run: str | None, sheet: str, size: int, seed: int) -> None:
         )
     path, read = Path(sheet), f"--read {sheet}"
     if sheet == _LABEL_FOLDER:
-        run, path = app.project.personal_sheet(run, size=size, seed=seed)
+        run, path = app.project.judge.personal_sheet(run, size=size, seed=seed)
         read = f"{run} --read"
     if path.suffix != ".jsonl":
         raise InputError(
             f"{path} is not a JSON Lines sheet; fill CSV in a spreadsheet, or --draw a .jsonl file"
         )
-    labelled, total = app.project.label_sheet(path)
+    labelled, total = app.project.judge.ask_for_labels(path)
     click.echo(f"{labelled} of {total} labelled, in {path}")
     if labelled < total:
         again = f"--label {sheet}".strip() if sheet else f"{run} --label"
@@ -183,7 +183,8 @@ def _label(app: App, run: str | None, sheet: str, size: int, seed: int) -> None:
 def _read(app: App, run: str | None, filled: Sequence[str], output: str | None, as_json: bool) -> ExitCode:
     sheets = [name for name in filled if name != _LABEL_FOLDER]
     return _print(
-        app.project.calibrate(*sheets, run=run, run_sheets=_LABEL_FOLDER in filled, output=output), as_json
+        app.project.judge.calibrate(*sheets, run=run, run_sheets=_LABEL_FOLDER in filled, output=output),
+        as_json,
     )
 
 

@@ -92,7 +92,7 @@ def list_(app: App, path: Path | None, tags: tuple[str, ...], as_json: bool) -> 
     from replaydiff.replay.golden import case_to_json
     from replaydiff.replay.terminal.text import Column, show, table, terminal_width
 
-    cases_of_set = app.project.golden_set(path).cases()
+    cases_of_set = app.project.cases.golden_set(path).cases()
     chosen = [case for case in cases_of_set if not tags or set(tags) & set(case.tags)]
     if as_json:
         print_json([case_to_json(case) for case in chosen])
@@ -138,7 +138,7 @@ def lint(app: App, path: Path | None, stale_days: int | None, strict: bool, as_j
     Example:
       replay cases lint --strict
     """
-    golden = app.project.golden_set(path)
+    golden = app.project.cases.golden_set(path)
     findings = golden.lint(say, stale_days=stale_days)
     levels = {"error", "warning"} if strict else {"error"}
     failing = [finding for finding in findings if finding.level.value in levels]
@@ -173,7 +173,7 @@ def stats(app: App, path: Path | None, month: str | None, as_json: bool) -> None
     Example:
       replay cases stats --month 2026-10
     """
-    golden = app.project.golden_set(path)
+    golden = app.project.cases.golden_set(path)
     cases_of_set, covered, by = golden.cases(), golden.coverage(month), golden.counts()
     if as_json:
         print_json(
@@ -225,7 +225,7 @@ def retire(app: App, ids: tuple[str, ...], reason: str, path: Path | None) -> No
     Example:
       replay cases retire cancel-17 --reason "we no longer ship to Norway"
     """
-    retired_file = app.project.golden_set(path).retire(ids, reason=reason)
+    retired_file = app.project.cases.golden_set(path).retire(ids, reason=reason)
     click.echo(f"retired {', '.join(ids)}: kept in {retired_file}")
 
 
@@ -251,7 +251,7 @@ def merge(app: App, files: tuple[Path, ...], path: Path | None, base: Path | Non
       replay cases merge ../checkout/cases/golden.jsonl
       replay cases merge theirs.jsonl --base base.jsonl
     """
-    golden = app.project.golden_set(path)
+    golden = app.project.cases.golden_set(path)
     if base is not None:
         return _merge_branches(golden, base, files, as_json)
     added, present = golden.merge(files)
@@ -307,7 +307,7 @@ def pull(
     """
     from replaydiff.replay.terminal.text import single_line
 
-    name, changes = app.project.pull(dataset, cases=path, apply=apply, platform=platform)
+    name, changes = app.project.cases.pull(dataset, cases=path, apply=apply, platform=platform)
     if as_json:
         rows = [
             {"case": change.case_id, "kind": change.kind.value, "diff": change.diff} for change in changes

@@ -39,7 +39,7 @@ def show(app: App, name: str, path: Path | None, as_yaml: bool, full: bool, as_j
     from replaydiff.replay.terminal.text import terminal_width
     from replaydiff.replay.terminal.transcript import Transcript
 
-    golden = app.project.golden_set(path)
+    golden = app.project.cases.golden_set(path)
     cases = {case.id: case for case in golden.cases()}
     if name not in cases:
         raise UnknownNameError("case", name, cases, where=str(golden.path))
@@ -79,7 +79,7 @@ def edit(app: App, name: str, path: Path | None, kind: str | None, source: Path 
 
     if source is not None and kind is None:
         kind = "yaml" if source.suffix.lower() in (".yaml", ".yml") else "json"
-    opened = app.project.golden_set(path).open_case(name, kind)
+    opened = app.project.cases.golden_set(path).open_case(name, kind)
     if source is not None:
         _save(opened, read_text(source), source)
         return

@@ -17,7 +17,7 @@ from replaydiff.replay.commands.run import run_options
 from replaydiff.replay.errors import InputError
 
 if TYPE_CHECKING:
-    from replaydiff.replay.api.reviewing import CauseReview
+    from replaydiff.replay.api.review import CauseReview
 
 
 class _Decision(TypedDict):

@@ -94,7 +94,7 @@ def check(
                 "check keeps its own options",
                 hint="leave them out, or start a new one",
             )
-        checked = app.project.resume_check(resume or None, **chosen)
+        checked = app.project.check(resume=resume or True, **chosen)
     else:
         checked = app.project.check(path, tags=tags, changed=changed, threshold=threshold, **chosen)
     if checked.checked is not None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from replaydiff.replay.api.exporting import EXPORTS, ExportRequest
 from replaydiff.replay.api.golden import PLATFORMS
-from replaydiff.replay.api.inspecting import EXPORTS, ExportRequest
 from replaydiff.replay.commands.options import App, command, json_option, print_json, say
 from replaydiff.replay.errors import ExitCode, InputError
 
@@ -71,20 +71,20 @@ def export(
         sample=sample,
         run=run_id,
     )
-    rows = _to_stdout(app, request) if output == "-" else app.project.export(request, output)
+    rows = _to_stdout(app, request) if output == "-" else app.project.store.export(request, output)
     unit = EXPORTS[what] if rows != 1 else EXPORTS[what].removesuffix("s")
     say(f"{rows:,} {unit} written to {'stdout' if output == '-' else output}")
 
 
 def _to_stdout(app: App, request: ExportRequest) -> int:
     if not request.parquet:
-        rows = app.project.export(request, sys.stdout.buffer)
+        rows = app.project.store.export(request, sys.stdout.buffer)
     elif sys.stdout.isatty():
         raise InputError("Parquet cannot go to a terminal", hint=f"name a file: -o {request.what}.parquet")
     else:
         with tempfile.TemporaryDirectory(prefix="replay-export-") as folder:
             file = Path(folder) / "rows.parquet"
-            rows = app.project.export(request, file)
+            rows = app.project.store.export(request, file)
             with file.open("rb") as source:
                 shutil.copyfileobj(source, sys.stdout.buffer)
     sys.stdout.buffer.flush()
@@ -145,7 +145,7 @@ def push(
 
     Exit code 3 means that a part was not accepted; sending again continues.
     """
-    done = app.project.push(run, dataset=dataset, cases=path, mail=mail, platform=target)
+    done = app.project.cases.push(run, dataset=dataset, cases=path, mail=mail, platform=target)
     if as_json:
         print_json(done.to_dict())
     else:

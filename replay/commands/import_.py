@@ -233,7 +233,7 @@ def _show_rejects(app: App, source: str | None, as_json: bool) -> ExitCode:
 
     from replaydiff.replay.api.importing import rejects_summary
 
-    rejected_records = app.project.rejects(source)
+    rejected_records = app.project.store.rejects(source)
     if as_json:
         print_json(
             [{**asdict(reject), "rejected_at": reject.rejected_at.isoformat()} for reject in rejected_records]
@@ -249,7 +249,7 @@ def _show_rejects(app: App, source: str | None, as_json: bool) -> ExitCode:
 
 
 def _retry(app: App, source: str | None, as_json: bool) -> ExitCode:
-    done = app.project.retry_rejects(source)
+    done = app.project.store.retry_rejects(source)
     if not done.reports and not as_json:
         say("there is no rejected record that can be tried again; `replay import --rejects` says why")
     return _show(done, as_json)

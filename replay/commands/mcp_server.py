@@ -23,7 +23,7 @@ from pydantic import BaseModel, Field
 from replaydiff.replay.api.diff import Diff
 from replaydiff.replay.api.options import RunOptions
 from replaydiff.replay.api.project import Project
-from replaydiff.replay.api.reviewing import CauseReview
+from replaydiff.replay.api.review import CauseReview
 from replaydiff.replay.commands.mcp_access import Workspace, allowed_path, allowed_version, opened_project
 from replaydiff.replay.commands.options import App
 from replaydiff.replay.commands.traces import transcript_text
@@ -359,7 +359,7 @@ async def promote(
     """Add items of a run to the golden set as cases, once a person confirms."""
     _check_consent(answer)
     async with opened_project(ctx, writes=True) as opened:
-        added = await opened.project.apromote(*items, run=run, expect=expect)
+        added = await opened.project.cases.apromote(*items, run=run, expect=expect)
         lines = [
             f"added case {promotion.case.id}, expecting {promotion.expected_from}" for promotion in added
         ]
@@ -373,7 +373,7 @@ async def report(run: str, ctx: Context[Workspace, Any]) -> str:
     """Return the report of a run as Markdown."""
     try:
         async with opened_project(ctx) as opened:
-            text = str(await opened.project.areport(run, "markdown", width=WIDTH))
+            text = str((await opened.project.adiff(run)).report("markdown", width=WIDTH))
             hint = f"write all of it with `replay report {run} --format html -o report.html`"
             return opened.result(text, hint=hint, limit=REPORT_CHARS)
     except ToolError as error:

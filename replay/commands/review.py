@@ -36,13 +36,13 @@ def triage(app: App, run: str | None, as_list: bool, everything: bool, again: bo
     """
     from replaydiff.replay.terminal.text import show, terminal_width
 
-    queue = app.project.triage(run, everything=everything, again=again)
+    queue = app.project.cases.triage(run, everything=everything, again=again)
     if as_json:
         print_json(queue.to_dict())
     elif as_list or not queue.entries or not (sys.stdin.isatty() and sys.stdout.isatty()):
         show(queue.text(terminal_width()))
     else:
-        app.project.review(queue)
+        app.project.cases.review(queue)
 
 
 @command("promote")
@@ -98,7 +98,7 @@ def promote(
     from replaydiff.replay.terminal.text import show, single_line
 
     golden = path or app.settings.golden_path
-    promoted = app.project.promote(
+    promoted = app.project.cases.promote(
         *ids,
         run=run_id,
         expect=expect,
@@ -147,5 +147,5 @@ def dismiss(app: App, ids: tuple[str, ...], reason: str, run_id: str | None) -> 
     Example:
       replay dismiss 3f9a21 --reason "the order system was down"
     """
-    for item_id in app.project.dismiss(*ids, reason=reason, run=run_id):
+    for item_id in app.project.cases.dismiss(*ids, reason=reason, run=run_id):
         click.echo(f"dismissed {item_id}")

@@ -32,7 +32,7 @@ def info(app: App, as_json: bool) -> None:
     Trials of a run in progress or killed, votes of the judge and decisions wait until a command writes.
     """
     # Before the store is opened, which may take it in.
-    file = app.project.store_file()
+    file = app.project.store
     waiting, simulated = file.waiting(), file.simulated()
     rows = file.rows()
     size = app.store_path.stat().st_size
@@ -68,7 +68,7 @@ def merge(app: App, source: Path, as_json: bool) -> None:
     Example:
       replay store merge ../laptop/.replay/replay.duckdb
     """
-    taken = app.project.store_file().merge(source)
+    taken = app.project.store.merge(source)
     if as_json:
         print_json({"store": str(app.store_path), "taken": taken})
         return
@@ -90,7 +90,7 @@ def publish(app: App, folder: Path, runs: tuple[str, ...], as_json: bool) -> Non
     Example:
       replay store publish /mnt/team/replays
     """
-    written = app.project.store_file().publish(folder, runs)
+    written = app.project.store.publish(folder, runs)
     if as_json:
         print_json({"folder": str(folder), "published": written})
         return
@@ -120,10 +120,10 @@ def attach(app: App, folder: Path, as_json: bool) -> None:
     check_shared(folder)
     attached = Project(app.settings, folder).runs()
     if as_json:
-        print_json({"folder": str(folder), "runs": [run.record.id for run in attached]})
+        print_json({"folder": str(folder), "runs": [run.id for run in attached]})
         return
     for run in attached:
-        click.echo(run.record.id)
+        click.echo(run.id)
     click.echo(f"{len(attached):,} runs attached; next: replay view --db {shlex.quote(str(folder))}")
 
 
@@ -140,7 +140,7 @@ def backup(app: App, target: Path, as_json: bool) -> None:
     Example:
       replay store backup /mnt/backup/replay.duckdb
     """
-    size = app.project.store_file().backup(target)
+    size = app.project.store.backup(target)
     if as_json:
         print_json({"store": str(app.store_path), "file": str(target), "bytes": size})
     else:
@@ -180,7 +180,7 @@ def prune(app: App, before: str, runs: bool, shared: Path | None, yes: bool, as_
     if shared is not None:
         _expire(shared, before, yes, as_json)
         return
-    deleted = app.project.store_file().prune(before, runs=runs, really=yes)
+    deleted = app.project.store.prune(before, runs=runs, really=yes)
     if as_json:
         print_json({"store": str(app.store_path), "done": yes, **deleted})
         return
@@ -206,7 +206,7 @@ def prune(app: App, before: str, runs: bool, shared: Path | None, yes: bool, as_
 @json_option
 def compact(app: App, as_json: bool) -> None:
     """Rewrite the store without the space that deleted rows left."""
-    before, after = app.project.store_file().compact()
+    before, after = app.project.store.compact()
     if as_json:
         print_json({"store": str(app.store_path), "bytes_before": before, "bytes_after": after})
     else:

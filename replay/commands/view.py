@@ -44,6 +44,7 @@ def view(
     import threading
     import webbrowser
 
+    from replaydiff.replay.api.diff import require_graders
     from replaydiff.replay.errors import StoreMissingError
     from replaydiff.replay.view.server import serve
     from replaydiff.replay.view.site import Site
@@ -54,7 +55,7 @@ def view(
             f"there is no store at {store.absolute()}",
             hint="import traces with `replay import`, or name another with --db",
         )
-    app.project.require_graders()
+    require_graders(app.settings)
 
     def opened(address: str) -> None:
         click.echo(address)

@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from replaydiff.replay.api.project import Project
-from replaydiff.replay.api.reviewing import decision_files
+from replaydiff.replay.api.review import decision_files
 from replaydiff.replay.clock import utc_now
 from replaydiff.replay.errors import StoreBusyError
 
@@ -42,8 +42,8 @@ class StoreCache:
     """The answers of a project, by kind and key. One thread at a time, since DuckDB opens a file one way."""
 
     def __init__(self, project: Project) -> None:
-        store = project.store
-        self._file = project.store_file()
+        store = project.store.path
+        self._file = project.store
         self._watched = (store, store.with_name(store.name + ".wal"), *decision_files(project.settings))
         self._lock = threading.Lock()
         self._entries: dict[str, OrderedDict[object, tuple[_State, Cached[Any]]]] = {}

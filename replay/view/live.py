@@ -18,7 +18,7 @@ from replaydiff.replay.terminal.text import single_line
 from replaydiff.reports import format as fmt
 
 if TYPE_CHECKING:
-    from replaydiff.replay.api.browsing import RunningRun
+    from replaydiff.replay.api.runs import RunningRun
 
 _MOST_RUNS = 4
 _SHOWN = 60
@@ -59,7 +59,7 @@ class LiveRuns:
 
     def find(self, run: str) -> RunningRun | None:
         """Return the progress of a run, by a unique prefix of its id; None if it is not running."""
-        matches = [running for running in self._project.running() if running.run.startswith(run)]
+        matches = [running for running in self._project.runs.in_progress() if running.run.startswith(run)]
         return matches[0] if len(matches) == 1 else None
 
     def page_data(self, progress: RunningRun) -> dict[str, Any]:
@@ -68,7 +68,7 @@ class LiveRuns:
             seen = self._runs.setdefault(progress.run, _SeenTrials())
             while len(self._runs) > _MOST_RUNS:
                 self._runs.pop(next(iter(self._runs)))
-            for trial in self._project.pending_trials(progress.run):
+            for trial in self._project.runs.pending_trials(progress.run):
                 key = (trial.item_id, trial.lane, trial.index)
                 if key not in seen.trials:
                     seen.trials[key] = _short(trial)

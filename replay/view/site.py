@@ -16,7 +16,7 @@ from replaydiff.reports.html.render import environment
 
 if TYPE_CHECKING:
     from replaydiff.replay.api.diff import DiffResult
-    from replaydiff.replay.api.reviewing import Reviewer
+    from replaydiff.replay.api.review import Reviewer
 
 T = TypeVar("T")
 _HERE = Path(__file__).parent
@@ -34,7 +34,7 @@ class Site:
     @classmethod
     def of(cls, project: Project) -> Site:
         """Return the site of a project."""
-        return cls(project, project.reviewer(), StoreCache(project), LiveRuns(project))
+        return cls(project, project.cases.reviewer(), StoreCache(project), LiveRuns(project))
 
     def page(
         self, template: str, *cached_values: Cached[Any], status: int = 200, area: str = "", **values: Any
@@ -44,7 +44,7 @@ class Site:
         text = (
             environment(_HERE / "templates")
             .get_template(template)
-            .render(area=area, old=old, running=self.project.running(), **values)
+            .render(area=area, old=old, running=self.project.runs.in_progress(), **values)
         )
         return HTMLResponse(text, status_code=status)
 

@@ -87,17 +87,17 @@ def test_a_result_that_decides_what_follows_matters(shop: Project) -> None:
 def test_stored_forks_are_listed_and_read_as_they_were_and_never_compared(shop: Project) -> None:
     project = rd.open(shop.folder)
     made = project.fork("seven", at=2, result="shipped", trials=4)
-    listed = project.forks()[0]
+    listed = project.runs.forks()[0]
     assert (listed.record.id, listed.item, listed.lane, listed.trial, listed.at) == (
         made.run, "seven", "new", 1, (2,)
     )  # fmt: skip
-    read = project.forked(made.run)
+    read = project.runs.forked(made.run)
     assert read is not None
     assert read.to_dict() == made.to_dict()
     [fact] = read.facts
     assert fact.shown is not None
     assert [trial.final_response for trial in fact.shown] == ["cancelled", "too late"]
-    assert project.forked(listed.of_run) is None
+    assert project.runs.forked(listed.of_run) is None
     refused = shop.replay("diff", made.run)
     assert refused.code == ExitCode.WRONG_INPUT, refused.out
     assert "holds forks of seven" in refused.err

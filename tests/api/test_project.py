@@ -13,7 +13,11 @@ from pathlib import Path
 import pytest
 
 import replaydiff as rd
+from replaydiff.replay.api.cases import Cases
+from replaydiff.replay.api.judge import JudgeLabels
 from replaydiff.replay.api.project import Project
+from replaydiff.replay.api.runs import Runs
+from replaydiff.replay.api.store_file import StoreFile
 from replaydiff.replay.model import Lane
 from tests.api.project import make
 
@@ -126,19 +130,37 @@ def test_every_blocking_method_has_an_asynchronous_twin() -> None:
         "review",
         "reviewer",
         "personal_sheet",
-        "label_sheet",
+        "ask_for_labels",
         "start_version",
         "golden_set",
-        "require_graders",
-        "store_file",
+        "write_locked",
     }
-    methods = {
+    without = {
         name
-        for name, value in vars(Project).items()
-        if inspect.isfunction(value) and not name.startswith("_") and not inspect.iscoroutinefunction(value)
+        for holder in (Project, Runs, Cases, JudgeLabels, StoreFile)
+        for name in methods(holder)
+        if not inspect.iscoroutinefunction(vars(holder).get(f"a{name}"))
     }
-    without = {name for name in methods if not inspect.iscoroutinefunction(vars(Project).get(f"a{name}"))}
     assert without == interactive
+
+
+def methods(holder: type) -> list[str]:
+    return [
+        name
+        for name, value in vars(holder).items()
+        if inspect.isfunction(value) and not name.startswith("_") and not inspect.iscoroutinefunction(value)
+    ]
+
+
+def test_a_project_has_few_methods_and_what_names_a_run_is_what_lists_them(folder: Path) -> None:
+    assert len(methods(Project)) <= 25
+    project = rd.open(folder)
+    run = project.run("october", old="v1", new="v2")
+    for named in (None, run, run.id[:-1], project.runs()[0]):
+        assert project.diff(named).run_id == run.id
+    assert project.cases.triage(project.runs()[0]).result.run.id == run.id
+    with pytest.raises(rd.ReplayError, match="by its id, or by the run itself, not by int"):
+        project.diff(7)  # type: ignore[arg-type]
 
 
 def test_an_error_is_one_sentence_with_its_exit_code(folder: Path) -> None:

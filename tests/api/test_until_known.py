@@ -66,7 +66,9 @@ def test_an_interrupted_run_goes_on_with_the_same_looks(folder: Path) -> None:
 
     whole, _ = compared(rd.open(folder), "same")
     project = rd.open(folder)
-    interrupted = rd.Project(project.settings, project.store, channel=Channel(message=stop_at_the_second))
+    interrupted = rd.Project(
+        project.settings, project.store.path, channel=Channel(message=stop_at_the_second)
+    )
     with pytest.raises(Interrupted):
         compared(interrupted, "same")
     resumed = project.resume()

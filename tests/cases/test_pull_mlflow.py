@@ -54,7 +54,7 @@ def test_records_become_cases_and_a_second_pull_shows_what_changed(
     project = replaydiff.open(tmp_path)
     with serving(_answer) as server:
         monkeypatch.setenv("MLFLOW_TRACKING_URI", server.url)
-        _, found = project.pull("golden", cases=golden, platform="mlflow", apply=True)
+        _, found = project.cases.pull("golden", cases=golden, platform="mlflow", apply=True)
         assert [(one.kind, one.case_id) for one in found] == [("added", "dr-1"), ("added", "dr-2")]
         cases = {case["id"]: case for case in map(json.loads, golden.read_text().splitlines())}
         first, second = cases["dr-1"], cases["dr-2"]
@@ -69,12 +69,12 @@ def test_records_become_cases_and_a_second_pull_shows_what_changed(
         assert second["messages"] == [{"role": "user", "content": "Hi"}]
         assert second["metadata"] == {"mlflow": {"inputs": RECORDS[1]["inputs"]}}
 
-        assert project.pull("golden", cases=golden, platform="mlflow")[1] == []
+        assert project.cases.pull("golden", cases=golden, platform="mlflow")[1] == []
         monkeypatch.setitem(RECORDS[0], "inputs", {"question": "Where is mine?"})
-        (change,) = project.pull("golden", cases=golden, platform="mlflow")[1]
+        (change,) = project.cases.pull("golden", cases=golden, platform="mlflow")[1]
         assert (change.kind, change.case_id) == ("edited", "dr-1")
         with pytest.raises(InputError, match="no dataset is named 'other'"):
-            project.pull("other", cases=golden, platform="mlflow")
+            project.cases.pull("other", cases=golden, platform="mlflow")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db")
     with pytest.raises(SettingsError, match="tracking server"):
-        project.pull("golden", cases=golden, platform="mlflow")
+        project.cases.pull("golden", cases=golden, platform="mlflow")

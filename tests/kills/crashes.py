@@ -126,7 +126,7 @@ def project(folder: Path) -> Path:
         record = {"id": case, "input": f"where is the {case} parcel", "expected_tool_calls": calls[:1]}
         (folder / name).write_text(json.dumps(record) + "\n")
     assert replay(folder, "store", "publish", "published").returncode == 0
-    replaydiff.open(folder).draw_labels(folder / "sheet.csv", size=20)
+    replaydiff.open(folder).judge.draw_labels(folder / "sheet.csv", size=20)
     with (folder / "sheet.csv").open(newline="") as file:
         rows = [{**row, "label": "3"} for row in csv.DictReader(file)]
     with (folder / "sheet.csv").open("w", newline="") as file:

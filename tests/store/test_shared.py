@@ -72,10 +72,10 @@ def here(tmp_path: Path) -> Path:
 
 def test_a_published_run_is_read_as_it_is_in_its_store(here: Path, tmp_path: Path) -> None:
     shared = tmp_path / "it's shared"
-    assert project(here).store_file().publish(shared) == [RUN]
-    assert project(here).store_file().publish(shared) == [], "a run is written once"
+    assert project(here).store.publish(shared) == [RUN]
+    assert project(here).store.publish(shared) == [], "a run is written once"
     there = project(tmp_path / "there", shared)
-    with open_store(there.store, read_only=True) as theirs, open_store(project(here).store) as ours:
+    with open_store(there.store.path, read_only=True) as theirs, open_store(project(here).store.path) as ours:
         assert get_run(theirs, RUN) == get_run(ours, RUN)
         assert list(iter_trials(theirs, RUN)) == list(iter_trials(ours, RUN))
         for table in ("run_items", "traces", "tool_calls"):
@@ -88,26 +88,26 @@ def test_a_published_run_is_read_as_it_is_in_its_store(here: Path, tmp_path: Pat
 
 def test_a_shared_folder_is_only_read(here: Path, tmp_path: Path) -> None:
     shared = tmp_path / "shared"
-    project(here).store_file().publish(shared)
+    project(here).store.publish(shared)
     there = project(tmp_path / "there", shared)
     with pytest.raises(
         StoreError, match=r"shared is a shared folder of runs, which is only read; leave --db"
     ):
-        open_store(there.store)
+        open_store(there.store.path)
     with pytest.raises(StoreError, match="which is only read"):
-        there.dismiss("order-0", reason="none", run=RUN)
+        there.cases.dismiss("order-0", reason="none", run=RUN)
     assert [run.record.id for run in there.runs()] == [RUN], "nothing waits beside the copy"
 
 
 @pytest.mark.slow
 def test_new_runs_appear_and_expired_ones_go(here: Path, tmp_path: Path, replay: Replay) -> None:
     shared, second = tmp_path / "shared", "20261125-221300-bbbb"
-    project(here).store_file().publish(shared)
+    project(here).store.publish(shared)
     reader = tmp_path / "there"
     assert [run.record.id for run in project(reader, shared).runs()] == [RUN]
     colleague = tmp_path / "colleague"
     store_with_run(colleague / ".replay" / "replay.duckdb", second, day=25)
-    project(colleague).store_file().publish(shared)
+    project(colleague).store.publish(shared)
     assert [run.record.id for run in project(reader, shared).runs()] == [second, RUN]
     words = ("store", "prune", "--shared", str(shared), "--before", "2026-11-22")
     assert "1 runs would be deleted" in replay(*words).out
@@ -121,7 +121,7 @@ def test_a_run_that_expires_while_it_is_read_is_left_out(
 ) -> None:
     shared, second = tmp_path / "shared", "20261125-221300-bbbb"
     store_with_run(here / ".replay" / "replay.duckdb", second, day=25)
-    project(here).store_file().publish(shared)
+    project(here).store.publish(shared)
     module = replaydiff.replay.store.shared
     listed = module.published(shared)
     with monkeypatch.context() as patch:
@@ -136,11 +136,11 @@ def test_a_run_that_expires_while_it_is_read_is_left_out(
 def test_an_unfinished_run_and_half_a_publication_are_not_read(here: Path, tmp_path: Path) -> None:
     store_with_run(here / ".replay" / "replay.duckdb", "20261126-000000-cccc", is_finished=False)
     shared = tmp_path / "shared"
-    assert project(here).store_file().publish(shared) == [RUN]
+    assert project(here).store.publish(shared) == [RUN]
     (shared / "runs" / RUN / "complete.json").unlink()
     assert project(tmp_path / "there", shared).runs() == []
     (shared / "runs" / RUN / "trials.parquet").write_bytes(b"half")
-    assert project(here).store_file().publish(shared) == [RUN], "it is written again"
+    assert project(here).store.publish(shared) == [RUN], "it is written again"
     assert len(project(tmp_path / "there", shared).runs()) == 1
 
 
@@ -186,7 +186,7 @@ def test_a_folder_that_describes_another_run_is_neither_read_nor_expired(
     here: Path, tmp_path: Path, replay: Replay, change: Any
 ) -> None:
     shared, victim = tmp_path / "shared", tmp_path / "victim"
-    project(here).store_file().publish(shared)
+    project(here).store.publish(shared)
     victim.mkdir()
     (victim / "complete.json").write_text("{}")
     complete = shared / "runs" / RUN / "complete.json"
@@ -207,7 +207,7 @@ def test_a_run_that_a_newer_version_published_is_one_sentence(
     here: Path, tmp_path: Path, replay: Replay
 ) -> None:
     shared = tmp_path / "shared"
-    project(here).store_file().publish(shared)
+    project(here).store.publish(shared)
     complete = shared / "runs" / RUN / "complete.json"
     complete.write_text(json.dumps({**json.loads(complete.read_text()), "schema": 999}))
     done = replay("store", "attach", str(shared))
@@ -233,7 +233,7 @@ def test_files_that_are_not_those_of_the_run_are_not_read(
     here: Path, tmp_path: Path, changed: str, reason: str
 ) -> None:
     shared = tmp_path / "shared"
-    project(here).store_file().publish(shared)
+    project(here).store.publish(shared)
     file = shared / "runs" / RUN / "trials.parquet"
     with duckdb.connect() as con:
         con.execute(f"CREATE TABLE old AS FROM read_parquet('{file}')")
@@ -246,7 +246,7 @@ def test_files_that_are_not_those_of_the_run_are_not_read(
 
 def test_a_file_of_an_earlier_version_lacks_columns(here: Path, tmp_path: Path) -> None:
     shared = tmp_path / "shared"
-    project(here).store_file().publish(shared)
+    project(here).store.publish(shared)
     folder = shared / "runs" / RUN
     complete = json.loads((folder / "complete.json").read_text())
     del complete["schema"]
@@ -262,7 +262,7 @@ def test_a_run_that_two_publish_at_once_is_whole(
     here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shared = tmp_path / "shared"
-    files = project(shutil.copytree(here, tmp_path / "other")).store_file()
+    files = project(shutil.copytree(here, tmp_path / "other")).store
     write = replaydiff.replay.store.shared.all_rows
     begun: list[str] = []
 
@@ -274,7 +274,7 @@ def test_a_run_that_two_publish_at_once_is_whole(
         return write(con, query, values)
 
     monkeypatch.setattr(replaydiff.replay.store.shared, "all_rows", interrupted)
-    project(here).store_file().publish(shared)
+    project(here).store.publish(shared)
     tables = {f"{table}.parquet" for table in replaydiff.replay.store.shared.TABLES}
     assert {file.name for file in (shared / "runs" / RUN).iterdir()} == {*tables, "complete.json"}
     assert project(tmp_path / "there", shared).diff(RUN).to_dict() == project(here).diff(RUN).to_dict()
@@ -283,25 +283,25 @@ def test_a_run_that_two_publish_at_once_is_whole(
 @pytest.mark.parametrize("kept", [0, 5000])
 def test_a_damaged_local_copy_is_made_again(here: Path, tmp_path: Path, kept: int) -> None:
     shared = tmp_path / "shared"
-    project(here).store_file().publish(shared)
+    project(here).store.publish(shared)
     first = project(tmp_path / "there", shared)
     wanted = first.diff(RUN).to_dict()
-    first.store.write_bytes(first.store.read_bytes()[:kept])
+    first.store.path.write_bytes(first.store.path.read_bytes()[:kept])
     again = project(tmp_path / "there", shared)
-    assert again.store == first.store
+    assert again.store.path == first.store.path
     assert again.diff(RUN).to_dict() == wanted
 
 
 @pytest.mark.parametrize("name", ["a'b; DROP TABLE runs", "[b]rackets", "st*r?", 'quo"te', "ünï ö", "-dash"])
 def test_a_shared_folder_may_have_any_name(here: Path, tmp_path: Path, name: str) -> None:
     shared = tmp_path / name
-    project(here).store_file().publish(shared)
+    project(here).store.publish(shared)
     assert project(tmp_path / "there", shared).diff(RUN).to_dict() == project(here).diff(RUN).to_dict()
 
 
 def test_a_store_in_use_is_backed_up(here: Path, tmp_path: Path) -> None:
     store = here / ".replay" / "replay.duckdb"
-    size = project(here).store_file().backup(tmp_path / "backup.duckdb")
+    size = project(here).store.backup(tmp_path / "backup.duckdb")
     assert size == (tmp_path / "backup.duckdb").stat().st_size
     with open_store(tmp_path / "backup.duckdb", read_only=True) as con:
         assert get_run(con, RUN).id == RUN
@@ -318,7 +318,7 @@ def test_a_tool_call_of_every_json_value_survives(tmp_path: Path) -> None:
     )
     with open_for_writing(path) as con:
         write_traces(con, [order(0, tool_calls=calls)])
-    project(tmp_path / "values").store_file().publish(tmp_path / "shared")
+    project(tmp_path / "values").store.publish(tmp_path / "shared")
     there = project(tmp_path / "there", tmp_path / "shared")
     assert there.trace("order-0").tool_calls == project(tmp_path / "values").trace("order-0").tool_calls
 
@@ -356,7 +356,7 @@ def test_an_age_deletes_nothing_where_the_clocks_differ(
     here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: int, words: str
 ) -> None:
     shared = tmp_path / "shared"
-    project(here).store_file().publish(shared)
+    project(here).store.publish(shared)
     now = utc_now() + timedelta(days=days, seconds=60)
     for module in (replaydiff.replay.store.shared, store_file):
         monkeypatch.setattr(module, "utc_now", lambda: now)

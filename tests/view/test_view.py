@@ -440,7 +440,7 @@ def test_what_is_decided_and_labelled_at_the_same_time_is_all_kept_once(server: 
 
 def test_an_answer_has_content_until_another_process_writes(shop: Path) -> None:
     project = rd.open(shop)
-    path, cases = project.store, project.settings.golden_path
+    path, cases = project.store.path, project.settings.golden_path
     cache, decisions, calls = StoreCache(project), Decisions(path, cases, "Ada"), []
 
     def found() -> int:

@@ -19,7 +19,9 @@ from replaydiff.reports.html import render, transcripts
 def cause(site: Site, request: Request) -> Response:
     """Show the requested open cause, else the first; without an open cause, go to the items."""
     cached = site.cache.read(
-        "queue", (request.path_params["run"], False), lambda: site.project.triage(request.path_params["run"])
+        "queue",
+        (request.path_params["run"], False),
+        lambda: site.project.cases.triage(request.path_params["run"]),
     )
     result = cached.value.result
     run, done = result.run.id, request.query_params.get("done")

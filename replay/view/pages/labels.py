@@ -19,7 +19,7 @@ from replaydiff.replay.view.pages.triage import LABELS
 from replaydiff.replay.view.site import Site
 
 if TYPE_CHECKING:
-    from replaydiff.replay.api.calibrating import LabelRow, LabelSheets
+    from replaydiff.replay.api.judge import LabelRow, LabelSheets
 
 _LONGEST_NAME = 80
 _SIZE = 50
@@ -116,7 +116,7 @@ def _sheets(site: Site, request: Request) -> LabelSheets:
     A file is named after its id, never after a text of the address.
     """
     run = request.path_params["run"]
-    return site.cache.read("run", run, lambda: site.project.label_sheets(run)).value
+    return site.cache.read("run", run, lambda: site.project.judge.sheets(run)).value
 
 
 def _by(site: Site, fields: Mapping[str, str]) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from replaydiff.replay.api.browsing import RunSummary
+from replaydiff.replay.api.runs import RunSummary
 from replaydiff.replay.errors import UnknownNameError
 from replaydiff.replay.model import Lane
 from replaydiff.replay.terminal.text import single_line, visible
@@ -21,8 +21,8 @@ from replaydiff.reports import phrases
 from replaydiff.reports.html import render
 
 if TYPE_CHECKING:
-    from replaydiff.replay.api.browsing import TrendPoint
     from replaydiff.replay.api.diff import DiffResult
+    from replaydiff.replay.api.runs import TrendPoint
 
 _PAGE = 25
 
@@ -40,7 +40,7 @@ class RunRow:
 def listed(site: Site, request: Request) -> Response:
     """Show the runs, newest first. The page requests their answers one by one, because they are computed."""
     cached = site.cache.read("runs", None, site.project.runs)
-    forked = site.cache.read("forks", None, site.project.forks)
+    forked = site.cache.read("forks", None, site.project.runs.forks)
     first = max(0, _number(request.query_params.get("from", "0")))
     rows = cached.value
     return site.page(
@@ -63,7 +63,7 @@ def live(site: Site, request: Request) -> Response:
     """
     running = [
         {"run": live_run.run, "done": live_run.done, "total": live_run.total, "failed": live_run.failed}
-        for live_run in site.project.running()
+        for live_run in site.project.runs.in_progress()
     ]
     followed = site.live.find(request.query_params.get("run") or "-")
     return JSONResponse(
@@ -84,11 +84,11 @@ def report(site: Site, request: Request) -> Response:
         )
     run = request.path_params["run"]
     fork_runs = {
-        fork.record.id: fork.of_run for fork in site.cache.read("forks", None, site.project.forks).value
+        fork.record.id: fork.of_run for fork in site.cache.read("forks", None, site.project.runs.forks).value
     }
     if run in fork_runs:
         return forks.page(
-            site, site.cache.read("fork", run, lambda: site.project.forked(run)), fork_runs[run]
+            site, site.cache.read("fork", run, lambda: site.project.runs.forked(run)), fork_runs[run]
         )
     cached = site.result("report", run, render.parts)
     return site.page("run.html.j2", cached, area="report", run=cached.value["result"].run.id, **cached.value)
@@ -137,7 +137,7 @@ def _row(site: Site, summary: RunSummary) -> RunRow:
 
 def _mark(site: Site) -> str:
     """Return a value that changes when a run begins or ends, so that the page reloads."""
-    ids = " ".join(running.run for running in site.project.running())
+    ids = " ".join(running.run for running in site.project.runs.in_progress())
     return hashlib.sha256(ids.encode()).hexdigest()[:12]
 
 
@@ -184,7 +184,7 @@ def trends(site: Site, request: Request) -> Response:
         lane = Lane.NEW
 
     def find() -> _Match:
-        all_series = site.project.trend_series()
+        all_series = site.project.runs.series()
         chosen = next(
             (series for series in all_series if series.name == of), all_series[0] if all_series else None
         )
@@ -192,7 +192,7 @@ def trends(site: Site, request: Request) -> Response:
         return _Match(
             kinds=[series.name for series in all_series],
             of="" if chosen is None else chosen.name,
-            points=[] if chosen is None else site.project.trend_points(chosen, metric, str(lane), last=_LAST),
+            points=[] if chosen is None else site.project.runs.points(chosen, metric, str(lane), last=_LAST),
             lanes=sorted(
                 {lane, *(run_lane for run in runs for run_lane in run.lanes)},
                 key=lambda run_lane: run_lane.order,

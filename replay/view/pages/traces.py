@@ -19,7 +19,7 @@ from replaydiff.replay.view.site import Site
 from replaydiff.reports import format as fmt
 
 if TYPE_CHECKING:
-    from replaydiff.replay.api.browsing import Listed
+    from replaydiff.replay.api.inspecting import TraceSummary as Listed
 
 _PAGE = 50
 _MOST = 100_000
@@ -56,7 +56,7 @@ def listed(site: Site, request: Request) -> Response:
             offset=(number - 1) * _PAGE,
         )
 
-    months = site.cache.read("months", None, site.project.trace_months)
+    months = site.cache.read("months", None, site.project.store.months)
     try:
         matches = site.cache.read("traces", (*query.values(), number), find)
     except InputError as error:

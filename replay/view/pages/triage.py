@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from replaydiff.replay.api.results import TriageQueue
-from replaydiff.replay.api.reviewing import case_text, is_duplicate, parse_case
+from replaydiff.replay.api.review import case_text, is_duplicate, parse_case
 from replaydiff.replay.errors import InputError, ReplayError, StoreBusyError
 from replaydiff.replay.model import Case, Lane
 from replaydiff.replay.view.cache import Cached
@@ -24,7 +24,7 @@ from replaydiff.reports import causes as shown_causes
 from replaydiff.reports.html import render, transcripts
 
 if TYPE_CHECKING:
-    from replaydiff.replay.api.reviewing import Entry
+    from replaydiff.replay.api.review import Entry
 
 RECORDING = "recording"
 """The expectation that every entry can have: what production recorded."""
@@ -159,7 +159,7 @@ _DONE = {
 
 
 def _queue(site: Site, run: str, *, again: bool) -> Cached[TriageQueue]:
-    return site.cache.read("queue", (run, again), lambda: site.project.triage(run, again=again))
+    return site.cache.read("queue", (run, again), lambda: site.project.cases.triage(run, again=again))
 
 
 def _open_entries(site: Site, queue: TriageQueue) -> list[Entry]:

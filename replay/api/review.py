@@ -1,25 +1,22 @@
-"""Triage from a program: promote items to cases, dismiss them."""
+"""Decide on items of a run one by one, and on its causes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from replaydiff.replay.clock import utc_now
-from replaydiff.replay.errors import InputError, ReplayError, SettingsError
+from replaydiff.replay.errors import InputError, ReplayError
 from replaydiff.replay.settings import Settings
 
 if TYPE_CHECKING:
-    from replaydiff.cases.promote import ItemInRun, Proposal
     from replaydiff.cases.triage.priority import Entry as Entry
-    from replaydiff.diff.judge.judge import Judge
     from replaydiff.diff.result import Cause
     from replaydiff.replay.api.diff import Diff
     from replaydiff.replay.api.options import RunOptions
     from replaydiff.replay.api.project import Project
-    from replaydiff.replay.api.results import TriageQueue
     from replaydiff.replay.model import Case, Decision, Item, Json, RunRecord, Trial
 
 
@@ -180,101 +177,6 @@ def parse_case(text: str) -> Case:
     return read_case(text)
 
 
-def promote(
-    store: Path,
-    settings: Settings,
-    ids: Sequence[str],
-    message: Callable[[str], None],
-    *,
-    run_id: str | None,
-    golden: Path,
-    expect: str,
-    traits: tuple[str, ...],
-    draft_traits: bool,
-    tags: tuple[str, ...],
-    case_id: str | None,
-    force: bool,
-) -> list[Promotion]:
-    """Turn items into cases of the golden set, all or none.
-
-    Raises:
-        InputError: an item is not there, or a case of that id is there already.
-        DuplicateError: a case like it is there already (without `force`).
-    """
-    from replaydiff.cases.golden import free_id
-    from replaydiff.cases.promote import BETTER, better_lane_of, drafts_of, find_item, person, propose
-    from replaydiff.cases.triage.decisions import Decisions
-    from replaydiff.replay.store.connection import open_store
-
-    if case_id is not None and len(ids) > 1:
-        raise InputError("--id names one case, and several items were given", hint="promote them one by one")
-    reviewer = person(settings.root)
-    with open_store(store, read_only=True) as con:
-        items = [find_item(con, name, run_id) for name in dict.fromkeys(ids)]
-        sides = [better_lane_of(con, item, settings) if expect == BETTER else expect for item in items]
-    for item in items:
-        if expect != "recording" and item.run is None:
-            raise InputError(f"--expect {expect} needs a run", hint="name it with --run")
-    judge = _judge(settings) if draft_traits else None
-    proposals = [
-        propose(
-            item.item,
-            case_id=case_id or free_id(golden, item.item.id),
-            reviewer=reviewer,
-            at=utc_now(),
-            run=item.run,
-            trials=item.trials,
-            expect=side,
-            traits=traits,
-            tags=tags,
-        )
-        for item, side in zip(items, sides, strict=True)
-    ]
-    if judge is not None:
-        proposals = [
-            _with_drafts(judge, item, proposal, message)
-            for item, proposal in zip(items, proposals, strict=True)
-        ]
-    promoted = [(item.item, proposal.case) for item, proposal in zip(items, proposals, strict=True)]
-    cases = Decisions(store, golden, reviewer).promote(promoted, force=force)
-    return [
-        Promotion(case=case, expected_from=proposal.expected_from, drafts=tuple(drafts_of(case)))
-        for case, proposal in zip(cases, proposals, strict=True)
-    ]
-
-
-def dismiss(
-    store: Path, settings: Settings, ids: Sequence[str], *, reason: str, run_id: str | None
-) -> list[str]:
-    """Set items aside, with a reason; return their ids.
-
-    Raises:
-        InputError: an item is not there.
-    """
-    from replaydiff.cases.promote import find_item, person
-    from replaydiff.cases.triage.decisions import Decisions
-    from replaydiff.replay.store.connection import open_store
-
-    with open_store(store, read_only=True) as con:
-        items = [find_item(con, name, run_id) for name in dict.fromkeys(ids)]
-    decisions = Decisions(store, settings.golden_path, person(settings.root))
-    for item in items:
-        decisions.dismiss([item.item], item.run.id if item.run else None, reason)
-    return [item.item.id for item in items]
-
-
-def triage(store: Path, settings: Settings, run: str | None, *, everything: bool, again: bool) -> TriageQueue:
-    """Return the triage queue of a run (None: the latest); see `Project.triage`."""
-    from replaydiff.cases.triage.priority import triage_queue
-    from replaydiff.replay.api.results import TriageQueue
-    from replaydiff.replay.store.connection import open_store
-    from replaydiff.replay.store.runs import chosen_run
-
-    with open_store(store, read_only=True) as con:
-        run_id = chosen_run(con, run).id
-        return TriageQueue(triage_queue(con, run_id, settings, everything=everything, again=again))
-
-
 def decide_causes(
     project: Project,
     names: Sequence[str],
@@ -311,21 +213,27 @@ def decide_causes(
     from replaydiff.replay.api.completing import complete, unfinished_items
     from replaydiff.replay.api.diff import diff_of
 
-    before = diff_of(project.store, project.settings, run, lane=lane, compared=True)
+    before = diff_of(project.store.path, project.settings, run, lane=lane, compared=True)
     chosen = [before.cause(name) for name in dict.fromkeys(names)]
     shown_items = {name for cause in chosen for name in cause.names(everything=everything)}
     stopped = unfinished_items(before.result, shown_items)
     completed: dict[str, tuple[Item, Trial]] = {}
     if promote and rerun is not None:
         completed = complete(
-            project.store, project.settings, rerun, project.channel, before.result, stopped, results or {}
+            project.store.path,
+            project.settings,
+            rerun,
+            project.channel,
+            before.result,
+            stopped,
+            results or {},
         )
     path, by, state = decisions_path(project.settings), person(project.settings.root), CauseState(decision)
     write_decisions(path, chosen, state, run=before.run_id, by=by, at=utc_now())
     promoted: list[Promotion] = []
     refused: list[tuple[str, str]] = []
     if promote:
-        reviewer = Decisions(project.store, project.settings.golden_path, by)
+        reviewer = Decisions(project.store.path, project.settings.golden_path, by)
         proposed = propose_examples(
             before.result,
             chosen,
@@ -353,23 +261,3 @@ def decide_causes(
         unfinished=tuple(name for name in stopped if name not in completed),
         path=path,
     )
-
-
-def _judge(settings: Settings) -> Judge:
-    from replaydiff.diff.judge.judge import judge_from
-
-    judge = judge_from(settings)
-    if judge is None:
-        raise SettingsError("--draft-traits asks the judge's model", hint="name one as `model` in [judge]")
-    return judge
-
-
-def _with_drafts(
-    judge: Judge, located: ItemInRun, proposal: Proposal, message: Callable[[str], None]
-) -> Proposal:
-    from replaydiff.cases.promote import draft, with_drafts
-
-    drafts = draft(judge, located.item, located.trials, proposal.expected_from)
-    cost = "" if drafts.cost_usd is None else f" for ${drafts.cost_usd:.4f}"
-    message(f"{judge.model} drafted {len(drafts.traits)} traits of {located.item.id}{cost}")
-    return replace(proposal, case=with_drafts(proposal.case, drafts.traits))

@@ -1,0 +1,256 @@
+"""`project.cases`: golden sets, triage, and the platforms that keep copies of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from replaydiff.replay.api.channel import Channel
+from replaydiff.replay.api.results import TriageQueue
+from replaydiff.replay.api.runs import RunName, run_id
+from replaydiff.replay.api.threads import in_thread
+from replaydiff.replay.clock import utc_now
+from replaydiff.replay.errors import InputError, SettingsError
+from replaydiff.replay.settings import Settings
+
+if TYPE_CHECKING:
+    from replaydiff.cases.promote import ItemInRun, Proposal
+    from replaydiff.cases.push.pull import DatasetChange
+    from replaydiff.cases.triage.priority import Queue
+    from replaydiff.diff.judge.judge import Judge
+    from replaydiff.replay.api.golden import GoldenSet, PushResult
+    from replaydiff.replay.api.review import Promotion, Reviewer
+
+
+class Cases:
+    """The golden sets of a project, and what becomes a case of them."""
+
+    def __init__(self, store: Path, settings: Settings, channel: Channel) -> None:
+        self._store, self._settings, self._channel = store, settings, channel
+
+    def golden_set(self, path: str | Path | None = None) -> GoldenSet:
+        """Return a golden set; default that of the settings."""
+        from replaydiff.replay.api.golden import GoldenSet
+
+        return GoldenSet(Path(path) if path else self._settings.golden_path, self._store, self._settings)
+
+    def triage(
+        self, run: RunName | None = None, *, everything: bool = False, again: bool = False
+    ) -> TriageQueue:
+        """Return what a person should look at in a run, in that order, with the reasons.
+
+        Args:
+            run: default the latest run.
+            everything: also the items that no signal points at.
+            again: also what was skipped before.
+        """
+        from replaydiff.cases.triage.priority import triage_queue
+        from replaydiff.replay.store.connection import open_store
+        from replaydiff.replay.store.runs import chosen_run
+
+        with open_store(self._store, read_only=True) as con:
+            name = chosen_run(con, run_id(run)).id
+            return TriageQueue(triage_queue(con, name, self._settings, everything=everything, again=again))
+
+    atriage = in_thread(triage)
+
+    def review(self, queue: TriageQueue) -> None:
+        """Go through a triage queue at the terminal, one key for each decision."""
+        from replaydiff.cases.triage.session import Session
+
+        name = queue.result.run.id
+
+        def reload() -> Queue:
+            return self.triage(name).queue
+
+        Session(queue.queue, self.reviewer().decisions, self._settings, reload).run()
+
+    def reviewer(self) -> Reviewer:
+        """Return a reviewer with the name of git's user."""
+        from replaydiff.replay.api.review import Reviewer
+
+        return Reviewer(self._store, self._settings)
+
+    def promote(
+        self,
+        *ids: str,
+        run: RunName | None = None,
+        expect: str = "recording",
+        traits: Sequence[str] = (),
+        draft_traits: bool = False,
+        tags: Sequence[str] = (),
+        case_id: str | None = None,
+        cases: str | Path | None = None,
+        force: bool = False,
+    ) -> list[Promotion]:
+        """Turn items into cases of the golden set: all or none.
+
+        Args:
+            ids: their ids.
+            run: default the latest run.
+            expect: whose tool calls the case expects: `recording`, `old`, `new` or `better`.
+            traits: what the response must show.
+            draft_traits: have the judge's model draft traits.
+            tags: tags of the case.
+            case_id: the case's id, for a single item.
+            cases: the golden set; default that of the settings.
+            force: add a case although there is one like it.
+
+        Raises:
+            DuplicateError: there is a case like it.
+            InputError: an item is not there.
+        """
+        from replaydiff.cases.golden import free_id
+        from replaydiff.cases.promote import BETTER, better_lane_of, drafts_of, find_item, person, propose
+        from replaydiff.cases.triage.decisions import Decisions
+        from replaydiff.replay.api.review import Promotion
+        from replaydiff.replay.store.connection import open_store
+
+        if case_id is not None and len(ids) > 1:
+            raise InputError(
+                "--id names one case, and several items were given", hint="promote them one by one"
+            )
+        settings, golden = self._settings, Path(cases) if cases else self._settings.golden_path
+        reviewer = person(settings.root)
+        with open_store(self._store, read_only=True) as con:
+            items = [find_item(con, name, run_id(run)) for name in dict.fromkeys(ids)]
+            sides = [better_lane_of(con, item, settings) if expect == BETTER else expect for item in items]
+        if expect != "recording" and any(item.run is None for item in items):
+            raise InputError(f"--expect {expect} needs a run", hint="name it with --run")
+        judge = _judge(settings) if draft_traits else None
+        proposals = [
+            propose(
+                item.item,
+                case_id=case_id or free_id(golden, item.item.id),
+                reviewer=reviewer,
+                at=utc_now(),
+                run=item.run,
+                trials=item.trials,
+                expect=side,
+                traits=tuple(traits),
+                tags=tuple(tags),
+            )
+            for item, side in zip(items, sides, strict=True)
+        ]
+        if judge is not None:
+            proposals = [
+                _with_drafts(judge, item, proposal, self._channel.message)
+                for item, proposal in zip(items, proposals, strict=True)
+            ]
+        promoted = [(item.item, proposal.case) for item, proposal in zip(items, proposals, strict=True)]
+        added = Decisions(self._store, golden, reviewer).promote(promoted, force=force)
+        return [
+            Promotion(case=case, expected_from=proposal.expected_from, drafts=tuple(drafts_of(case)))
+            for case, proposal in zip(added, proposals, strict=True)
+        ]
+
+    apromote = in_thread(promote)
+
+    def dismiss(self, *ids: str, reason: str, run: RunName | None = None) -> list[str]:
+        """Set items aside, with a reason; return their ids.
+
+        Raises:
+            InputError: an item is not there.
+        """
+        from replaydiff.cases.promote import find_item, person
+        from replaydiff.cases.triage.decisions import Decisions
+        from replaydiff.replay.store.connection import open_store
+
+        with open_store(self._store, read_only=True) as con:
+            items = [find_item(con, name, run_id(run)) for name in dict.fromkeys(ids)]
+        decisions = Decisions(self._store, self._settings.golden_path, person(self._settings.root))
+        for item in items:
+            decisions.dismiss([item.item], item.run.id if item.run else None, reason)
+        return [item.item.id for item in items]
+
+    adismiss = in_thread(dismiss)
+
+    def push(
+        self,
+        run: RunName | None = None,
+        *,
+        dataset: str | None = None,
+        cases: str | Path | None = None,
+        mail: bool = False,
+        platform: str = "langfuse",
+    ) -> PushResult:
+        """Send the golden set, or with `run` what it replayed and its results, to a platform.
+
+        Args:
+            run: id of a run; without it the golden set is sent.
+            dataset: name of the dataset; default `replay-PROJECT-` and the golden set's or sample's name.
+            cases: the golden set's file.
+            mail: send the mail addresses of reviewers, too.
+            platform: `langfuse`, `phoenix` or `mlflow`.
+
+        Raises:
+            CredentialsError: a key is not set.
+            InputError: there is nothing to send, or no such platform.
+        """
+        from replaydiff.replay.api import golden
+        from replaydiff.replay.api.diff import diff_of
+
+        result = None
+        if run is not None:
+            result = diff_of(self._store, self._settings, run_id(run)).result
+        return golden.push_dataset(
+            self._settings,
+            self._store,
+            result,
+            platform,
+            dataset=dataset,
+            golden=None if cases is None else Path(cases),
+            mail=mail,
+        )
+
+    apush = in_thread(push)
+
+    def pull(
+        self,
+        dataset: str | None = None,
+        *,
+        cases: str | Path | None = None,
+        apply: bool = False,
+        platform: str = "langfuse",
+    ) -> tuple[str, list[DatasetChange]]:
+        """Return the name of a platform's dataset, and what its users changed in the golden set it holds.
+
+        Args:
+            dataset: its name; default `replay-PROJECT-` and the golden set's name.
+            cases: the golden set's file.
+            apply: write the changes to the golden set; conflicts are left out.
+            platform: `langfuse`, `phoenix` or `mlflow`.
+
+        Raises:
+            CredentialsError: a key is not set.
+            InputError: the golden set is not there.
+        """
+        from replaydiff.replay.api import golden
+
+        return golden.pull_dataset(
+            self.golden_set(cases), self._settings, platform, dataset=dataset, apply=apply
+        )
+
+    apull = in_thread(pull)
+
+
+def _judge(settings: Settings) -> Judge:
+    from replaydiff.diff.judge.judge import judge_from
+
+    judge = judge_from(settings)
+    if judge is None:
+        raise SettingsError("--draft-traits asks the judge's model", hint="name one as `model` in [judge]")
+    return judge
+
+
+def _with_drafts(
+    judge: Judge, located: ItemInRun, proposal: Proposal, message: Callable[[str], None]
+) -> Proposal:
+    from replaydiff.cases.promote import draft, with_drafts
+
+    drafts = draft(judge, located.item, located.trials, proposal.expected_from)
+    cost = "" if drafts.cost_usd is None else f" for ${drafts.cost_usd:.4f}"
+    message(f"{judge.model} drafted {len(drafts.traits)} traits of {located.item.id}{cost}")
+    return replace(proposal, case=with_drafts(proposal.case, drafts.traits))
