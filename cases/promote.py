@@ -27,6 +27,7 @@ from replaydiff.replay.golden import case_to_json
 from replaydiff.replay.llm.base import ModelFailure, ModelRequest, Stop
 from replaydiff.replay.model import (
     CORRECTION,
+    ORDER_UNKNOWN,
     Case,
     Expectation,
     ExpectedCall,
@@ -126,11 +127,12 @@ def propose(
         served = good[0].served
         calls = tuple(answered.call for answered in served)
         tape = case_tape(item.tape, served, rules_of_run(run))
+    mode = "unordered" if expect == RECORDING and ORDER_UNKNOWN in item.metadata else Match().mode
     corrected = item.metadata.get(CORRECTION)
     answer = corrected if isinstance(corrected, str) and corrected else None
     expectation = Expectation(
         tool_calls=tuple(ExpectedCall(name=call.name, args=call.args) for call in calls),
-        match=item.expectation.match if item.expectation else Match(),
+        match=item.expectation.match if item.expectation else Match(mode=mode),
         response_traits=traits,
         answer=answer,
         tolerance="semantic_similar" if answer else None,

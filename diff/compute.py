@@ -45,6 +45,7 @@ from replaydiff.diff.metrics import (
     judged_scores,
     metric_names,
     score_ranges,
+    with_configured_scales,
 )
 from replaydiff.diff.observed_noise import noise_of_recordings, without_recording_noise
 from replaydiff.diff.ranking import ranked
@@ -115,6 +116,7 @@ def compute(
     """
     graded = _Graded.read_from(con, get_run(con, run_id), settings, lane=lane, look=look)
     run, read = graded.run, graded.read
+    settings = with_configured_scales(con, read, settings)
     if gate is None and "gate" in settings.named_sections:
         gate = (gates.DEFAULT,)
     inputs = _Inputs(

@@ -38,8 +38,9 @@ from replaydiff.diff.verdicts import (
     single_lane_verdict,
 )
 from replaydiff.replay.errors import UnknownNameError
-from replaydiff.replay.model import SCORED_BY, Item, Lane, RunRecord, Status, VersionKind
+from replaydiff.replay.model import SCORE_SCALES, SCORED_BY, Item, Lane, RunRecord, Status, VersionKind
 from replaydiff.replay.settings import Settings
+from replaydiff.replay.settings.sections import ScoreSection
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -286,13 +287,7 @@ def judged_scores(con: DuckDBPyConnection | None, read: RunData, settings: Setti
         read: the items and trials of the run.
         settings: `by` in [scores.NAME] overrides that.
     """
-    has_scores = any(
-        trial.trial.scores
-        for block in read.patterns.blocks
-        for graded in block.lanes.values()
-        for trial in graded
-    )
-    rows = [] if con is None or not has_scores else con.execute(_JUDGED, [f"$.{SCORED_BY}"]).fetchall()
+    rows = [] if con is None or not _has_scores(read) else con.execute(_JUDGED, [f"$.{SCORED_BY}"]).fetchall()
     by = {score: "judge" for (score,) in rows}
     by |= {score: section.by for score, section in settings.scores.items() if section.by is not None}
     return frozenset(SCORE_PREFIX + score for score, giver in by.items() if giver == "judge")
@@ -304,6 +299,39 @@ SELECT DISTINCT score FROM (
         SELECT json_extract(metadata, $1) AS givers FROM traces WHERE json_exists(metadata, $1)))
 WHERE json_extract_string(givers, '$.' || json_quote(score)) = 'judge'
 """
+
+
+def with_configured_scales(con: DuckDBPyConnection | None, read: RunData, settings: Settings) -> Settings:
+    """Return the settings with the scales that platforms configure, for scores of which they have none.
+
+    Args:
+        con: the store: importers keep the scales with the traces; None for a run that is not in one.
+        read: the items and trials of the run.
+        settings: `scale` in [scores.NAME] overrides what a platform says.
+    """
+    if con is None or not _has_scores(read):
+        return settings
+    rows = con.execute(
+        "SELECT name, json_extract(scales, '$.' || json_quote(name))::DOUBLE[] FROM ("
+        " SELECT scales, unnest(json_keys(scales)) AS name FROM ("
+        " SELECT DISTINCT json_extract(metadata, $1) AS scales FROM traces WHERE json_exists(metadata, $1)))",
+        [f"$.{SCORE_SCALES}"],
+    ).fetchall()
+    scores = dict(settings.scores)
+    for name, scale in rows:
+        section = scores.get(name, ScoreSection())
+        if not section.scale:
+            scores[name] = replace(section, scale=tuple(scale))
+    return replace(settings, scores=scores)
+
+
+def _has_scores(read: RunData) -> bool:
+    return any(
+        trial.trial.scores
+        for block in read.patterns.blocks
+        for graded in block.lanes.values()
+        for trial in graded
+    )
 
 
 def score_ranges(con: DuckDBPyConnection | None, read: RunData) -> dict[str, tuple[float, float]]:

@@ -459,7 +459,8 @@ class MetricDelta:
     scale: tuple[float, float] = (0.0, 1.0)
     """The lowest and the highest score: limits are shares of their distance."""
     scale_source: str = "unit"
-    """Where the scale is from: `unit` (0 to 1), `declared` in the settings, `inferred` from the scores of the
+    """Where the scale is from: `unit` (0 to 1), `declared` in the settings or by the
+    platform, `inferred` from the scores of the
     traces, or `seen` in the run, where no usual scale holds them."""
     mirrored: bool = False
     """Whether lower values are better, so that all figures are lowest + highest − value."""

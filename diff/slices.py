@@ -35,7 +35,7 @@ from replaydiff.diff.result import (
     property_words,
 )
 from replaydiff.diff.statistics import noise, paired
-from replaydiff.replay.model import SCORED_BY, GradeState, Item, Json, Lane, tool_path
+from replaydiff.replay.model import SCORE_SCALES, SCORED_BY, GradeState, Item, Json, Lane, tool_path
 
 FEWEST = 5
 """Fewer items are not a slice: three items are an anecdote."""
@@ -211,7 +211,7 @@ def _leaves(name: str, value: Json, depth: int) -> Iterator[tuple[str, Value]]:
     if isinstance(value, dict):
         if depth:
             for key, inner in value.items():
-                if key == SCORED_BY:
+                if key in (SCORED_BY, SCORE_SCALES):
                     continue
                 yield from _leaves(f"{name}.{key}", inner, depth - 1)
     elif isinstance(value, bool):

@@ -226,6 +226,20 @@ class LiveImporter(Importer, Protocol):
         """
 
 
+class MirroredImporter(LiveImporter, Protocol):
+    """A source with an API that can tell which traces were deleted there."""
+
+    def deleted(self, query: Query, stored: Iterable[Trace], show_status: ShowStatus) -> Iterator[str]:
+        """Yield the ids of those of the stored traces that `query` asks for and the source no longer has.
+
+        `stored` are traces of any account of the source, without messages, steps and tool calls. Each is
+        asked for by its id: that a list did not have it is no proof.
+
+        Raises:
+            InputError: the server cannot be reached, or refuses.
+        """
+
+
 class JobImporter(Importer, Protocol):
     """A source whose records can be read in several processes at once."""
 

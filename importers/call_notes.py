@@ -12,7 +12,16 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from replaydiff.importers.base import Note
 from replaydiff.importers.joining import calls_of_turn
 from replaydiff.replay.messages import canonical_args, join_results, likely_requests
-from replaydiff.replay.model import Json, JsonObject, Message, Step, StepKind, ToolCall, Trace
+from replaydiff.replay.model import (
+    ORDER_UNKNOWN,
+    Json,
+    JsonObject,
+    Message,
+    Step,
+    StepKind,
+    ToolCall,
+    Trace,
+)
 
 UNKNOWN_CALLS = "tool calls in a shape that is not known were left out; please report it"
 ORPHANS = "tool results that answer no recorded call are not calls of the trace"
@@ -34,6 +43,10 @@ WebUI write as text."""
 _NO_ANSWERS = ("user", "system", "tool")
 NO_NAME = "tools ran of which no name was recorded"
 NO_ARGUMENTS = "tools ran of which no arguments were recorded: their calls are stored without any"
+EQUAL_STARTS = (
+    "tools started at the same time, and no model call shows their order: they are listed by name and graded "
+    "unordered"
+)
 NO_CALLS = "no span of the trace is a model call or a tool, so its tool calls are not known"
 
 
@@ -56,6 +69,8 @@ def call_notes(
         yield Note(CALLS_IN_TEXT)
     if inner_calls(trace.steps):
         yield Note(INNER_CALLS)
+    if ORDER_UNKNOWN in trace.metadata:
+        yield Note(EQUAL_STARTS)
     if any(not call.name for call in trace.tool_calls):
         yield Note(NO_NAME)
     if any(not call.args and call.name in without_arguments for call in trace.tool_calls):

@@ -87,6 +87,10 @@ class Report:
     """Whether the traces that were read can be replayed → how many."""
     older: int = 0
     """Traces that were left as they are, because what is stored is a later state of them."""
+    deleted_upstream: int = 0
+    """Stored traces that the source no longer has."""
+    deleted: int = 0
+    """Those of them that were deleted here, too."""
     skipped: Counter[str] = field(default_factory=Counter)
     """Reason → records left out on purpose."""
     notes: Counter[str] = field(default_factory=Counter)

@@ -11,8 +11,11 @@ paired with an open request by, in this order:
 5. the name alone, in order of time.
 
 A request without a run takes its result from the history. A run that nobody requested is a call too, at its
-start. Where both know something, arguments are the model's and the result is the tool's, unless the pairing
-rests on the name alone and the history has the result. `ToolCall.witness` keeps which rule paired them, and
+start. Nothing shows the order of several with equal starts (`is_order_unknown`): they come by name and
+arguments, so that equal runs have equal paths.
+
+Where both know something, arguments are the model's and the result is the tool's, unless the pairing rests on
+the name alone and the history has the result. `ToolCall.witness` keeps which rule paired them, and
 `ToolCall.conflict` what contradicts it.
 """
 
@@ -22,6 +25,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import pairwise
 
 from replaydiff.importers.fields import elapsed_ms
 from replaydiff.replay.messages import (
@@ -88,9 +92,32 @@ def joined_calls(turns: Sequence[ModelTurn], runs: Sequence[ToolRun]) -> tuple[T
     _look_up(requested, turns)
     loose = _join(requested, runs)
     calls = [(entry.at, _answered(entry, requested)) for entry in requested]
-    calls.extend((run.started_at, _of_run(run)) for run in loose)
+    calls.extend((run.started_at, _of_run(run)) for run in sorted(loose, key=_run_order))
     calls.sort(key=lambda pair: pair[0])
     return tuple(replace(call, index=index) for index, (_, call) in enumerate(calls))
+
+
+def _run_order(run: ToolRun) -> tuple[datetime, bool, str, str]:
+    """Return the order of runs that no model call requested: what took no time came before what did."""
+    took_time = run.ended_at is None or run.ended_at > run.started_at
+    return run.started_at, took_time, run.name, canonical_args(run.args)
+
+
+def is_order_unknown(calls: Sequence[ToolCall]) -> bool:
+    """Return whether nothing shows which of some different calls came first.
+
+    Args:
+        calls: those of a trace, as `joined_calls` returns them.
+    """
+    return any(
+        first.witness is None
+        and second.witness is None
+        and first.started_at is not None
+        and first.started_at == second.started_at
+        and (first.duration_ms == 0) == (second.duration_ms == 0)
+        and _same_call(first) != _same_call(second)
+        for first, second in pairwise(calls)
+    )
 
 
 def calls_of_turn(messages: Sequence[Message]) -> tuple[ToolCall, ...]:

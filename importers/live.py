@@ -11,22 +11,24 @@ import re
 import shutil
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from replaydiff.importers.base import Imported, LiveImporter, Query, RecordError, ShowStatus
+from replaydiff.importers.base import Imported, LiveImporter, MirroredImporter, Query, RecordError, ShowStatus
 from replaydiff.importers.fields import parse_time
 from replaydiff.importers.ingest import Report, check, write
 from replaydiff.importers.jobs import encoded
 from replaydiff.replay import clock
 from replaydiff.replay.errors import AlreadyRunningError, InputError
 from replaydiff.replay.files import locked, private_folder
-from replaydiff.replay.model import JsonObject
+from replaydiff.replay.model import JsonObject, Trace
 from replaydiff.replay.store.import_records import last_read, mark_read
+from replaydiff.replay.store.traces import delete_traces, iter_traces, traces_between
 from replaydiff.replay.store.where import month_range
 
 if TYPE_CHECKING:
@@ -126,12 +128,14 @@ def ingest_live(
     show_status: ShowStatus,
     *,
     strict: bool = False,
+    mirror: bool = False,
 ) -> Report:
     """Ask a source for the traces of `query` and write them; then remember up to when all were read.
 
     `folder` holds what was answered so far: it outlives an interruption, and goes with the end. Where it is
     there already, the query that began it goes on: "now" was another moment then. The store is opened once
-    everything was answered, so that others may use it while a month is asked for.
+    everything was answered, so that others may use it while a month is asked for. With `mirror`, traces of
+    the span that the source no longer has are deleted from the store.
 
     Raises:
         InputError: `strict`, and a record cannot be taken, or another process asks for the same; nothing was
@@ -146,7 +150,8 @@ def ingest_live(
             (folder / _QUERY).write_bytes(msgspec.json.encode(query))
             (folder / _BEGUN).write_text(clock.utc_now().isoformat())
         query = before or query
-        with closing(_live(importer, query, folder, show_status)) as items:
+        read_ids: set[str] = set()
+        with closing(_live(importer, query, folder, show_status, read_ids)) as items:
             first = next(items, None)
             with opened() as (con, redaction):
                 if strict:
@@ -158,12 +163,49 @@ def ingest_live(
                 # What starts after the import began was not there to be read, whatever --to says.
                 until = min(query.end, _begun_at(folder))
                 mark_read(con, importer.NAME, importer.origin(query), query_filters(query), until)
+        if hasattr(importer, "deleted"):
+            _compare(opened, cast("MirroredImporter", importer), query, read_ids, show_status, report, mirror)
         shutil.rmtree(folder)
     return report
 
 
-def _live(importer: LiveImporter, query: Query, folder: Path, show_status: ShowStatus) -> Generator[Imported]:
-    yield from importer.read_live(query, folder, show_status)
+def _live(
+    importer: LiveImporter, query: Query, folder: Path, show_status: ShowStatus, read_ids: set[str]
+) -> Generator[Imported]:
+    for item in importer.read_live(query, folder, show_status):
+        if isinstance(item, Trace):
+            read_ids.add(item.trace_id)
+        yield item
+
+
+_NOT_COMPARED = ("messages", "steps", "tool_calls")
+
+
+def _compare(
+    opened: Callable[[], Opened],
+    importer: MirroredImporter,
+    query: Query,
+    read_ids: set[str],
+    show_status: ShowStatus,
+    report: Report,
+    mirror: bool,
+) -> None:
+    """Count the traces that the source no longer has, and delete them where that is wanted."""
+    with opened() as (con, _):
+        absent = {
+            source_id: trace_id
+            for source_id, trace_id in traces_between(con, importer.NAME, query.start, query.end).items()
+            if source_id not in read_ids
+        }
+        if not absent:
+            return
+        traces = [*iter_traces(con, absent.values(), without=_NOT_COMPARED)]
+    stored = (replace(trace, trace_id=key) for key, trace in zip(absent, traces, strict=True))
+    gone = [absent[source_id] for source_id in importer.deleted(query, stored, show_status)]
+    report.deleted_upstream = len(gone)
+    if gone and mirror:
+        with opened() as (con, _):
+            report.deleted = delete_traces(con, gone)
 
 
 def _after(first: Imported | None, others: Iterable[Imported]) -> Iterable[Imported]:

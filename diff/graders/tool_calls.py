@@ -1,7 +1,8 @@
 """Grade whether a trial made the expected tool calls.
 
 A case that expects calls is compared with them, by the case's own rules (`match`). A sampled trace has no
-expectation and is compared with what production did: its recorded calls, by the rules of `[match]`. Arguments
+expectation and is compared with what production did: its recorded calls, by the rules of `[match]`, in any
+order where the trace does not show it (`ORDER_UNKNOWN`). Arguments
 named in `ignore_args` of `[agent]` or `[tools.NAME]` never count. `match` of `[tools.NAME]` sets how a tool's
 arguments are compared where neither the case nor `[match]` does.
 
@@ -20,7 +21,17 @@ from replaydiff.diff.graders import quality
 from replaydiff.diff.graders.arguments import ANY, ArgumentRules, canonical, merge_rules
 from replaydiff.diff.graders.base import Grader, abstained, scored
 from replaydiff.diff.graders.matching import can_still_match, match
-from replaydiff.replay.model import ExpectedCall, Grade, Item, Match, Status, ToolCall, ToolMatch, Trial
+from replaydiff.replay.model import (
+    ORDER_UNKNOWN,
+    ExpectedCall,
+    Grade,
+    Item,
+    Match,
+    Status,
+    ToolCall,
+    ToolMatch,
+    Trial,
+)
 from replaydiff.replay.settings import Settings
 
 NAME, VERSION = "tool_calls", "2"
@@ -83,7 +94,7 @@ def _expected(item: Item, settings: Settings) -> tuple[Sequence[ExpectedCall | T
         return item.expectation.tool_calls, rules
     run_match = settings.match
     rules = Match(
-        mode=run_match.mode,
+        mode=unordered(run_match.mode) if ORDER_UNKNOWN in item.metadata else run_match.mode,
         args=run_match.args,
         only_tools=run_match.only_tools,
         ignore_tools=run_match.ignore_tools,
@@ -91,6 +102,11 @@ def _expected(item: Item, settings: Settings) -> tuple[Sequence[ExpectedCall | T
         tools=_tools(run_match.tools, settings),
     )
     return item.tape, rules
+
+
+def unordered(mode: str) -> str:
+    """Return the mode of matching that compares the same calls whatever their order."""
+    return {"strict": "unordered", "in_order": "superset"}.get(mode, mode)
 
 
 def match_rules(item: Item, settings: Settings) -> Match:

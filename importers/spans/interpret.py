@@ -10,11 +10,12 @@ from dataclasses import replace
 
 from replaydiff.importers.base import Imported, Note, Skipped
 from replaydiff.importers.call_notes import call_notes
+from replaydiff.importers.joining import is_order_unknown
 from replaydiff.importers.spans import contents, facts
 from replaydiff.importers.spans.contents import RAW_REQUEST, RawSpan
 from replaydiff.importers.spans.trace import SDK_SCOPE, Span, contents_of, of_spans
 from replaydiff.replay.messages import canonical_args, decode, definitions, read_messages, read_text
-from replaydiff.replay.model import SCORED_BY, Json, JsonObject, Score, StepKind, Trace
+from replaydiff.replay.model import ORDER_UNKNOWN, SCORED_BY, Json, JsonObject, Score, StepKind, Trace
 
 
 def argument(value: Json) -> Json:
@@ -125,6 +126,8 @@ def trace(
     if spans_trace is None:
         yield Skipped(EVALUATIONS if any(span.evaluator for span in interpreted) else NO_AGENT)
         return
+    if is_order_unknown(spans_trace.tool_calls):
+        spans_trace = replace(spans_trace, metadata={**spans_trace.metadata, ORDER_UNKNOWN: True})
     calls = [span for span in interpreted if span.kind is StepKind.LLM]
     if not spans_trace.input and not any(span.has_content for span in interpreted):
         yield Note(f"no contents were recorded; they are turned on by {_setting(ordered)}")

@@ -50,6 +50,8 @@ class LiveOptions(TypedDict, total=False):
     tags: Sequence[str]
     names: Sequence[str]
     users: Sequence[str]
+    mirror: bool
+    """Delete traces of the span that the source no longer has."""
     all_environments: bool
     """Evaluations and experiments too."""
 
@@ -137,6 +139,8 @@ class ImportReport:
             "rejected": self.rejected,
             "skipped": sum(skipped.values()),
             "duplicates": sum(report.duplicates for report in self.reports),
+            "deleted_upstream": sum(report.deleted_upstream for report in self.reports),
+            "deleted": sum(report.deleted for report in self.reports),
             "older": sum(report.older for report in self.reports),
             "no_content": states[TraceState.NO_CONTENT],
             "incomplete": states[TraceState.INCOMPLETE],
@@ -247,6 +251,8 @@ def import_live(
     from replaydiff.importers.live import begun, ingest_live, live_id, span
 
     reader = None if source == AUTO else live(find_importer(source))
+    if reader is not None and options.get("mirror") and not hasattr(reader, "deleted"):
+        raise InputError(f"--mirror: {source} cannot tell which traces were deleted there")
     if reader is None:
         raise InputError(
             "no file to import",
@@ -281,7 +287,13 @@ def import_live(
     channel.message(f"fetching traces from {origin}, {since} to {query.end:%Y-%m-%d %H:%M} UTC")
     with display.source(source) as status:
         report = ingest_live(
-            lambda: store_with_redaction(store, settings), reader, query, folder, status, strict=strict
+            lambda: store_with_redaction(store, settings),
+            reader,
+            query,
+            folder,
+            status,
+            strict=strict,
+            mirror=bool(options.get("mirror")),
         )
     return [report], first
 
@@ -414,6 +426,13 @@ def summary(report: Report) -> Iterator[str]:
         yield f"{count(report.duplicates, 'record')} replaced by a later one of the same id"
     if report.older:
         yield f"{count(report.older, 'trace')} left as stored: the import had an earlier state"
+    if report.deleted_upstream and not report.deleted:
+        advice = "`--mirror` deletes them here, too, but those that samples hold"
+        yield f"{count(report.deleted_upstream, 'stored trace')} no longer in {report.source}; {advice}"
+    elif report.deleted:
+        undeleted = report.deleted_upstream - report.deleted
+        left = f"; {count(undeleted, 'more trace')} stay, since samples hold them" if undeleted else ""
+        yield f"{count(report.deleted, 'trace')} deleted that {report.source} no longer has{left}"
     without, open_ = report.states[TraceState.NO_CONTENT], report.states[TraceState.INCOMPLETE]
     if without:
         setting = content_setting(report.source)

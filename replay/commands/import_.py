@@ -7,8 +7,8 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from time import monotonic
-from typing import TYPE_CHECKING, Any, Protocol
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import click
 from rich.console import Console
@@ -22,7 +22,7 @@ from rich.progress import (
 )
 
 from replaydiff.replay.commands.options import App, command, json_option, print_json, say
-from replaydiff.replay.errors import ExitCode, InputError
+from replaydiff.replay.errors import ExitCode, InputError, ReplayError
 from replaydiff.replay.terminal.text import single_line
 
 if TYPE_CHECKING:
@@ -113,6 +113,20 @@ _filters = [
     click.option("--name", "names", multiple=True, metavar="NAME", help="Live: only of this name."),
     click.option("--user", "users", multiple=True, metavar="ID", help="Live: only of this user."),
     click.option(
+        "--live",
+        "minutes",
+        is_flag=False,
+        flag_value=5.0,
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="[MINUTES]",
+        help="With `--since last`: do it again every so many minutes (5), until Ctrl-C.",
+    ),
+    click.option(
+        "--mirror",
+        is_flag=True,
+        help="Live: delete stored traces of this span that were deleted at the source.",
+    ),
+    click.option(
         "--all-environments",
         is_flag=True,
         help="Evaluations and experiments too; without it they are counted and left out.",
@@ -149,6 +163,7 @@ def import_(
     end: str | None,
     since: str | None,
     lookback: str | None,
+    minutes: float | None,
     strict: bool,
     rejects: bool,
     retry: bool,
@@ -199,8 +214,28 @@ def import_(
     else:
         times = {"month": month, "start": start, "end": end, "since": since, "lookback": lookback}
         options = {**times, **filters}  # type: ignore[typeddict-item]
+    if minutes is not None:
+        if since != "last" or as_json:
+            raise InputError("--live goes with `--since last`, and without --json")
+        _repeat(app, source, options, minutes, strict=strict)
     done = app.project.import_(*paths, source=source, strict=strict, display=_display(), **options)
     return _show(done, as_json)
+
+
+def _repeat(app: App, source: str, options: LiveOptions, minutes: float, *, strict: bool) -> NoReturn:
+    """Import what is new every so many minutes, until Ctrl-C; report what came, and faults that may pass."""
+    say(f"importing from {source} every {minutes:g} minutes; Ctrl-C ends it")
+    while True:
+        try:
+            done = app.project.import_(source=source, strict=strict, **options)
+        except ReplayError as error:
+            if error.exit_code is not ExitCode.TRY_AGAIN:
+                raise
+            say(f"{error}; trying again in {minutes:g} minutes")
+        else:
+            if done.new or done.updated or done.rejected:
+                _show(done, as_json=False)
+        sleep(minutes * 60)
 
 
 def _show(done: ImportReport, as_json: bool) -> ExitCode:

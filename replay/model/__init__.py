@@ -26,6 +26,8 @@ from replaydiff.replay.model.sample import Item, SampleItem, SampleRecord
 from replaydiff.replay.model.trace import (
     CORRECTION,
     NO_TOOLS,
+    ORDER_UNKNOWN,
+    SCORE_SCALES,
     SCORED_BY,
     Message,
     Score,
@@ -59,7 +61,9 @@ __all__ = [
     "ASSERTIONS",
     "CORRECTION",
     "NO_TOOLS",
+    "ORDER_UNKNOWN",
     "SCORED_BY",
+    "SCORE_SCALES",
     "Action",
     "Assertion",
     "Blocked",

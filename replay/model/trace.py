@@ -17,6 +17,11 @@ CORRECTION = "corrected_response"
 """Key of `Trace.metadata`: the final response as a person corrected it."""
 SCORED_BY = "scored_by"
 """Key of `Trace.metadata`: score → who gave it, as far as the source says: `person`, `code` or `judge`."""
+SCORE_SCALES = "score_scales"
+"""Key of `Trace.metadata`: score → its lowest and highest value, as its platform configures them."""
+ORDER_UNKNOWN = "order_unknown"
+"""Key of `Trace.metadata`: true where nothing recorded which of some calls came first; they are graded
+unordered."""
 
 
 @light_dataclass(frozen=True, slots=True, kw_only=True)

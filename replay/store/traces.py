@@ -214,6 +214,30 @@ def traces_of_source(con: DuckDBPyConnection, source: str) -> list[str]:
     return [str(trace_id) for (trace_id,) in rows]
 
 
+def traces_between(
+    con: DuckDBPyConnection, source: str, start: datetime | None, end: datetime
+) -> dict[str, str]:
+    """Return id in the source → id in the store, of the traces of a source that started in a time span."""
+    rows = con.execute(
+        "SELECT source_id, trace_id FROM traces WHERE source = $1 AND started_at < $2"
+        " AND started_at >= coalesce($3, started_at)",
+        [source, end, start],
+    ).fetchall()
+    return dict(rows)
+
+
+def delete_traces(con: DuckDBPyConnection, trace_ids: Sequence[str]) -> int:
+    """Delete these traces but those that a sample holds; return how many were deleted."""
+    chosen = (
+        "trace_id IN (SELECT unnest(?::VARCHAR[])) AND trace_id NOT IN (SELECT trace_id FROM sample_items)"
+    )
+    before = count_traces(con)
+    with transaction(con):
+        for table in ("tool_calls", "traces"):
+            con.execute(f"DELETE FROM {table} WHERE {chosen}", [[*trace_ids]])
+    return before - count_traces(con)
+
+
 def count_tool_calls(con: DuckDBPyConnection) -> dict[str, int]:
     """Return how often each tool was called in all traces, the most frequent first."""
     rows = con.execute(

@@ -283,6 +283,8 @@ TIME_LIMIT_S = 30.0
 """How long a condition may take."""
 _DERIVED = {
     "month": "strftime(started_at, '%Y-%m')",
+    "prompt_name": "json_extract_string(metadata, '$.prompt_name')",
+    "prompt_version": "json_extract_string(metadata, '$.prompt_version')",
     "tools": "CASE WHEN tool_path = '-' THEN [] ELSE string_split(tool_path, '>') END",
 }
 COLUMNS = ("trace_id", "source", *FACTS, *_DERIVED, "metadata", "messages")

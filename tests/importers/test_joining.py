@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replaydiff.importers.joining import ModelTurn, ToolRun, joined_calls, tool_run
+from replaydiff.importers.joining import ModelTurn, ToolRun, is_order_unknown, joined_calls, tool_run
 from replaydiff.replay.messages import join_results, read_messages
 from replaydiff.replay.model import Json, Message, ToolCall, Witness
 
@@ -173,3 +173,25 @@ def test_ids_of_items_and_of_calls_are_paired_in_order() -> None:
         ("Oslo", "3C", Witness.POSITION),
         ("Lima", "25C", Witness.POSITION),
     ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "unknown"), [((0, 0), True), ((0, 1), False)], ids=["equal starts", "one after the other"]
+)
+def test_equal_starts_leave_the_order_of_unrequested_runs_unknown(
+    seconds: tuple[int, int], unknown: bool
+) -> None:
+    calls = joined_calls([], [ran(seconds[0], {"city": "Oslo"}, "1"), ran(seconds[1], {"city": "Lima"}, "2")])
+    assert is_order_unknown(calls) is unknown
+    assert [one.args["city"] for one in calls] == (["Lima", "Oslo"] if unknown else ["Oslo", "Lima"])
+
+
+def test_equal_runs_and_requested_calls_have_a_known_order() -> None:
+    turn = ModelTurn(
+        started_at=at(0), received=(), produced=(Message(role="assistant", tool_calls=(OSLO, LIMA)),)
+    )
+    requested = joined_calls([turn], [ran(1, {"city": "Lima"}, "2"), ran(1, {"city": "Oslo"}, "1")])
+    assert [one.args["city"] for one in requested] == ["Oslo", "Lima"]
+    equal = joined_calls([], [ran(0, {"city": "Oslo"}, "1"), ran(0, {"city": "Oslo"}, "2")])
+    assert not is_order_unknown(requested)
+    assert not is_order_unknown(equal)

@@ -28,6 +28,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from tests.stand_ins.langfuse_rows import Row, older_observation, older_score, trace_of
 
 PUBLIC, SECRET = "pk-lf-stand-in", "sk-lf-very-secret"
+PROJECT = {"id": "cafe", "name": "Coffee bar", "metadata": {}, "organization": {"id": "o", "name": "Cafe"}}
 Query = dict[str, list[str]]
 _GROUPS = {
     "io": ("input", "output"),
@@ -36,6 +37,7 @@ _GROUPS = {
     "basic": ("name", "level", "statusMessage", "environment", "userId", "sessionId", "isRootObservation"),
     "model": ("providedModelName",),
     "usage": ("usageDetails", "costDetails", "totalCost"),
+    "prompt": ("promptId", "promptName", "promptVersion"),
     "trace_context": ("traceName", "release", "tags"),
 }
 _CORE = ("id", "traceId", "startTime", "endTime", "projectId", "parentObservationId", "type")
@@ -71,6 +73,11 @@ class Langfuse:
     scores: list[Row] = field(default_factory=list)
     comments: list[Row] | None = None
     """None: a server without them."""
+    hidden: frozenset[str] = frozenset()
+    """Traces that lists leave out, and that are there."""
+    stuck: bool = False
+    """Every page of rows is the first one."""
+    score_configs: list[Row] = field(default_factory=list)
     generation: str = "events"
     faults: Faults = lambda _number, _path, _query: None
     pause: float = 0.0
@@ -106,6 +113,10 @@ class Langfuse:
         endpoint = (newer if events else older).get(path)
         if path == "/comments" and self.comments is not None:
             endpoint = self._comments
+        if path == "/score-configs":
+            endpoint = self._score_configs
+        if path == "/projects":
+            return 200, {"data": [PROJECT]}
         if endpoint is not None:
             try:
                 return 200, endpoint(query)
@@ -122,11 +133,17 @@ class Langfuse:
     def _observations(self, query: Query) -> Row:
         known = {"fields", "limit", "cursor", "fromStartTime", "toStartTime", "environment", "traceId"}
         _check(query, known | {"userId", "expandMetadata"})
-        rows = _span(self.rows, query, "startTime", "fromStartTime", "toStartTime")
+        listed = [row for row in self.rows if "traceId" in query or row["traceId"] not in self.hidden]
+        rows = _span(listed, query, "startTime", "fromStartTime", "toStartTime")
         for key in ("traceId", "userId", "environment"):
             if key in query:
                 rows = [row for row in rows if row[key] in query[key]]
-        rows, meta = _after_cursor(rows, query, "startTime", 1000)
+        if self.stuck:
+            number = int(base64.urlsafe_b64decode(query.get("cursor", ["MA=="])[-1])) + 1
+            following = {"cursor": base64.urlsafe_b64encode(str(number).encode()).decode()}
+            rows, meta = rows[:10], following
+        else:
+            rows, meta = _after_cursor(rows, query, "startTime", 1000)
         groups = [name for value in query.get("fields", ["core,basic"]) for name in value.split(",")]
         keys = {*_CORE, *(key for group in groups for key in _GROUPS.get(group, ()))}
         whole = {key for value in query.get("expandMetadata", []) for key in value.split(",")}
@@ -146,6 +163,10 @@ class Langfuse:
             [row for row in self.comments or () if row["objectType"] in query["objectType"]], query
         )
 
+    def _score_configs(self, query: Query) -> Row:
+        _check(query, {"page", "limit"})
+        return _numbered(self.score_configs, query)
+
     def _traces(self, query: Query) -> Row:
         known = {"page", "limit", "fromTimestamp", "toTimestamp", "orderBy", "userId", "name", "release"}
         _check(query, known | {"environment", "tags"})
@@ -156,7 +177,11 @@ class Langfuse:
         rows = [row for row in rows if set(query.get("tags", [])) <= set(row["tags"])]
         if query.get("orderBy") != ["timestamp.asc"]:
             raise ValueError("the stand-in knows one order alone")
-        return _numbered(sorted(rows, key=lambda row: str(row["timestamp"])), query)
+        page = _numbered(sorted(rows, key=lambda row: str(row["timestamp"])), query)
+        if self.stuck:
+            page["meta"]["totalPages"] = 10**9
+            page["data"] = rows[:10]
+        return page
 
     def _older_observations(self, query: Query) -> Row:
         _check(query, {"page", "limit", "fromStartTime", "toStartTime", "traceId"})

@@ -46,6 +46,9 @@ _AHEAD = timedelta(days=1)
 """Clocks of those who send scores may be ahead."""
 _ENDPOINT = "endpoint of scores"
 _COMMENTS = "/comments"
+_SCORE_CONFIGS = "/score-configs"
+SCALES = "score scales"
+"""Mark: score → its lowest and highest value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,8 +201,48 @@ class Comments(Fetching):
         return at is not None and at >= self._span.start
 
 
+class ScoreScales(Fetching):
+    """Asks for the scales that the project configures for its scores, and keeps them."""
+
+    def fetch(self) -> None:
+        """Ask for all configurations; servers without them have none.
+
+        A name with two configurations and different scales has none: its scores do not say which is meant.
+
+        Raises:
+            CredentialsError, HttpError: the server refuses.
+        """
+        scales: dict[str, set[tuple[float, float]]] = {}
+
+        def ask(_window: TimeRange, after: str | None, limit: int, attempts: int) -> Page:
+            return numbered_page(self._http, _SCORE_CONFIGS, {}, after, limit, attempts)
+
+        def keep(rows: Iterable[Json]) -> None:
+            for row in rows:
+                low, high = (
+                    fields.number(row, key) if isinstance(row, dict) else None
+                    for key in ("minValue", "maxValue")
+                )
+                if isinstance(row, dict) and low is not None and high is not None and low < high:
+                    scales.setdefault(str(row.get("name")), set()).add((low, high))
+
+        def finish() -> None:
+            single = {name: next(iter(pairs)) for name, pairs in scales.items() if len(pairs) == 1}
+            self._answers.mark(SCALES, msgspec.json.encode(single).decode())
+
+        if self._answers.marked(SCALES) is not None:
+            return
+        try:
+            fetch_pages(
+                self._answers, "score configs", self._span, SCORE_LIMITS, ask, keep, whole=True, finish=finish
+            )
+        except HttpError as error:
+            if error.status not in GONE:
+                raise
+
+
 V2_OBSERVATIONS = "/v2/observations"
-FIELDS = "core,basic,time,io,metadata,model,usage,metrics,trace_context"
+FIELDS = "core,basic,time,io,metadata,model,usage,prompt,metrics,trace_context"
 LIMITS = (1000, 200, 50, 10, 1)
 EDGE = timedelta(hours=1)
 """How far outside of the span rows are looked at (their ids alone) to find the traces that it cuts."""
@@ -224,6 +267,10 @@ class _Traces(Fetching, ABC):
     @cached_property
     def _comments(self) -> Comments:
         return Comments(self._http, self._answers, self._query, self._span, self._show_status)
+
+    @cached_property
+    def _scales(self) -> ScoreScales:
+        return ScoreScales(self._http, self._answers, self._query, self._span, self._show_status)
 
     def _whole_traces(self) -> None:
         left = self._answers.count_unfinished()
@@ -260,6 +307,7 @@ class Events(_Traces):
         self._comments.fetch()
         self._whole_traces()
         self._ratings.fetch_older()
+        self._scales.fetch()
 
     def _edges(self) -> None:
         """Find the traces that the ends of the span cut."""
@@ -402,6 +450,7 @@ class Tables(_Traces):
         self._ratings.fetch()
         self._comments.fetch()
         self._whole_traces()
+        self._scales.fetch()
 
     def _traces(self, window: TimeRange, after: str | None, limit: int, attempts: int) -> Page:
         selection: Selection = {

@@ -222,6 +222,7 @@ def fetch_pages(
         length = span.end - span.start
         length = length if whole else min(FIRST_WINDOW, length)
         position = Position(of=of, end=span.end, window=length, limit=limits[0])
+    previous: list[Json] | None = None
     while not position.done:
         window = TimeRange(start=max(span.start, position.end - position.window), end=position.end)
         smallest = position.limit == limits[-1] and (whole or position.window <= SHORTEST_WINDOW)
@@ -233,6 +234,12 @@ def fetch_pages(
                 raise
             position = smaller
         else:
+            if page.rows == previous and position.after is not None:
+                raise HttpError(
+                    f"the server answers the same page of {name} again and again; please report it, with the "
+                    "version of the server"
+                )
+            previous = page.rows
             keep(page.rows)
             position = _next(position, page, window, span, limits, whole)
             if position.done:

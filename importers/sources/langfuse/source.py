@@ -13,10 +13,14 @@ an import that was stopped, however hard, continues where it stopped.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
+from urllib.parse import quote
+
+import msgspec
 
 from replaydiff.importers import fields
 from replaydiff.importers.base import Imported, InputFile, Job, Note, Query, RecordError, ShowStatus, Skipped
@@ -24,7 +28,7 @@ from replaydiff.importers.convert import Group, Rows, Spool, done, group_jobs, g
 from replaydiff.importers.http import HttpError, JsonClient
 from replaydiff.importers.reading import Record
 from replaydiff.importers.sources.langfuse.answers import FetchedRows
-from replaydiff.importers.sources.langfuse.fetch import Events, Tables
+from replaydiff.importers.sources.langfuse.fetch import SCALES, TRACES, V2_OBSERVATIONS, Events, Tables
 from replaydiff.importers.sources.langfuse.pages import GONE, PREFIX, TimeRange, access, connect
 from replaydiff.importers.sources.langfuse.rows import (
     Sort,
@@ -127,6 +131,9 @@ def _grouped(files: Mapping[int, InputFile], spooled_group: Group) -> Iterator[I
 
 
 _API, _EVENTS, _TABLES = "api", "events", "tables"
+PROJECT = "langfuse_project"
+"""Key of the metadata of traces that were fetched: the project that has them."""
+_CERTAIN = 100
 _BEGINNING = datetime(2023, 1, 1)
 """Before Langfuse was there: where a query begins that does not say when."""
 
@@ -152,8 +159,9 @@ def read_live(query: Query, folder: Path, show_status: ShowStatus) -> Iterator[I
         address = keys.base_url + PREFIX
         yield from answers.rejects(NAME, address)
         file = InputFile(path="", name=address, size=0, modified=0.0)
+        scales = msgspec.json.decode(answers.marked(SCALES) or "{}", type=dict[str, tuple[float, float]])
         for group in answers.traces():
-            yield from _chosen(group, query, file)
+            yield from _chosen(group, query, file, scales)
     finally:
         answers.close()
 
@@ -182,12 +190,14 @@ def _fetch(http: JsonClient, answers: FetchedRows, query: Query, show_status: Sh
         ) from None
 
 
-def _chosen(group: TraceRows, query: Query, file: InputFile) -> Iterator[Imported]:
+def _chosen(
+    group: TraceRows, query: Query, file: InputFile, scales: Mapping[str, Sequence[float]]
+) -> Iterator[Imported]:
     """Yield the imported items of a trace, if it matches the query."""
     if not group.observations and not group.traces:
         return
     record = Record(group.line, (group.observations or group.traces)[0])
-    traces = list(guarded(NAME, file, record, lambda _value, _file: items(group, NAME)))
+    traces = list(guarded(NAME, file, record, lambda _value, _file: items(group, NAME, scales)))
     trace = next((item for item in traces if isinstance(item, Trace)), None)
     if trace is None:
         yield from traces
@@ -202,7 +212,60 @@ def _chosen(group: TraceRows, query: Query, file: InputFile) -> Iterator[Importe
     if name is not None and name.startswith(NOT_PRODUCTION) and not is_included:
         yield Skipped(f"traces of evaluations and experiments (environment {name})")
         return
-    yield from traces
+    project = next(
+        (row["projectId"] for row in (*group.traces, *group.observations) if row.get("projectId")), None
+    )
+    for item in traces:
+        yield replace(item, metadata={**item.metadata, PROJECT: project}) if item is trace else item
+
+
+def deleted(query: Query, stored: Iterable[Trace], show_status: ShowStatus) -> Iterator[str]:
+    """Yield the ids of those of the stored traces that the server no longer has; see `MirroredImporter`.
+
+    After a hundred in a row that are gone the others are taken for gone, too: a project that keeps its data
+    for a time deletes all that is older.
+    """
+    with connect(access(), show_status) as http:
+        project, in_a_row = _project(http), 0
+        for number, trace in enumerate(stored, start=1):
+            if project is None or trace.metadata.get(PROJECT) != project or not _matches(trace, query):
+                continue
+            show_status(f"{number:,} stored traces compared")
+            if in_a_row < _CERTAIN and _is_there(http, trace.trace_id):
+                in_a_row = 0
+                continue
+            in_a_row += 1
+            yield trace.trace_id
+
+
+def _project(http: JsonClient) -> str | None:
+    """Return the id of the project of the keys; None on a server that does not tell it."""
+    try:
+        answer = http.get("/projects")
+    except HttpError as error:
+        if error.status in GONE:
+            return None
+        raise
+    listed = answer.get("data") if isinstance(answer, dict) else None
+    project = listed[0] if isinstance(listed, list) and len(listed) == 1 else None
+    return str(project["id"]) if isinstance(project, dict) and "id" in project else None
+
+
+def _is_there(http: JsonClient, trace_id: str) -> bool:
+    try:
+        answer = http.get(V2_OBSERVATIONS, {"traceId": trace_id, "fields": "core", "limit": 1})
+    except HttpError as error:
+        if error.status not in GONE:
+            raise
+    else:
+        return not isinstance(answer, dict) or bool(answer.get("data", True))
+    try:
+        http.get(f"{TRACES}/{quote(trace_id, safe='')}")
+    except HttpError as error:
+        if error.status not in GONE:
+            raise
+        return False
+    return True
 
 
 def _matches(trace: Trace, query: Query) -> bool:

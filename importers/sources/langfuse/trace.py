@@ -8,13 +8,14 @@ observation.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from replaydiff.importers import fields
 from replaydiff.importers.base import Imported, Note, RecordError
 from replaydiff.importers.call_notes import call_notes
-from replaydiff.importers.joining import calls_of_turn
+from replaydiff.importers.joining import calls_of_turn, is_order_unknown
 from replaydiff.importers.sources.langfuse.observation import (
     Observation,
     correction,
@@ -38,6 +39,8 @@ from replaydiff.replay.messages import (
 )
 from replaydiff.replay.model import (
     CORRECTION,
+    ORDER_UNKNOWN,
+    SCORE_SCALES,
     SCORED_BY,
     Json,
     JsonObject,
@@ -72,8 +75,15 @@ def environment(group: TraceRows) -> str | None:
     return str(name) if name not in (None, DEFAULT_ENVIRONMENT) else None
 
 
-def items(group: TraceRows, source: str) -> Iterator[Imported]:
+def items(
+    group: TraceRows, source: str, scales: Mapping[str, Sequence[float]] | None = None
+) -> Iterator[Imported]:
     """The trace of these rows, and what a person should know of it.
+
+    Args:
+        group: its rows.
+        source: the importer.
+        scales: score → lowest and highest value, as the project configures them.
 
     Raises:
         RecordError: a time or number in them cannot be read.
@@ -85,6 +95,9 @@ def items(group: TraceRows, source: str) -> Iterator[Imported]:
         )
     all_observations = observations(group.observations)
     trace = _trace(group, source, all_observations)
+    in_scales: JsonObject = {name: [*scale] for name, scale in (scales or {}).items() if name in trace.scores}
+    if in_scales:
+        trace = replace(trace, metadata={**trace.metadata, SCORE_SCALES: in_scales})
     generations = [row for row in group.observations if row.get("type") == "GENERATION"]
     contents = [value for row in generations for key, value in row.items() if key not in _ABOUT]
     tools = {
@@ -130,6 +143,10 @@ def _trace(group: TraceRows, source: str, all_observations: Sequence[Observation
         metadata["comments"] = _comments(group.comments)
     if definitions.KEY not in metadata and (tools := _tools(all_observations)):
         metadata[definitions.KEY] = tools
+    metadata |= _prompts(all_observations)
+    calls = tool_calls(all_observations, received, produced)
+    if is_order_unknown(calls):
+        metadata[ORDER_UNKNOWN] = True
     question, answered = (
         _input(trace_row, tops, received),
         _final_response(trace_row, tops, all_observations, produced),
@@ -165,7 +182,7 @@ def _trace(group: TraceRows, source: str, all_observations: Sequence[Observation
         messages=messages,
         final_response=answered,
         steps=tuple(_steps(all_observations, received)),
-        tool_calls=tool_calls(all_observations, received, produced) or calls_of_turn(messages),
+        tool_calls=calls or calls_of_turn(messages),
         usage=total_usage(observation.usage for observation in all_observations if observation.is_model_call),
         cost_usd=sum(costs) if costs else fields.number(trace_row, "totalCost"),
         latency_ms=fields.elapsed_ms(started_at, ended_at),
@@ -174,6 +191,20 @@ def _trace(group: TraceRows, source: str, all_observations: Sequence[Observation
         scores=scores(group),
         metadata=metadata,
     )
+
+
+def _prompts(all_observations: Sequence[Observation]) -> JsonObject:
+    """The prompts of Langfuse's prompt management that the agent used: the first, and the version of each."""
+    versions: JsonObject = {}
+    for observation in all_observations:
+        name = fields.text(observation.row, "promptName")
+        if observation.is_model_call and not observation.in_tool and name is not None:
+            versions.setdefault(name, fields.text(observation.row, "promptVersion"))
+    if not versions:
+        return {}
+    name, version = next(iter(versions.items()))
+    first: JsonObject = {"prompt_name": name, "prompt_version": version}
+    return {**first, "prompts": versions} if len(versions) > 1 else first
 
 
 def _tools(all_observations: Sequence[Observation]) -> list[Json]:

@@ -199,6 +199,48 @@ def test_a_root_hours_before_the_span_is_found_by_the_parent_that_is_missing(tmp
     assert len(stored(tmp_path)["slow"].steps) == 4
 
 
+@pytest.mark.parametrize("generation", ["events", "tables"])
+def test_prompts_scales_and_an_order_that_is_unknown_are_facts_of_a_trace(
+    generation: str, tmp_path: Path
+) -> None:
+    rows = observations("t", on(2))
+    for generation_row, (name, version) in zip(
+        (rows[1], rows[3]), (("barista", 7), ("polite", 2)), strict=True
+    ):
+        generation_row |= {"promptName": name, "promptVersion": version}
+    root, *_ = observations("equal", on(3))
+    tools = [
+        {**rows[2], **{key: root[key] for key in ("traceId", "startTime", "updatedAt")}, "metadata": {}}
+        | {
+            "id": f"equal-{name}",
+            "name": name,
+            "endTime": root["startTime"],
+            "parentObservationId": root["id"],
+        }
+        for name in ("price", "count")
+    ]
+    config = {"name": "stars", "dataType": "NUMERIC", "minValue": 1, "maxValue": 7, "isArchived": False}
+    twice = [{**config, "name": "twice", "maxValue": most} for most in (5, 9)]
+    scores = [score("t", name, 3, on(2)) for name in ("stars", "twice", "other")]
+    with reading(
+        rows=[*rows, root, *tools], scores=scores, score_configs=[config, *twice], generation=generation
+    ) as stand_in:
+        done = ask(tmp_path, stand_in, *OCTOBER)
+    traces = stored(tmp_path)
+    assert traces["t"].metadata == {
+        "prompt_name": "barista",
+        "prompt_version": "7",
+        "prompts": {"barista": "7", "polite": "2"},
+        "score_scales": {"stars": [1.0, 7.0]},
+        "langfuse_project": "cafe",
+    }
+    assert traces["equal"].tool_path == "count>price"
+    assert traces["equal"].metadata == {"order_unknown": True, "langfuse_project": "cafe"}
+    assert "1 record: tools started at the same time" in done.out
+    drawn = replay(tmp_path, "sample", "--month", "2026-10", "--by", "prompt_version", "--json")
+    assert drawn.returncode == 0, drawn.stdout
+
+
 def test_long_metadata_comes_in_whole(tmp_path: Path) -> None:
     plan = "x" * 900
     rows = observations("t", on(2), metadata={"plan": plan, "short": "s", "scope.name": "n" * 300})
@@ -208,8 +250,8 @@ def test_long_metadata_comes_in_whole(tmp_path: Path) -> None:
         expanded = [one.query["expandMetadata"] for one in stand_in.asked if "expandMetadata" in one.query]
     assert expanded[0] == ["other,plan"]
     found = stored(tmp_path)
-    assert found["t"].metadata == {"plan": plan, "short": "s"}
-    assert found["u"].metadata == {"plan": plan, "other": plan}
+    assert found["t"].metadata == {"plan": plan, "short": "s", "langfuse_project": "cafe"}
+    assert found["u"].metadata == {"plan": plan, "other": plan, "langfuse_project": "cafe"}
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
@@ -292,6 +334,8 @@ def test_questions_are_those_of_the_vendors_own_client(tmp_path: Path) -> None:
             from_timestamp=on(1), to_timestamp=on(4),
         )  # fmt: skip
         api.comments.get(page=1, limit=1, object_type="TRACE")
+        api.score_configs.get(page=1, limit=1)
+        api.projects.get()
         known: dict[str, set[str]] = {}
         for one in stand_in.asked:
             known.setdefault(one.path, set()).update(one.query)

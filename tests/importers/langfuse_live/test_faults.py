@@ -82,7 +82,7 @@ def test_a_limit_that_lasts_ends_the_try_and_nothing_is_lost(tmp_path: Path) -> 
         before = len(stand_in.asked)
         stand_in.faults = lambda _number, _path, _query: None
         assert ask(tmp_path, stand_in, *OCTOBER).out.startswith("3 traces")
-        assert {one.path for one in stand_in.asked[before:]} == {"/v3/scores", "/comments"}
+        assert {one.path for one in stand_in.asked[before:]} == {"/v3/scores", "/comments", "/score-configs"}
 
 
 @pytest.mark.parametrize("generation", ["events", "tables"])

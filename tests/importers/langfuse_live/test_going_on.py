@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from replaydiff.replay.cli import main
 from tests.importers.langfuse_live.asking import OCTOBER, ask, command, environment, on, stored
 from tests.stand_ins.full import full
 from tests.stand_ins.langfuse_read import Langfuse, reading
@@ -152,3 +153,71 @@ def test_an_end_in_the_future_does_not_move_the_next_beginning_there(tmp_path: P
         stand_in.rows += observations("next", now - timedelta(minutes=2))
         found = ask(tmp_path, stand_in, "--since", "last")
         assert found.out.startswith("1 trace from langfuse: 1 new")
+
+
+@pytest.mark.parametrize("generation", ["events", "tables"])
+def test_what_was_deleted_there_is_shown_and_deleted_here_on_request(generation: str, tmp_path: Path) -> None:
+    rows = [row for day in (2, 3, 4) for row in observations(f"t{day}", on(day))]
+    with reading(rows=rows, generation=generation) as stand_in:
+        ask(tmp_path, stand_in, *OCTOBER)
+        # A trace of another project, in the same store.
+        stand_in.rows = [{**row, "projectId": "tea", "traceId": "tea"} for row in observations("tea", on(5))]
+        ask(tmp_path, stand_in, "--from", "2026-10-05", "--to", "2026-10-06")
+        stand_in.rows = [row for row in rows if row["traceId"] == "t2"]
+        narrow = ask(tmp_path, stand_in, *OCTOBER, "--user", "nobody", "--mirror")
+        shown = ask(tmp_path, stand_in, *OCTOBER)
+        before = stored(tmp_path).keys()
+        mirrored = ask(tmp_path, stand_in, *OCTOBER, "--mirror")
+    assert "no longer" not in narrow.out
+    assert "2 stored traces no longer in langfuse; `--mirror` deletes them" in shown.out
+    assert before == {"t2", "t3", "t4", "tea"}
+    assert "2 traces deleted that langfuse no longer has" in mirrored.out
+    assert stored(tmp_path).keys() == {"t2", "tea"}
+
+
+def test_a_list_that_leaves_a_trace_out_deletes_nothing(tmp_path: Path) -> None:
+    rows = [row for day in (2, 3) for row in observations(f"t{day}", on(day))]
+    with reading(rows=rows) as stand_in:
+        ask(tmp_path, stand_in, *OCTOBER)
+        stand_in.hidden = frozenset({"t3"})
+        done = ask(tmp_path, stand_in, *OCTOBER, "--mirror")
+    assert "no longer" not in done.out
+    assert stored(tmp_path).keys() == {"t2", "t3"}
+
+
+@pytest.mark.parametrize("generation", ["events", "tables"])
+def test_pages_that_come_again_and_again_end_the_import_with_a_sentence(
+    generation: str, tmp_path: Path
+) -> None:
+    rows = [row for number in range(60) for row in observations(f"t{number}", on(2, minute=number))]
+    with reading(rows=rows, generation=generation, stuck=True) as stand_in:
+        done = ask(tmp_path, stand_in, *OCTOBER)
+    assert done.code == 2
+    assert "the same page" in done.err
+    assert len(stand_in.asked) < 20
+
+
+def test_live_asks_again_and_shows_only_what_came(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    waits: list[float] = []
+    with reading(rows=observations("old", on(2))) as stand_in:
+        ask(tmp_path, stand_in, *OCTOBER)
+        for name, value in environment(stand_in).items():
+            monkeypatch.setenv(name, value)
+
+        def wait(seconds: float) -> None:
+            waits.append(seconds)
+            if len(waits) == 1:
+                stand_in.rows += observations("new", on(31, 23))
+            if len(waits) == 3:
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr("replaydiff.replay.commands.import_.sleep", wait)
+        with pytest.raises(SystemExit) as ended:
+            main(["import", "langfuse", "--since", "last", "--lookback", "8w", "--live", "2"])
+    assert (ended.value.code, waits) == (130, [120, 120, 120])
+    shown = [line for line in capsys.readouterr().out.splitlines() if "from langfuse" in line]
+    assert shown == ["2 traces from langfuse: 1 new, 0 updated, 1 unchanged; 2 tool calls"]
+    assert stored(tmp_path).keys() == {"old", "new"}
