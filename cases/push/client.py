@@ -8,14 +8,15 @@ next), the server has no such route (do without it), or nothing more can be sent
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from replaydiff.cases.push.platform import PushStopped
-from replaydiff.replay.errors import CredentialsError, SettingsError
+from replaydiff.replay.errors import CredentialsError, ReplayError, SettingsError
 from replaydiff.replay.langfuse_keys import LangfuseKeys
 from replaydiff.replay.model import JsonObject
 
@@ -30,6 +31,8 @@ T = TypeVar("T")
 TIMEOUT_S = 30.0
 """How long one answer may take."""
 RETRIES = 4
+AT_ONCE = 4
+"""Requests in flight, where a server takes one record each."""
 PAGE = 100
 """Rows of one answer."""
 WAITS_S = (0.2, 1.0, 3.0)
@@ -108,6 +111,35 @@ class LangfuseClient:
             return answer.json() if answer.content else None
 
         return self.write(send)
+
+    def write_all(
+        self, write: Callable[[T], object], values: Iterable[T]
+    ) -> Iterator[tuple[T, RecordRefused | None]]:
+        """Write values, some at a time; yield each with its refusal, or None.
+
+        Raises:
+            PushStopped, CredentialsError: nothing is taken any more; what was taken until then was yielded.
+        """
+        stop: ReplayError | None = None
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            futures = [(value, pool.submit(write, value)) for value in values]
+            try:
+                for value, future in futures:
+                    try:
+                        future.result()
+                    except CancelledError:
+                        continue
+                    except RecordRefused as refused:
+                        yield value, refused
+                    except ReplayError as error:
+                        stop = stop or error
+                        pool.shutdown(wait=False, cancel_futures=True)
+                    else:
+                        yield value, None
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
+        if stop is not None:
+            raise stop
 
     def read(self, call: Callable[[], T]) -> T | None:
         """Fetch an object; return None if the server has none, or its response is not understood.

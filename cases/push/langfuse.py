@@ -36,7 +36,7 @@ from replaydiff.cases.push.records import (
     trial_trace,
     trial_trace_id,
 )
-from replaydiff.diff.result import DiffResult
+from replaydiff.diff.result import DiffResult, GradedTrial, ItemVerdict
 from replaydiff.replay.golden import case_of, case_to_json
 from replaydiff.replay.langfuse_keys import LangfuseKeys
 from replaydiff.replay.model import Case, Json, JsonObject, Lane
@@ -90,20 +90,24 @@ class LangfuseDataset:
             is_same=lambda row, item: _as_item(row) == item,
             is_removed=lambda item_id: bool(items) and self.is_removed(item_id),
         )
-        for row in changed:
+
+        def write(row: DatasetItem) -> None:
             fields = {
                 "input": row.input,
                 "expected_output": row.expected_output,
                 "metadata": row.metadata,
                 "source_trace_id": row.source_trace_id,
             }
-            self._write_item(row.id, row.label, fields, ITEMS, pushed)
+            self._write_item(row.id, fields)
+
+        for row, refused in self._channel.write_all(write, changed):
+            _note(ITEMS, row.label, refused, pushed)
 
     def delete(self, items: Sequence[PulledItem], pushed: Pushed) -> None:
         """Archive items."""
         from langfuse.api import DatasetStatus
 
-        for item in items:
+        def write(item: PulledItem) -> None:
             fields: dict[str, Any] = {
                 "input": item.input,
                 "expected_output": item.expected_output,
@@ -111,7 +115,10 @@ class LangfuseDataset:
                 "status": DatasetStatus.ARCHIVED,
                 **({} if item.trace_id is None else {"source_trace_id": item.trace_id}),
             }
-            self._write_item(item.id, f"item {item.id!r}", fields, ARCHIVED, pushed)
+            self._write_item(item.id, fields)
+
+        for item, refused in self._channel.write_all(write, items):
+            _note(ARCHIVED, f"item {item.id!r}", refused, pushed)
 
     def score(self, result: DiffResult, rows: Sequence[DatasetItem], pushed: Pushed) -> None:
         """Send each lane of a run as an experiment, its trials as traces with scores."""
@@ -166,19 +173,12 @@ class LangfuseDataset:
             self._ids = (dataset.project_id, dataset.id) if dataset is not None else ("", name)
         return self._ids
 
-    def _write_item(
-        self, item_id: str, label: str, fields: dict[str, Any], kind: str, pushed: Pushed
-    ) -> None:
+    def _write_item(self, item_id: str, fields: dict[str, Any]) -> None:
         create = self._channel.client.dataset_items.create
-        try:
-            self._channel.write(
-                lambda: create(
-                    dataset_name=self._name, id=item_id, request_options=self._channel.options, **fields
-                )
-            )
-            pushed.sent[kind] += 1
-        except RecordRefused as refused:
-            pushed.refused.append((label, str(refused)))
+        options = self._channel.options
+        self._channel.write(
+            lambda: create(dataset_name=self._name, id=item_id, request_options=options, **fields)
+        )
 
 
 @contextmanager
@@ -223,17 +223,21 @@ def _push_run(
     dataset_id: str,
     pushed: Pushed,
 ) -> None:
-    lanes = {lane: experiment(result, lane, project_id, dataset_id) for lane in result.run.lanes}
-    pushed.experiments = [of.name for of in lanes.values()]
+    indices = {graded.trial.index for row in result.items for lane in row.lanes.values() for graded in lane}
+    experiments = {
+        (lane, index): experiment(result, lane, index, project_id, dataset_id)
+        for lane in result.run.lanes
+        for index in sorted(indices)
+    }
+    pushed.experiments = [of.name for of in experiments.values()]
     missing: set[str] = set()
     has_experiments = True
-    for of in lanes.values():
+    for of in experiments.values():
         present = _present_traces(channel, of, result)
         has_experiments = has_experiments and present is not None
         traces = (
             trial_trace(result, of, verdict, graded, rows[item_id(dataset, verdict.item.id)])
-            for verdict in result.items
-            for graded in verdict.lanes.get(of.lane, ())
+            for verdict, graded in _trials(result, of)
         )
         linked = None if present is not None else _linked_traces(channel, dataset, of.name)
         missing |= _push_traces(channel, traces, present if linked is None else linked, pushed)
@@ -241,15 +245,32 @@ def _push_run(
             _link_traces(channel, result, dataset, of, linked | missing, pushed)
     scores = (
         score
-        for verdict in result.items
-        for lane, graded_trials in verdict.lanes.items()
-        for graded in graded_trials
-        for score in trial_scores(result, lanes[lane], verdict, graded)
+        for of in experiments.values()
+        for verdict, graded in _trials(result, of)
+        for score in trial_scores(result, of, verdict, graded)
         if score.trace_id not in missing
     )
     _push_scores(channel, scores, pushed)
-    if Lane.NEW in lanes and has_experiments:
-        _push_scores(channel, run_scores(result, lanes[Lane.NEW]), pushed)
+    answered = experiments.get((Lane.NEW, 0))
+    if answered is not None and has_experiments:
+        _push_scores(channel, run_scores(result, answered), pushed)
+
+
+def _trials(result: DiffResult, of: Experiment) -> Iterator[tuple[ItemVerdict, GradedTrial]]:
+    """Yield the trials of an experiment, each with its item."""
+    for verdict in result.items:
+        for graded in verdict.lanes.get(of.lane, ()):
+            if graded.trial.index == of.index:
+                yield verdict, graded
+
+
+def _note(kind: str, label: str, refused: RecordRefused | None, pushed: Pushed) -> None:
+    """Count a record that was sent, or name one that was refused."""
+    if refused is None:
+        pushed.sent[kind] += 1
+    else:
+        pushed.refused.append((label, str(refused)))
+    pushed.show()
 
 
 _RUN_ITEMS = "/api/public/dataset-run-items"
@@ -273,24 +294,20 @@ def _link_traces(
     pushed: Pushed,
 ) -> None:
     """Make the lane a run of the dataset, on a server without experiments: one link for each trace."""
-    for verdict in result.items:
-        for graded in verdict.lanes.get(of.lane, ()):
-            trace_id = trial_trace_id(of, graded)
-            if trace_id in skipped:
-                continue
-            body: JsonObject = {
-                "runName": of.name,
-                "metadata": of.metadata,
-                "datasetItemId": item_id(dataset, verdict.item.id),
-                "traceId": trace_id,
-            }
-            try:
-                channel.plain("POST", _RUN_ITEMS, body)
-                pushed.sent[LINKS] += 1
-            except RecordRefused as refused:
-                pushed.refused.append(
-                    (f"link of trial {graded.trial.index + 1} of {verdict.item.id!r}", str(refused))
-                )
+
+    def link(trial: tuple[ItemVerdict, GradedTrial]) -> None:
+        verdict, graded = trial
+        body: JsonObject = {
+            "runName": of.name,
+            "metadata": of.metadata,
+            "datasetItemId": item_id(dataset, verdict.item.id),
+            "traceId": trial_trace_id(of, graded),
+        }
+        channel.plain("POST", _RUN_ITEMS, body)
+
+    unlinked = [trial for trial in _trials(result, of) if trial_trace_id(of, trial[1]) not in skipped]
+    for (verdict, graded), refused in channel.write_all(link, unlinked):
+        _note(LINKS, f"link of trial {graded.trial.index + 1} of {verdict.item.id!r}", refused, pushed)
 
 
 def _present_traces(channel: LangfuseClient, of: Experiment, result: DiffResult) -> set[str] | None:
@@ -298,12 +315,7 @@ def _present_traces(channel: LangfuseClient, of: Experiment, result: DiffResult)
 
     What a trial did never changes, so they are not sent again.
     """
-    starts = [
-        graded.trial.started_at
-        for verdict in result.items
-        for graded in verdict.lanes.get(of.lane, ())
-        if graded.trial.started_at
-    ]
+    starts = [graded.trial.started_at for _, graded in _trials(result, of) if graded.trial.started_at]
     since = (min(starts, default=result.run.created_at) - timedelta(days=1)).replace(tzinfo=UTC)
     present: set[str] = set()
     cursor: str | None = None
@@ -335,6 +347,7 @@ def _push_traces(
         try:
             _send_traces(channel, batch)
             pushed.sent[TRACES] += len(batch)
+            pushed.show()
             continue
         except RecordRefused as refused:
             if len(batch) == 1:
@@ -431,16 +444,11 @@ def _send_scores(channel: LangfuseClient, scores: Sequence[CreateScoreRequest], 
 
 
 def _send_each(channel: LangfuseClient, scores: Sequence[CreateScoreRequest], pushed: Pushed) -> None:
-    for score in scores:
+    def send(score: CreateScoreRequest) -> None:
         # The SDK declares the list alone, and sends what it is given.
         single = cast("list[CreateScoreRequest]", score)
-        try:
-            channel.write(
-                lambda single=single: channel.client.scores.create(  # type: ignore[misc]
-                    request=single, request_options=channel.options
-                )
-            )
-            pushed.sent[SCORES] += 1
-        except RecordRefused as refused:
-            where = f"trace {score.trace_id}" if score.trace_id else "the experiment"
-            pushed.refused.append((f"score {score.name!r} of {where}", str(refused)))
+        channel.write(lambda: channel.client.scores.create(request=single, request_options=channel.options))
+
+    for score, refused in channel.write_all(send, scores):
+        where = f"trace {score.trace_id}" if score.trace_id else "the experiment"
+        _note(SCORES, f"score {score.name!r} of {where}", refused, pushed)

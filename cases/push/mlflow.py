@@ -28,7 +28,7 @@ from replaydiff.cases.push import mlflow_runs
 from replaydiff.cases.push.mlflow_runs import PushTarget
 from replaydiff.cases.push.pull import DatasetChange, plain_case
 from replaydiff.cases.push.records import (
-    ARCHIVED,
+    DELETED,
     ITEMS,
     DatasetItem,
     PulledItem,
@@ -98,7 +98,7 @@ class MlflowDataset:
                 deleted.append(record_ids[item.id])
         if deleted:
             self._client.delete(_path(self._target.dataset_id), {"dataset_record_ids": deleted})
-            pushed.sent[ARCHIVED] += len(deleted)
+            pushed.sent[DELETED] += len(deleted)
 
     def score(self, result: DiffResult, rows: Sequence[DatasetItem], pushed: Pushed) -> None:
         """Send each lane of a run as a run of MLflow, its trials as traces with assessments."""

@@ -87,6 +87,7 @@ def push(
     result: DiffResult | None = None,
     *,
     project: str | None = None,
+    show_status: Callable[[str], None] = lambda _text: None,
 ) -> Pushed:
     """Send rows of a dataset and, over it, a run's result; the rows cover the run's items.
 
@@ -96,12 +97,13 @@ def push(
         result: of a run over them.
         project: the rows are the whole golden set of this project: items of its other cases left the set, and
             are taken out of use.
+        show_status: called with what was sent so far.
 
     Raises:
         CredentialsError: the keys are refused, and nothing was sent.
         ReplayError: nothing at all could be sent.
     """
-    pushed = Pushed()
+    pushed = Pushed(show_status=show_status)
     try:
         items = platform.items()
         platform.upsert(rows, items, pushed)

@@ -1,10 +1,11 @@
 """What a platform is sent of a golden set and of a run: dataset items, an experiment a lane, and scores.
 
 A lane is an experiment over the dataset, a trial one trace of it with its tool calls, a grade a score on that
-trace. Since Langfuse shows one trial of an item, each trial also carries the item's verdict and means. Every
-id is derived from dataset, run, item, lane and trial, so what is sent twice is there once, and a second
-dataset does not take the traces of the first. Traces are in the environment `sdk-experiment`, which no import
-takes for production traffic.
+trace; the first trial of an item also has the item's means and its verdict. Langfuse shows one trace of an
+item in an experiment: there the second trials of a lane are an experiment of their own, and so on. Every id
+is derived from dataset, run, item, lane and trial, so what is sent twice is there once, and a second dataset
+does not take the traces of the first. Traces are in the environment `sdk-experiment`, which no import takes
+for production traffic.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from langfuse.api.opentelemetry.types.otel_span import OtelSpan
 
 ITEMS, TRACES, SCORES = "dataset items", "traces", "scores"
-ARCHIVED, LINKS = "archived items", "dataset run items"
+ARCHIVED, DELETED, LINKS = "archived items", "deleted items", "dataset run items"
 ENVIRONMENT = "sdk-experiment"
 """Where Langfuse's own SDK puts experiments."""
 _MAIL = re.compile(r"\s*<[^<>]*>|\S+@\S+")
@@ -55,6 +56,14 @@ class Pushed:
     """What was archived there and was not sent again."""
     left_edited: list[str] = field(default_factory=list)
     """What was edited there and was not overwritten."""
+    show_status: Callable[[str], None] = lambda _text: None
+    """Called with what was sent so far, after each request."""
+
+    def show(self) -> None:
+        """Report what was sent so far."""
+        sent = ", ".join(f"{count:,} {what}" for what, count in self.sent.items())
+        there = sum(self.unchanged.values())
+        self.show_status(f"sent {sent or 'nothing yet'}" + (f"; {there:,} unchanged" if there else ""))
 
     @property
     def complete(self) -> bool:
@@ -94,6 +103,8 @@ class Experiment:
     id: str
     name: str
     lane: Lane
+    index: int
+    """Which trials of the lane it has."""
     dataset_id: str
     metadata: JsonObject
 
@@ -218,9 +229,9 @@ def item_id(dataset: str, name: str) -> str:
     return whole if len(whole) <= _LONGEST_ID else f"{whole[:200]}-{_hash(32, whole)}"
 
 
-def experiment(result: DiffResult, lane: Lane, project_id: str, dataset_id: str) -> Experiment:
-    """Return a lane as an experiment over a dataset."""
-    name = lane_name(result, lane)
+def experiment(result: DiffResult, lane: Lane, index: int, project_id: str, dataset_id: str) -> Experiment:
+    """Return the trials of a lane with one index as an experiment over a dataset."""
+    name = lane_name(result, lane) + (f", trial {index + 1}" if index else "")
     # The very derivation of Langfuse's server and SDKs, so that a run of this name is this experiment.
     key = json.dumps(
         ["langfuse-experiment-v1", project_id, dataset_id, name], separators=(",", ":"), ensure_ascii=False
@@ -229,8 +240,9 @@ def experiment(result: DiffResult, lane: Lane, project_id: str, dataset_id: str)
         id=hashlib.sha256(key.encode()).hexdigest()[:16],
         name=name,
         lane=lane,
+        index=index,
         dataset_id=dataset_id,
-        metadata=lane_metadata(result, lane),
+        metadata={**lane_metadata(result, lane), "trial": index + 1},
     )
 
 
@@ -251,6 +263,9 @@ def lane_metadata(result: DiffResult, lane: Lane) -> JsonObject:
         "sample": run.sample,
         "golden_set": run.golden_path,
         "trials": run.trials,
+        "answer": result.answer.value,
+        "reason": result.reason,
+        "open": f"replay view --run {run.id}",
     }
 
 
@@ -282,6 +297,7 @@ def trial_trace(
         "status": trial.status.value,
         "cost_usd": trial.cost_usd,
         "latency_ms": trial.latency_ms,
+        "open": f"replay view {trial.item_id} --run {trial.run_id}",
     }
     attributes = {
         "langfuse.observation.type": "agent",
@@ -343,14 +359,13 @@ def trial_trace_id(of: Experiment, graded: GradedTrial) -> str:
 def trial_values(
     result: DiffResult, lane: Lane, verdict: ItemVerdict, graded: GradedTrial
 ) -> Iterator[NamedScore]:
-    """Yield the grades of a trial.
-
-    And the item's own, since a page shows one trial: its means, and its verdict.
-    """
+    """Yield the grades of a trial, and with the first one of an item its means and its verdict."""
     for metric, grade in graded.grades.items():
         if grade.score is not None:
             yield NamedScore(metric, grade.score, grade.reason)
     trials = verdict.lanes[lane]
+    if graded is not trials[0]:
+        return
     for name in verdict.metrics:
         scores = scores_of(trials, name)
         if scores:

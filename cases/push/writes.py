@@ -36,6 +36,8 @@ def write(
             raise
         pushed.refused.append((label, str(error)))
         return None
+    finally:
+        pushed.show()
     return {} if answer is None else answer
 
 
@@ -71,6 +73,7 @@ def write_rows(
             client.post(path, body({row.id: record for row, record in together}))
             sent += [row.id for row, _ in together]
             pushed.sent[ITEMS] += len(together)
+            pushed.show()
         except HttpError as error:
             if error.status not in REFUSED:
                 raise

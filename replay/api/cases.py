@@ -175,6 +175,7 @@ class Cases:
         cases: str | Path | None = None,
         mail: bool = False,
         platform: str = "langfuse",
+        show_status: Callable[[str], None] = lambda _text: None,
     ) -> PushResult:
         """Send the golden set, or with `run` what it replayed and its results, to a platform.
 
@@ -183,7 +184,8 @@ class Cases:
             dataset: name of the dataset; default `replay-PROJECT-` and the golden set's or sample's name.
             cases: the golden set's file.
             mail: send the mail addresses of reviewers, too.
-            platform: `langfuse`, `phoenix` or `mlflow`.
+            platform: its name, as in `replaydiff.cases.push.PLATFORMS`.
+            show_status: called with what was sent so far.
 
         Raises:
             CredentialsError: a key is not set.
@@ -203,6 +205,7 @@ class Cases:
             dataset=dataset,
             golden=None if cases is None else Path(cases),
             mail=mail,
+            show_status=show_status,
         )
 
     apush = in_thread(push)

@@ -297,6 +297,7 @@ def push_dataset(
     dataset: str | None,
     golden: Path | None,
     mail: bool,
+    show_status: Callable[[str], None],
 ) -> PushResult:
     """Send the golden set, or what a run replayed and its results, to a platform.
 
@@ -312,7 +313,7 @@ def push_dataset(
     name, rows = _dataset(settings, result, dataset, golden, origin)
     whole = result is None and (golden is None or golden.resolve() == settings.golden_path.resolve())
     with connect(platform, name) as opened:
-        pushed = push(opened, rows, result, project=project if whole else None)
+        pushed = push(opened, rows, result, project=project if whole else None, show_status=show_status)
     return PushResult(
         address=opened.address,
         dataset=name,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ import click
 
 from replaydiff.replay.api.exporting import EXPORTS, ExportRequest
 from replaydiff.replay.api.golden import PLATFORMS
+from replaydiff.replay.commands.import_ import status
 from replaydiff.replay.commands.options import App, command, json_option, print_json, say
 from replaydiff.replay.errors import ExitCode, InputError
 
@@ -131,8 +133,9 @@ def push(
 
     Without RUN, the cases become the items of a dataset, linked to the traces they were promoted from. With
     RUN, what it replayed is the dataset, each lane an experiment over it, each trial a trace with its tool
-    calls, and grades, verdicts and the answer are scores. Each trial also has the item's means and verdict,
-    since Langfuse shows one trial of an item. Servers without experiments get runs of the dataset.
+    calls, and grades and the answer are scores; the first trial of an item also has its means and verdict.
+    Langfuse shows one trace of an item, so there second trials are an experiment of their own, and so on;
+    servers without experiments get runs of the dataset.
     In Phoenix a trial is a run of the experiment, and scores are its evaluations. In MLflow cases are the
     records of an evaluation dataset, a lane is an evaluation run, a trial a trace of it, and scores are
     assessments; all are in the experiment MLFLOW_EXPERIMENT_NAME, else in one named as the dataset.
@@ -145,7 +148,14 @@ def push(
 
     Exit code 3 means that a part was not accepted; sending again continues.
     """
-    done = app.project.cases.push(run, dataset=dataset, cases=path, mail=mail, platform=target)
+    try:
+        with status(f"sending to {PLATFORMS[target].title}") as show_status:
+            done = app.project.cases.push(
+                run, dataset=dataset, cases=path, mail=mail, platform=target, show_status=show_status
+            )
+    except KeyboardInterrupt:
+        say("what was sent stays; run it again to continue")
+        raise
     if as_json:
         print_json(done.to_dict())
     else:
@@ -155,13 +165,19 @@ def push(
     return ExitCode.PARTIAL if done.pushed.sent or done.pushed.unchanged else ExitCode.WRONG_INPUT
 
 
+def _counts(counts: Mapping[str, int]) -> str:
+    """Return counts with their nouns, which are given in the plural."""
+    return ", ".join(
+        f"{count:,} {what.removesuffix('s') if count == 1 else what}" for what, count in counts.items()
+    )
+
+
 def _show(done: PushResult) -> None:
     from replaydiff.replay.terminal.text import single_line
 
     pushed, dataset, shown = done.pushed, done.dataset, done.address
     title = PLATFORMS[done.platform].title
-    sent = ", ".join(f"{count:,} {what}" for what, count in pushed.sent.items())
-    there = ", ".join(f"{count:,} {what}" for what, count in pushed.unchanged.items())
+    sent, there = _counts(pushed.sent), _counts(pushed.unchanged)
     if sent:
         click.echo(
             f"sent to dataset {dataset!r} at {shown}: {sent}" + (f"; unchanged: {there}" if there else "")

@@ -6,7 +6,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
@@ -65,14 +65,14 @@ def bar(files: Sequence[SizedFile]) -> Iterator[Callable[[int, int], None]]:
 
 
 @contextmanager
-def status(source: str) -> Iterator[Callable[[str], None]]:
-    """Show the progress of a live import.
+def status(work: str) -> Iterator[Callable[[str], None]]:
+    """Show the progress of requests to a server, by text that begins with `work`.
 
     One line that changes on a terminal, a line now and then elsewhere.
     """
     console = Console(stderr=True)
     if console.is_terminal:
-        with console.status(f"fetching from {source}") as shown:
+        with console.status(work) as shown:
             yield lambda text: shown.update(single_line(text))
         return
     last = monotonic()
@@ -309,6 +309,8 @@ def _flag(name: str) -> str:
 def _display() -> Display:
     """Return a bar with rate and time left on a terminal; elsewhere lines of a live import alone."""
     from replaydiff.replay.api.importing import Display
-    from replaydiff.replay.commands.import_ import bar, status
 
-    return Display(files=bar, source=status) if sys.stderr.isatty() else Display(source=status)
+    def fetching(source: str) -> AbstractContextManager[Callable[[str], None]]:
+        return status(f"fetching from {source}")
+
+    return Display(files=bar, source=fetching) if sys.stderr.isatty() else Display(source=fetching)

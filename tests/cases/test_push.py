@@ -127,7 +127,7 @@ def test_cases_become_items_and_a_second_push_changes_nothing(
 
     golden.write_text(golden.read_text().replace("Will it rain?", "Will it snow?"))
     code, out, _ = push("--cases", str(golden))
-    assert "1 dataset items; unchanged: 1 dataset items" in out
+    assert "1 dataset item; unchanged: 1 dataset item" in out
     assert langfuse.items["replay-shop-golden/weather"]["input"] == "Will it snow?"
 
 
@@ -153,8 +153,7 @@ def test_a_run_is_an_experiment_a_lane_with_traces_and_scores(
         by_name.setdefault(root["langfuse.experiment.name"], set()).add(root["langfuse.experiment.id"])
         assert root["langfuse.experiment.item.id"] in langfuse.items
     assert {name: len(ids) for name, ids in by_name.items()} == {
-        f"{RUN} old (prod)": 1,
-        f"{RUN} new (next)": 1,
+        f"{RUN} {lane}{trial}": 1 for lane in ("old (prod)", "new (next)") for trial in ("", ", trial 2")
     }
     assert sum(root.get("langfuse.observation.level") == "ERROR" for root in roots) == 1
     tools = [span for span in langfuse.spans.values() if span.get("parentSpanId")]
@@ -166,7 +165,7 @@ def test_a_run_is_an_experiment_a_lane_with_traces_and_scores(
     # 6 trials of the old lane and 5 of the new one have a score; the crashed one has none.
     assert [score["value"] for score in scores if score["name"] == "tool_calls"].count(1.0) == 6
     assert [score["value"] for score in scores if score["name"] == "tool_calls"].count(0.0) == 5
-    assert len([score for score in scores if score["name"] == "replay_verdict"]) == 6
+    assert len([score for score in scores if score["name"] == "replay_verdict"]) == len(langfuse.items)
     (answer,) = [score for score in scores if score["name"] == "replay_answer"]
     assert answer["datasetRunId"] in by_name[f"{RUN} new (next)"]
     assert answer["value"] in ("SHIP", "HOLD", "CAN'T TELL")
@@ -287,7 +286,7 @@ def test_a_server_that_goes_down_ends_the_push_with_what_was_taken(
     langfuse.down_after = 2
     code, out, err = push("--cases", str(golden))
     assert code == 3
-    assert "1 dataset items" in out
+    assert "1 dataset item" in out
     assert "stopped: Langfuse answered HTTP 503, 2 times in a row" in err
     assert len(langfuse.items) == 1
 
@@ -382,20 +381,22 @@ def test_a_second_dataset_does_not_take_the_experiments_of_the_first(
     assert {root["langfuse.experiment.dataset.id"] for root in langfuse.roots()} == {"ds-0", "ds-1"}
 
 
-def test_each_trial_carries_the_means_and_the_verdict_of_its_item(
+def test_the_first_trial_of_an_item_has_its_means_and_its_verdict(
     langfuse: Langfuse, push: Push, replayed: None
 ) -> None:
     assert push(RUN)[0] == 0
-    verdicts = {score["traceId"] for score in langfuse.scores.values() if score["name"] == "replay_verdict"}
-    means = [score for score in langfuse.scores.values() if score["name"] == "tool_calls_mean"]
-    new = {
+    scores = langfuse.scores.values()
+    verdicts = {score["traceId"] for score in scores if score["name"] == "replay_verdict"}
+    means = [score for score in scores if score["name"] == "tool_calls_mean"]
+    first = {
         trace_id
         for (trace_id, _), span in langfuse.spans.items()
-        if not span.get("parentSpanId") and langfuse.attributes(span)["langfuse.trace.name"] == "replay new"
+        if not span.get("parentSpanId")
+        and langfuse.attributes(span)["langfuse.experiment.name"] == f"{RUN} new (next)"
     }
-    assert verdicts == new
-    assert len(means) == 12
-    assert {mean["value"] for mean in means if mean["traceId"] in new} == {0.0}
+    assert verdicts == first
+    assert len(means) == 2 * len(first)
+    assert {mean["value"] for mean in means if mean["traceId"] in first} == {0.0}
     assert all("of this item" in mean["comment"] for mean in means)
 
 
@@ -405,8 +406,9 @@ def test_a_server_without_experiments_gets_runs_of_the_dataset_once(
     langfuse.legacy = True
     assert push(RUN)[0] == 0
     assert {name: len(links) for name, links in langfuse.runs.items()} == {
-        f"{RUN} old (prod)": 6,
-        f"{RUN} new (next)": 6,
+        f"{RUN} {lane}{trial}": len(langfuse.items)
+        for lane in ("old (prod)", "new (next)")
+        for trial in ("", ", trial 2")
     }
     traces = {trace_id for trace_id, _ in langfuse.spans}
     assert {link["traceId"] for links in langfuse.runs.values() for link in links} == traces
@@ -429,7 +431,7 @@ def test_a_case_that_left_the_golden_set_is_archived_and_others_are_not(
     langfuse.items["x"] = elsewhere
     golden.write_text(golden.read_text().splitlines()[1] + "\n")
     code, out, _ = push()
-    assert (code, "1 archived items" in out) == (0, True)
+    assert (code, "1 archived item" in out) == (0, True)
     assert {key: item["status"] for key, item in langfuse.items.items()} == {
         f"{name}/refund-late": "ARCHIVED",
         f"{name}/weather": "ACTIVE",

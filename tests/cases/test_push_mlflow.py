@@ -102,7 +102,7 @@ def test_cases_become_records_and_leave_with_the_golden_set(
     lines = golden.read_text().splitlines()
     golden.write_text("\n".join((lines[0].replace("Late", "Very late"), lines[2])) + "\n")
     code, out = replay("push", "mlflow")
-    assert (code, "1 dataset items, 1 archived items; unchanged: 1 dataset items" in out) == (0, True), out
+    assert (code, "1 dataset item, 1 deleted item; unchanged: 1 dataset item" in out) == (0, True), out
     found = server.records(name)
     assert {case: row["inputs"] for case, row in found.items()} == {
         "late": {"input": "Very late"},
@@ -117,7 +117,7 @@ def test_an_expectation_that_is_dropped_here_is_dropped_there(
 ) -> None:
     replay("push", "mlflow")
     golden.write_text(golden.read_text().replace('"expected_answer": "Ho"', '"expected_tools": ["greet"]'))
-    assert "1 dataset items" in replay("push", "mlflow")[1]
+    assert "1 dataset item" in replay("push", "mlflow")[1]
     row = server.records(f"replay-{Path.cwd().name}-golden")["ü/1"]
     assert {name: value for name, value in row["expectations"].items() if value is not None} == {
         "expected_tools": ["greet"]
@@ -220,7 +220,7 @@ def test_traces_hold_what_the_trials_did(replay: Command, replayed: None, held: 
     assert replay("push", "mlflow", RUN)[1].startswith("nothing changed")
     # A trace whose spans came through and whose fields did not is completed.
     del held.infos[info["trace_id"]]
-    assert "1 traces" in replay("push", "mlflow", RUN)[1]
+    assert "1 trace" in replay("push", "mlflow", RUN)[1]
 
 
 @stand_in_only
@@ -231,4 +231,4 @@ def test_a_refused_record_is_named_and_the_others_go_on(
     code, out = replay("push", "mlflow")
     assert (code, "2 dataset items" in out, "not accepted: case 'weather'" in out) == (3, True, True), out
     held.refuses = None
-    assert "1 dataset items" in replay("push", "mlflow")[1]
+    assert "1 dataset item" in replay("push", "mlflow")[1]
