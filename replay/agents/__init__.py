@@ -22,6 +22,7 @@ GROUP = "replaydiff.agents"
 """Entry points of this group are adapters of other distributions, used by versions with that `kind`."""
 _BUILT_IN = {
     VersionKind.PYTHON: ("python", "PythonAgent"),
+    VersionKind.NODE: ("node", "NodeAgent"),
     VersionKind.HTTP: ("http", "HttpAgent"),
     VersionKind.COMMAND: ("command", "CommandAgent"),
     VersionKind.MESSAGES: ("messages", "MessagesAgent"),

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from replaydiff.replay.gateway.recording import Line
 
 _log = logging.getLogger(__name__)
+WORKER = Path(__file__).resolve().parent.parent / "worker" / "main.py"
 AFTER_CANCEL_S = 2.0
 """Seconds that an async agent has to give up a trial before its process is ended."""
 TURNS = 3
@@ -59,7 +60,7 @@ class PythonAgent:
         self._version, self._rules = version, rules
         self._concurrency = rules.concurrency
         self._launch = Launch(
-            python=_absolute(version.python) if version.python else sys.executable,
+            program=self._program(version),
             folder=version.path or str(Path.cwd()),
             environment=version.env,
             order={
@@ -108,6 +109,10 @@ class PythonAgent:
         self._spare: WorkerClient | None = None
         """A worker without a trial yet."""
         self._rooms = asyncio.Semaphore(self._concurrency)
+
+    def _program(self, version: Version) -> Sequence[str]:
+        """Return the interpreter of a worker, and its script."""
+        return (_absolute(version.python) if version.python else sys.executable, str(WORKER))
 
     @property
     def takes_messages(self) -> bool:
@@ -301,7 +306,7 @@ class PythonAgent:
         self, *, report_packages: bool = False, folder: TrialFolder | None = None
     ) -> WorkerClient:
         """Start a worker in a clean folder, or in that of an earlier turn."""
-        _log.info("version %s: a worker of %s starts", self._version.name, self._launch.python)
+        _log.info("version %s: a worker of %s starts", self._version.name, self._launch.program[0])
         is_new = folder is None
         if folder is None and self._folders.are_private:
             folder = await self._folders.new()

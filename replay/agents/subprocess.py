@@ -325,14 +325,12 @@ def _describe_exit(code: int, expected: bool) -> str:
         return f"killed by signal {-code}"
 
 
-WORKER = Path(__file__).resolve().parent.parent / "worker" / "main.py"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
     """How a version's workers are started."""
 
-    python: str
+    program: Sequence[str]
+    """The interpreter and the script of the worker."""
     folder: str
     environment: Mapping[str, str]
     """Beside the command's own."""
@@ -405,7 +403,7 @@ class Process:
 
         try:
             process._child = Child.spawn(
-                [launch.python, str(WORKER), *map(str, theirs)],
+                [*launch.program, *map(str, theirs)],
                 folder=launch.folder,
                 environment=launch.environment,
                 stdin=subprocess.DEVNULL,
@@ -526,6 +524,6 @@ class Process:
 def _no_start(launch: Launch, error: OSError) -> str:
     if error.filename == launch.folder:
         return f"its folder {launch.folder} cannot be used: {error.strerror}; check `path`"
-    if error.filename == launch.python:
-        return f"its interpreter {launch.python} cannot be started: {error.strerror}; check `python`"
+    if error.filename == launch.program[0]:
+        return f"its interpreter {launch.program[0]} cannot be started: {error.strerror}; check `python`"
     return f"no more processes can be started: {error.strerror}; run it with less concurrency"

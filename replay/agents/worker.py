@@ -138,7 +138,9 @@ class WorkerClient:
             last = (await process.printed() or "").splitlines()
             printed = f": {last[-1].strip()}" if last else ""
             await process.kill()
-            raise VersionError(f"{launch.python} ended while importing the agent, {died}{printed}") from None
+            raise VersionError(
+                f"{launch.program[0]} ended while importing the agent, {died}{printed}"
+            ) from None
         except BaseException:
             await process.kill()
             raise

@@ -430,7 +430,7 @@ def _tools(
         if what:
             yield Finding("tools", State.NOTE, f"tools = [] for version {version.name!r}: {what}")
         return
-    if version.kind is not VersionKind.PYTHON:
+    if not version.kind.is_imported:
         yield Finding("tools", State.OK, "the version asks the tape for its tool calls")
     else:
         yield Finding("tools", State.OK, f"patched: {', '.join(patched) or 'nothing yet'}")

@@ -384,7 +384,7 @@ def probe_of(
 
 def _has_boundary(lane_agents: LaneAgents, lane: Lane) -> bool:
     """Return whether a lane's agent, and the tools that run in its processes, are behind a boundary."""
-    is_ours = lane_agents.lanes[lane].kind in (VersionKind.PYTHON, VersionKind.COMMAND)
+    is_ours = lane_agents.lanes[lane].kind.is_local
     return is_ours and lane_agents.rules.boundary != "none"
 
 
@@ -408,7 +408,7 @@ def _boundary_notes(lane_agents: LaneAgents) -> list[str]:
     versions = {lane_agents.lanes[lane].name: lane_agents.lanes[lane].kind for lane in lane_agents.agents}
     outside = [name for name, kind in versions.items() if kind in OUTSIDE]
     notes = []
-    if any(kind in (VersionKind.PYTHON, VersionKind.COMMAND) for kind in versions.values()):
+    if any(kind.is_local for kind in versions.values()):
         kind = resolve(lane_agents.rules.boundary)
         notes.append(NO_BOUNDARY if kind is None else f"boundary: {kind}; {BOUNDARY_SUMMARY}")
     if outside:

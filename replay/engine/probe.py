@@ -33,7 +33,7 @@ from replaydiff.replay.agents import Outcome
 from replaydiff.replay.engine.blocked import check_blocked
 from replaydiff.replay.engine.schedule import Slot
 from replaydiff.replay.errors import ExitCode, ReplayError
-from replaydiff.replay.model import Item, JsonObject, Lane, Rule, Status, Version, VersionKind
+from replaydiff.replay.model import Item, JsonObject, Lane, Rule, Status, Version
 from replaydiff.replay.settings.toml import toml_key
 
 TRIALS = 5
@@ -402,7 +402,7 @@ def _kind(item: Item, outcome: Outcome) -> tuple[Status, str]:
 
 
 def _fix(version: Version) -> str:
-    if version.kind is not VersionKind.PYTHON:
+    if not version.kind.is_imported:
         return (
             "have it ask the tape for every tool call (docs/versions.md), name a tool that may run in `live` "
             "of [agent], or write tools = [] if it has none or all may run"

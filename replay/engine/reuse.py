@@ -168,7 +168,7 @@ def _sources(con: DuckDBPyConnection, run: RunRecord, days: float) -> list[tuple
 
 def _is_same(version: Version, earlier: Version) -> bool:
     is_reproducible = version.kind is VersionKind.MESSAGES or (
-        version.kind in (VersionKind.PYTHON, VersionKind.COMMAND) and version.commit is not None
+        version.kind.is_local and version.commit is not None
     )
     return is_reproducible and not changes(earlier, version) and earlier.packages == version.packages
 

@@ -82,6 +82,8 @@ _HERE = Origin()
 _NAMED_FILES = 5
 """Changed files that a sentence names."""
 _MESSAGES = "messages"
+NODE_MARK = "#"
+"""What separates the file from the export in an entrypoint of Node."""
 
 
 def resolve(
@@ -289,10 +291,13 @@ def _described(name: str, settings: Settings, entry: VersionEntry, origin: Origi
         env_names=tuple(sorted(environment)),
         env_hashes=fingerprint.hashed_environment(environment, settings.data_folder),
     )
-    if kind in (VersionKind.PYTHON, VersionKind.COMMAND, VersionKind.ADAPTER):
-        describe = {
-            VersionKind.PYTHON: _python, VersionKind.COMMAND: _command, VersionKind.ADAPTER: _of_adapter
-        }[kind]  # fmt: skip
+    describe = {
+        VersionKind.PYTHON: _python,
+        VersionKind.NODE: _node,
+        VersionKind.COMMAND: _command,
+        VersionKind.ADAPTER: _of_adapter,
+    }.get(kind)
+    if describe is not None:
         return describe(version, settings, entry, origin)
     if entry.git is not None or origin.copy is not None:
         what = "what answers at its URL" if kind is VersionKind.HTTP else "a model and its prompt"
@@ -306,8 +311,9 @@ def _described(name: str, settings: Settings, entry: VersionEntry, origin: Origi
 def _kind(name: str, settings: Settings, entry: VersionEntry) -> VersionKind:
     """Return the kind that the entry sets, else that of `[agent]`."""
     for source in (entry, settings.agent):
+        imported = VersionKind.NODE if NODE_MARK in (source.entrypoint or "") else VersionKind.PYTHON
         named: dict[VersionKind, Any] = {
-            VersionKind.PYTHON: source.entrypoint,
+            imported: source.entrypoint,
             VersionKind.HTTP: source.url,
             VersionKind.COMMAND: source.command,
             VersionKind.MESSAGES: source.messages or source.setup,
@@ -364,6 +370,27 @@ def _python(version: Version, settings: Settings, entry: VersionEntry, origin: O
         **_located(code),
         python=python,
         lock=lock,
+    )
+
+
+def _node(version: Version, settings: Settings, entry: VersionEntry, origin: Origin) -> Version:
+    agent, name = settings.agent, version.name
+    tools = agent.tools if entry.tools is None else entry.tools
+    if tools is None or isinstance(tools, str):
+        raise VersionError(
+            f"version {name!r} does not say where its tool calls can be answered, so its tools would run "
+            f'for real; write tools = ["ai"], or another framework of docs/frameworks, or '
+            f'["./src/agent.ts#cancelOrder"] in [agent] of {file_of(settings)}, or tools = [] if it has none '
+            "or they may run"
+        )
+    code = code_of(name, settings, entry, origin)
+    return replace(
+        version,
+        entrypoint=entry.entrypoint or agent.entrypoint,
+        factory=agent.factory if entry.factory is None else entry.factory,
+        tools=tools,
+        git=entry.git,
+        **_located(code),
     )
 
 

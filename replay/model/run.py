@@ -18,6 +18,8 @@ class VersionKind(StrEnum):
 
     PYTHON = "python"
     """An entrypoint imported in a worker process."""
+    NODE = "node"
+    """An entrypoint in JavaScript or TypeScript, imported in a worker process."""
     HTTP = "http"
     """Something that answers at a URL: one POST a trial."""
     COMMAND = "command"
@@ -29,6 +31,16 @@ class VersionKind(StrEnum):
     OBSERVED = "observed"
     """What production recorded; nothing is run."""
 
+    @property
+    def is_imported(self) -> bool:
+        """Return whether an entrypoint is imported in worker processes, where its tools are replaced."""
+        return self in (VersionKind.PYTHON, VersionKind.NODE)
+
+    @property
+    def is_local(self) -> bool:
+        """Return whether it is code that runs in processes of this machine, behind the boundary."""
+        return self.is_imported or self is VersionKind.COMMAND
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
@@ -38,7 +50,7 @@ class Version:
     """What the person called it: `prod`, `git:v1.4.0`, `observed:release = '2.1'`."""
     kind: VersionKind
     entrypoint: str | None = None
-    """`module:attr[.attr…]`."""
+    """`module:attr[.attr…]`, or of Node `file#export[.attr…]`."""
     factory: bool = False
     """The entrypoint is called once, without arguments, to get the agent."""
     adapter: str | None = None

@@ -1,0 +1,85 @@
+// Notes what an agent tries to reach that its boundary blocks, with the line of the agent that led to it.
+//
+// The kernel refuses; this only looks at the sockets that Node opens (`net.client.socket` of
+// node:diagnostics_channel) and at how they end. `REPLAY_BOUNDARY` is described in `replay/worker/blocked.py`.
+
+import { subscribe } from "node:diagnostics_channel";
+
+import { lineOf } from "./answers.mjs";
+import { TRIAL, running } from "./calls.mjs";
+
+const MOST_EVENTS = 50;
+
+export class Observer {
+  #before = record();
+  #trials = new Map();
+  #hasBegun = false;
+
+  /** Observe from now on, if the environment describes a boundary. */
+  constructor() {
+    const described = JSON.parse(process.env.REPLAY_BOUNDARY ?? "null");
+    delete process.env.REPLAY_BOUNDARY;
+    if (!described) return;
+    this.reachable = described.reachable.map(pattern);
+    this.proxy = Number(/:(\d+)\/?$/.exec(process.env.HTTPS_PROXY ?? "")?.[1]);
+    subscribe("net.client.socket", ({ socket }) => this.#watch(socket));
+  }
+
+  begin(trial) {
+    this.#trials.set(trial, this.#hasBegun ? record() : this.#before);
+    this.#hasBegun = true;
+  }
+
+  /** Return what a trial tried in vain, and when it asked the proxy. */
+  end(trial) {
+    const events = this.#trials.get(trial);
+    this.#trials.delete(trial);
+    return events ? reported(events) : {};
+  }
+
+  before() {
+    return reported(this.#before);
+  }
+
+  #watch(socket) {
+    const trial = TRIAL.getStore() ?? (running.size === 1 ? running.keys().next().value : undefined);
+    const events = trial === undefined ? (this.#hasBegun ? undefined : this.#before) : this.#trials.get(trial);
+    if (!events) return;
+    const limit = Error.stackTraceLimit;
+    Error.stackTraceLimit = 50;
+    const at = lineOf(new Error().stack) ?? "the agent's Node process";
+    Error.stackTraceLimit = limit;
+    const now = Number(process.hrtime.bigint()) / 1e9;
+    // Of an attempt that fails, the error says where it led.
+    socket.once("error", (error) => {
+      for (const cause of error.errors ?? [error]) {
+        const what = cause.hostname ?? (cause.port ? `${/:/.test(cause.address) ? `[${cause.address}]` : cause.address}:${cause.port}` : undefined);
+        if (what && !/^(?:ECONNRESET|EPIPE)$/.test(cause.code) && !this.#isReachable(what)) keep(events.blocked, what, at);
+      }
+    });
+    socket.once("connect", () => {
+      if (socket.remotePort === this.proxy && events.proxied.length < MOST_EVENTS) events.proxied.push([now, at, false]);
+    });
+  }
+
+  #isReachable(what) {
+    return this.reachable.some((each) => each.test(what)) || what.endsWith(`:${this.proxy}`);
+  }
+}
+
+function record() {
+  return { blocked: new Map(), proxied: [] };
+}
+
+function keep(events, what, at) {
+  if (!events.has(what) && events.size < MOST_EVENTS) events.set(what, at);
+}
+
+function reported({ blocked, proxied }) {
+  const listed = [...blocked].map(([what, at]) => [what, at, false]);
+  return { ...(listed.length ? { blocked: listed } : {}), ...(proxied.length ? { proxied } : {}) };
+}
+
+function pattern(destination) {
+  return new RegExp(`^${destination.replaceAll(/[.+?^${}()|[\]\\]/g, "\\$&").replaceAll("*", "[^.]*")}$`);
+}

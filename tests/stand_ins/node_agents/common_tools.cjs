@@ -1,0 +1,5 @@
+module.exports = {
+  get_order: async () => {
+    throw new Error("the real tool ran");
+  },
+};

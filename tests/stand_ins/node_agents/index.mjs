@@ -1,0 +1,1 @@
+export { default as refund } from "./orders.mjs";
