@@ -1,12 +1,15 @@
 """The Messages API, through the vendor's own client. Only this module and `batches` import `anthropic`.
 
 Retries are ours (`Backoff`): the client obeys a `retry-after` of any length and hides its tries. 408, 409,
-429, 5xx, connection errors and time-outs are tried again; 401, 402, 403 and 404 concern every call and stop
-everything; any other refusal of a request is that call's failure.
+429, 5xx, connection errors, time-outs and answers that are no message (a proxy's page, JSON that breaks off)
+are tried again; 401, 402, 403 and 404 concern every call and stop everything; any other refusal of a request
+is that call's failure.
 """
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 import ssl
 import time
@@ -37,7 +40,7 @@ from replaydiff.replay.settings import Price
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 """Where the key is looked for; the first that is set counts."""
 TIMEOUT_S = 120.0
-"""Seconds for one request."""
+"""Seconds for one request, until the last byte of its answer."""
 NO_KEY_NEEDED = "none-needed-on-loopback"
 
 _DIRECT = {"http://": None, "https://": None, "all://": None}
@@ -132,7 +135,7 @@ async def connect(
         base_url: where the API answers; None: ANTHROPIC_BASE_URL, else the vendor's own.
         prices: the user's own prices, before the built-in table's.
         retries: tries after the first.
-        timeout_s: seconds for one request.
+        timeout_s: seconds for one request, until the last byte of its answer.
         gated: every question goes through a gateway on this machine (`ModelRequest.via`).
         replayed: and it answers from a recording: no key is needed.
 
@@ -156,7 +159,9 @@ async def connect(
         # A proxy of the environment cannot reach what answers on this machine.
         http_client=DefaultAsyncHttpxClient(**direct) if local or gated else None,
     ) as client:
-        yield AnthropicModel(client, purpose, prices=prices or {}, retries=retries, free=local)
+        yield AnthropicModel(
+            client, purpose, prices=prices or {}, retries=retries, timeout_s=timeout_s, free=local
+        )
 
 
 def retirement(model: str) -> str | None:
@@ -167,16 +172,27 @@ def retirement(model: str) -> str | None:
     return f"the model {model} reaches its end of life on {end}; name a newer one" if end else None
 
 
+class _ForeignAnswerError(Exception):
+    """An answer with status 200 that is no message."""
+
+
 class AnthropicModel:
     """`Model` over the Messages API."""
 
     def __init__(
-        self, client: Any, purpose: Purpose, *, prices: Mapping[str, Price], retries: int, free: bool
+        self,
+        client: Any,
+        purpose: Purpose,
+        *,
+        prices: Mapping[str, Price],
+        retries: int,
+        timeout_s: float,
+        free: bool,
     ) -> None:
         self.client, self._purpose = client, purpose
         self._free = free
         self._prices = prices
-        self._retries = retries
+        self._retries, self._timeout_s = retries, timeout_s
         self._address = f"the model's API at {client.base_url}"
         self._backoff = Backoff()
 
@@ -184,7 +200,14 @@ class AnthropicModel:
         """Ask once; see `Model.complete`."""
         arguments = arguments_of(request)
         client = self.client if request.via is None else self.client.with_options(base_url=request.via)
-        message, attempts, ms = await self.attempt(lambda: client.messages.create(**arguments), request.model)
+
+        async def create() -> Any:
+            message = await client.messages.create(**arguments)
+            if not _is_message(message):
+                raise _ForeignAnswerError
+            return message
+
+        message, attempts, ms = await self.attempt(create, request.model)
         return self.reply(request.model, message, attempts=attempts, ms=ms)
 
     async def attempt(
@@ -206,19 +229,23 @@ class AnthropicModel:
             certain = False
             began = time.perf_counter()
             try:
-                answer = await call()
+                # The client's own time-out is for each read: an answer that drips would never end.
+                async with asyncio.timeout(self._timeout_s):
+                    answer = await call()
             except anthropic.APIStatusError as error:
                 problem = _problem(error)
                 if error.status_code not in PASSING and error.status_code < 500:
                     _refuse(error.status_code, problem, model, self._purpose)
                 retry_after_s = retry_after(error.response.headers)
                 certain = error.status_code == 429
-            except anthropic.APITimeoutError:
+            except (anthropic.APITimeoutError, TimeoutError):
                 problem = "the model did not answer in time"
             except anthropic.APIConnectionError as error:
                 problem = f"{self._address} cannot be reached: {_cause(error)}"
-            except anthropic.APIResponseValidationError as error:
-                problem = f"the model's API at {self.client.base_url} gave an answer of another kind: {error}"
+            except (_ForeignAnswerError, anthropic.APIResponseValidationError):
+                problem = f"{self._address} gave an answer that is no message"
+            except (json.JSONDecodeError, UnicodeDecodeError):
+                problem = f"{self._address} gave an answer that is no JSON, or breaks off"
             except (anthropic.AnthropicError, ValueError) as error:
                 raise ModelFailure(f"the request was not sent: {error}", passing=False) from None
             else:
@@ -233,11 +260,12 @@ class AnthropicModel:
         self, model: str, message: Any, *, attempts: int = 1, ms: float = 0.0, share: float = 1.0
     ) -> ModelReply:
         """Convert a message to a reply; its price is `share` of the list price."""
-        usage = _usage(message.usage)
-        cost = prices.cost(model, usage, self._prices)
+        counted = getattr(message, "usage", None)
+        usage = Usage() if counted is None else _usage(counted)
+        cost = None if counted is None else prices.cost(model, usage, self._prices)
         return ModelReply(
             text="".join(block.text for block in message.content if block.type == "text"),
-            stop=_STOPS.get(message.stop_reason or "", Stop.UNKNOWN),
+            stop=_STOPS.get(getattr(message, "stop_reason", None) or "", Stop.UNKNOWN),
             usage=usage,
             cost_usd=0.0 if self._free else None if cost is None else cost * share,
             attempts=attempts,
@@ -268,12 +296,30 @@ def arguments_of(request: ModelRequest) -> dict[str, Any]:
     return arguments
 
 
+def _is_message(message: Any) -> bool:
+    """Return whether an answer has what is read of it.
+
+    The client returns a page as text, and any JSON as a message without its fields.
+    """
+    content = getattr(message, "content", None)
+    return isinstance(content, list) and all(
+        isinstance(getattr(block, "text", None), str)
+        if getattr(block, "type", None) == "text"
+        else isinstance(getattr(block, "type", None), str)
+        for block in content
+    )
+
+
 def _usage(usage: Any) -> Usage:
     # The API counts what was cached beside `input_tokens`; `Usage` counts it within.
-    read, write = usage.cache_read_input_tokens or 0, usage.cache_creation_input_tokens or 0
+    # A proxy may leave any of them out.
+    read, write, new, output = (
+        getattr(usage, name, None) or 0
+        for name in ("cache_read_input_tokens", "cache_creation_input_tokens", "input_tokens", "output_tokens")
+    )
     return Usage(
-        input_tokens=(usage.input_tokens or 0) + read + write,
-        output_tokens=usage.output_tokens or 0,
+        input_tokens=new + read + write,
+        output_tokens=output,
         cache_read_tokens=read,
         cache_write_tokens=write,
     )

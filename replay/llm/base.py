@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from replaydiff.replay.errors import UnavailableError
 from replaydiff.replay.model import Json, JsonObject, Message, ToolCall, Usage
 
 
@@ -179,8 +180,8 @@ def _escape(match: re.Match[str]) -> str:
 
 RETRIES = 6
 """Tries after the first."""
-LONGEST_WAIT_S = 60.0
-"""The longest pause before a further try, whatever the provider asks for."""
+LONGEST_WAIT_S = 300.0
+"""The longest pause before a further try; where the provider asks for more, everything stops."""
 PASSING = frozenset((408, 409, 429))
 """Statuses below 500 after which a request is tried again."""
 
@@ -189,7 +190,7 @@ class Backoff:
     """When to try again, for all calls of one provider together.
 
     After the n-th failure of a call it waits 0.5·2ⁿ seconds up to 8, less up to a quarter; or, where the
-    provider says how long, that long up to `LONGEST_WAIT_S`, and then every other call waits as well.
+    provider says how long, that long, and then every other call waits as well.
     """
 
     def __init__(self) -> None:
@@ -210,15 +211,32 @@ class Backoff:
         Args:
             failures: how many there were, from 1.
             retry_after_s: seconds that the provider asked for; None where it sent none.
+
+        Raises:
+            UnavailableError: it asked for more than `LONGEST_WAIT_S`.
         """
         from asyncio import sleep
 
         if retry_after_s is not None:
-            wait = min(retry_after_s, LONGEST_WAIT_S)
+            check_wait(retry_after_s)
+            wait = retry_after_s
             self._not_before = max(self._not_before, time.monotonic() + wait)
         else:
             wait = min(8.0, 0.25 * 2**failures) * self._random.uniform(0.75, 1.0)
         await sleep(wait)
+
+
+def check_wait(seconds: float) -> None:
+    """Check that a pause which a provider asks for is short enough to be waited for.
+
+    Raises:
+        UnavailableError: it is longer than `LONGEST_WAIT_S`.
+    """
+    if seconds > LONGEST_WAIT_S:
+        raise UnavailableError(
+            f"the provider of the model asks to wait {seconds / 60:.0f} minutes before the next call",
+            hint="what is finished is kept; run the same command again then",
+        )
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

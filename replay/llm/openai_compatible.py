@@ -13,6 +13,7 @@ time-outs are tried again. No tools are offered: what plays tools or agents spea
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -104,7 +105,7 @@ async def connect(
         base_url: what `/chat/completions` is put behind; None: OPENAI_BASE_URL, else OpenAI's own.
         prices: the user's own prices, before the built-in table's.
         retries: tries after the first.
-        timeout_s: seconds for one request.
+        timeout_s: seconds for one request, until the last byte of its answer.
 
     Raises:
         CredentialsError: no key is set where one is needed.
@@ -132,6 +133,7 @@ async def connect(
             secret=key.strip(),
             prices=prices or {},
             retries=retries,
+            timeout_s=timeout_s,
             free=local,
         )
 
@@ -148,12 +150,13 @@ class OpenAICompatibleModel:
         secret: str,
         prices: Mapping[str, Price],
         retries: int,
+        timeout_s: float,
         free: bool,
     ) -> None:
         self._client, self._purpose = client, purpose
         self._url, self._secret = f"{address}/chat/completions", secret
         self._address = f"the model's API at {_shown(address)}"
-        self._prices, self._retries, self._free = prices, retries, free
+        self._prices, self._retries, self._timeout_s, self._free = prices, retries, timeout_s, free
         self._backoff = Backoff()
         self._form = 0
         self._length = 0 if urlsplit(address).hostname == urlsplit(BASE_URL).hostname else 1
@@ -173,7 +176,9 @@ class OpenAICompatibleModel:
             requests += 1
             began = time.perf_counter()
             try:
-                answer = await self._client.post(self._url, json=_body(request, _FORMS[form], length))
+                # The client's own time-out is for each read: an answer that drips would never end.
+                async with asyncio.timeout(self._timeout_s):
+                    answer = await self._client.post(self._url, json=_body(request, _FORMS[form], length))
                 ms = (time.perf_counter() - began) * 1000
                 body = _object(answer)
                 status, problem = self._problem(answer, body)
@@ -184,7 +189,7 @@ class OpenAICompatibleModel:
                 if (status not in PASSING and 300 <= status < 500) or _never_paid(body):
                     self._refuse(status, problem, request.model)
                 retry_after_s = retry_after(answer.headers)
-            except httpx.TimeoutException:
+            except (httpx.TimeoutException, TimeoutError):
                 problem = "the model did not answer in time"
             except httpx.TransportError as error:
                 detail = " ".join(str(error).split()) or type(error).__name__

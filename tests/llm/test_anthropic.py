@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
+import json
 import time
 
 import pytest
 
 from replaydiff.replay.demo.stand_in import Fault, StandIn
-from replaydiff.replay.errors import CredentialsError, ReplayError, SettingsError
-from replaydiff.replay.llm import anthropic, base
+from replaydiff.replay.errors import CredentialsError, ReplayError, SettingsError, UnavailableError
+from replaydiff.replay.llm import anthropic, openai_compatible
 from replaydiff.replay.llm.base import ModelFailure, ModelReply, ModelRequest, Stop
 from replaydiff.replay.model import Message
+from tests.stand_ins.loopback import serving
 
 SCHEMA = {"type": "object", "properties": {"score": {"type": "integer"}}, "additionalProperties": False}
 
@@ -139,10 +142,83 @@ def test_retry_after_is_obeyed_by_every_call() -> None:
     assert all(at >= 0.5 for at in times[1:])
 
 
-def test_an_endless_retry_after_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(base, "LONGEST_WAIT_S", 0.1)
-    with StandIn(faults=[Fault(status=429, retry_after=86400)]) as stand_in:
-        assert _ask(stand_in.url).attempts == 2
+def test_a_wait_of_an_hour_stops_everything() -> None:
+    """It would be a silent wait; what is finished is kept, and the command says when to come back."""
+    with (
+        StandIn(faults=[Fault(status=429, retry_after=3600)]) as stand_in,
+        pytest.raises(UnavailableError, match="asks to wait 60 minutes"),
+    ):
+        _ask(stand_in.url)
+
+
+MESSAGE = {
+    "id": "m",
+    "type": "message",
+    "role": "assistant",
+    "model": "claude-opus-5-5",
+    "content": [{"type": "text", "text": "42"}],
+    "stop_reason": "end_turn",
+    "usage": {"input_tokens": 5, "output_tokens": 1},
+}
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ({"foo": 1}, "no message"),
+        ([1], "no message"),
+        ({**MESSAGE, "content": ["42"]}, "no message"),
+        ({**MESSAGE, "content": [{"type": "text"}]}, "no message"),
+        (b"<html>sign in</html>", "no JSON, or breaks off"),
+        (json.dumps(MESSAGE).encode()[:60], "no JSON, or breaks off"),
+        (b'{"a": "\xff"}', "no JSON, or breaks off"),
+    ],
+)
+def test_an_answer_that_is_no_message_is_tried_again_and_called_so(answer: object, words: str) -> None:
+    answers = [answer, answer, MESSAGE]
+    with serving(lambda _: (200, answers.pop(0))) as server:
+        assert _ask(server.url).attempts == 3
+    with (
+        serving(lambda _: (200, answer)) as server,
+        pytest.raises(ModelFailure, match=rf"{words} \(1 tries\)") as failed,
+    ):
+        _ask(server.url, retries=0)
+    assert failed.value.passing
+
+
+@pytest.mark.parametrize("usage", [None, {}, {"input_tokens": 5}])
+def test_a_reply_whose_tokens_were_not_counted_is_an_answer(usage: object) -> None:
+    """Gateways leave the usage out: what it cost is not known then."""
+    with serving(lambda _: (200, {**MESSAGE, "usage": usage})) as server:
+        assert _ask(server.url).text == "42"
+
+
+def test_an_answer_that_never_ends_is_given_up() -> None:
+    """Each byte comes in time; all of them never do."""
+
+    async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n")
+        with contextlib.suppress(ConnectionError):
+            while True:
+                writer.write(b" ")
+                await writer.drain()
+                await asyncio.sleep(0.02)
+        writer.close()
+        ended.release()
+
+    async def ask() -> None:
+        server = await asyncio.start_server(drip, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        for connect in (anthropic.connect, openai_compatible.connect):
+            async with connect(base_url=url, retries=0, timeout_s=0.3) as model:
+                with pytest.raises(ModelFailure, match="did not answer in time"):
+                    await model.complete(_request())
+                await ended.acquire()
+        server.close()
+
+    ended = asyncio.Semaphore(0)
+    asyncio.run(ask())
 
 
 def test_what_never_passes_is_that_calls_failure() -> None:

@@ -36,7 +36,7 @@ class Request:
 
 
 Answer = Callable[[Request], tuple[int, Any]]
-"""Status and JSON for a request."""
+"""Status and JSON for a request; bytes are sent as they are."""
 
 
 @dataclass
@@ -77,7 +77,7 @@ def serving(answer: Answer) -> Iterator[Loopback]:
                 self._send(stumble, b'{"detail": "stumbled"}')
                 return
             status, value = answer(request)
-            payload = json.dumps(value).encode()
+            payload = value if isinstance(value, bytes) else json.dumps(value).encode()
             if stumble == CUT:
                 self._send(status, payload, len(payload) // 2)
                 self.close_connection = True
