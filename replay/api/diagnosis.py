@@ -210,6 +210,7 @@ def _store(path: Path, load: Callable[[], Settings]) -> Iterator[Finding]:
     from replaydiff.replay.api.importing import recorded_tools, unclear_tools
     from replaydiff.replay.api.tool_notes import describe_proofs
     from replaydiff.replay.result_form import unclear_results
+    from replaydiff.replay.store.care import check_rows
     from replaydiff.replay.store.connection import open_store, verify
     from replaydiff.replay.store.traces import count_traces
 
@@ -220,6 +221,7 @@ def _store(path: Path, load: Callable[[], Settings]) -> Iterator[Finding]:
         with open_store(path, read_only=True) as con:
             traces = count_traces(con)
             verify(con)
+            check_rows(con)
     except StoreError as error:
         yield Finding("store", State.WRONG, str(error))
         return

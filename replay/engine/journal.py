@@ -40,9 +40,9 @@ _SYNC_S = 1.0
 _CALL = b'{"model_call":'
 """How the line of a model call begins; those of a trial stand before it."""
 
-_read_trial = sql.reader(Trial)
-_read_call = sql.reader(ModelCall)
-_read_calls = sql.reader(dict[str, ModelCall])
+_read_trial = sql.decoder(Trial)
+_read_call = sql.decoder(ModelCall)
+_read_calls = sql.decoder(dict[str, ModelCall])
 
 
 class Journal:

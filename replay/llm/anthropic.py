@@ -315,7 +315,12 @@ def _usage(usage: Any) -> Usage:
     # A proxy may leave any of them out.
     read, write, new, output = (
         getattr(usage, name, None) or 0
-        for name in ("cache_read_input_tokens", "cache_creation_input_tokens", "input_tokens", "output_tokens")
+        for name in (
+            "cache_read_input_tokens",
+            "cache_creation_input_tokens",
+            "input_tokens",
+            "output_tokens",
+        )
     )
     return Usage(
         input_tokens=new + read + write,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections import deque
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -16,8 +17,12 @@ from replaydiff.replay.files import check_target, replacing
 from replaydiff.replay.interruption import interruptible
 from replaydiff.replay.store import pending, snapshot, sql
 from replaydiff.replay.store.connection import UNWRITTEN, open_store, transaction
+from replaydiff.replay.store.grades import decisions, iter_grades
 from replaydiff.replay.store.import_records import merge_tokens
 from replaydiff.replay.store.memory import MEMORY_MB, in_batches
+from replaydiff.replay.store.runs import iter_items, list_runs
+from replaydiff.replay.store.samples import list_samples
+from replaydiff.replay.store.trials import iter_trials
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -52,6 +57,19 @@ class Pruned:
 def contents(con: DuckDBPyConnection) -> dict[str, int]:
     """Return the number of rows per table."""
     return {table: _count(con, f"SELECT count(*) FROM {table}") for table in _MERGED}
+
+
+def check_rows(con: DuckDBPyConnection) -> None:
+    """Read every run and sample, and the newest run's items, trials and grades, as the commands do.
+
+    Raises:
+        StoreDamagedError: a table or value is not as any release writes it.
+    """
+    list_samples(con)
+    decisions(con)
+    for run in list_runs(con, experiments=True)[:1]:
+        for rows in (iter_items(con, run.id), iter_trials(con, run.id), iter_grades(con, run.id)):
+            deque(rows, maxlen=0)
 
 
 def prune(con: DuckDBPyConnection, before: datetime, *, runs: bool, really: bool) -> Pruned:

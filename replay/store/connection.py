@@ -35,6 +35,7 @@ from replaydiff.replay.interruption import interruptible
 from replaydiff.replay.store import pending, snapshot
 from replaydiff.replay.store.attached import refuse_writing
 from replaydiff.replay.store.memory import MEMORY_MB
+from replaydiff.replay.store.sql import RESTORE
 from replaydiff.replay.version import VERSION
 
 if TYPE_CHECKING:
@@ -62,7 +63,6 @@ _DAMAGED = re.compile(
 """DuckDB's messages about a file that is cut off or was written to by another program."""
 _MEMORY = re.compile(r"failed to (allocate|pin) .* used\)")
 """DuckDB's messages at its memory limit, also inside a FATAL error of a commit."""
-_RESTORE = "restore it from a copy, or move it away and import again (golden sets are files of their own)"
 _WITHOUT_LOG = "restore both files from a copy, or move the .wal file away to do without those writes"
 _LOG_START = b"\x64\x00\x62"
 """How a log of DuckDB begins: with an entry for its version."""
@@ -244,8 +244,10 @@ def explained(error: BaseException) -> StoreError | None:
     if _DAMAGED.search(text):
         return StoreDamagedError(
             f"the store is damaged: {_first_line(text)}",
-            hint=_RESTORE,
+            hint=RESTORE,
         )
+    if isinstance(error, duckdb.CatalogException) and "does not exist" in text:
+        return StoreDamagedError(f"the store is damaged: {_first_line(text)}", hint=RESTORE)
     if isinstance(error, duckdb.OutOfMemoryException) or _MEMORY.search(text):
         return StoreMemoryError(
             f"the store needs more memory than it has: {_first_line(text)}",
@@ -258,13 +260,22 @@ def verify(con: DuckDBPyConnection) -> None:
     """Read every value of the store once.
 
     Raises:
-        StoreDamagedError: parts of the file are missing or were changed.
+        StoreDamagedError: parts of the file are missing or were changed, or a table is not there.
     """
+    with interruptible(duckdb.connect(config=dict(_CONFIG))) as blank:
+        _migrate(blank, 0)
+        missing = sorted(_tables(blank) - _tables(con))
+    if missing:
+        raise StoreDamagedError(f"the store is damaged: it has no table {', '.join(missing)}", hint=RESTORE)
     try:
-        for (table,) in con.execute("SELECT table_name FROM duckdb_tables()").fetchall():
+        for table in sorted(_tables(con)):
             con.execute(f"SELECT bit_xor(hash(whole)) FROM {table} whole").fetchone()
     except duckdb.Error as error:
-        raise StoreDamagedError(f"the store is damaged: {_first_line(str(error))}", hint=_RESTORE) from None
+        raise StoreDamagedError(f"the store is damaged: {_first_line(str(error))}", hint=RESTORE) from None
+
+
+def _tables(con: DuckDBPyConnection) -> set[str]:
+    return {name for (name,) in con.execute("SELECT table_name FROM duckdb_tables()").fetchall()}
 
 
 def _first_line(text: str) -> str:
@@ -404,7 +415,7 @@ def _refusal(path: Path, problem: str, locked: bool, read_only: bool) -> StoreEr
     if _DAMAGED.search(problem):
         return StoreDamagedError(
             f"the store {path} is damaged: {_first_line(problem)}",
-            hint=_RESTORE,
+            hint=RESTORE,
         )
     what = "read" if read_only else "opened for writing"
     if unwritten := UNWRITTEN.search(problem):

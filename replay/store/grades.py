@@ -42,7 +42,6 @@ _READ_BATCH = 500
 
 _LONG_DETAIL = 400
 """From so many characters on hardly two details are equal."""
-_states = {state.value: state for state in GradeState}
 _read_detail: Any = sql.reader(dict[str, Any])
 _read_votes = sql.reader(tuple[Vote, ...])
 
@@ -123,7 +122,7 @@ def _grade(row: Sequence[Any], lanes: dict[str, Lane], details: dict[str, JsonOb
         run_id, item_id, lane, trial, grader, version, state, score, passed, reason, detail, votes, cost_usd
     ) = row  # fmt: skip
     if lane not in lanes:
-        lanes[lane] = Lane.parse(lane)
+        lanes[lane] = sql.stored(Lane.parse, lane)
     if len(detail) > _LONG_DETAIL:
         decoded = _read_detail(detail)
     elif (decoded := details.get(detail)) is None:
@@ -135,7 +134,7 @@ def _grade(row: Sequence[Any], lanes: dict[str, Lane], details: dict[str, JsonOb
         trial=trial,
         grader=sys.intern(grader),
         grader_version=sys.intern(version),
-        state=_states[state],
+        state=sql.stored(GradeState, state),
         score=score,
         passed=passed,
         reason=reason,

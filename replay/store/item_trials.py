@@ -17,6 +17,7 @@ import msgspec
 
 from replaydiff.replay.interruption import interruptible
 from replaydiff.replay.model import Item, Lane, Score, ServedCall, Status, ToolCall, Trial
+from replaydiff.replay.store import sql
 from replaydiff.replay.store.memory import by_position
 from replaydiff.replay.store.runs import end_of_items, read_item
 from replaydiff.replay.store.trials import (
@@ -48,7 +49,6 @@ _ITEMS = """
 """
 
 _NO_SCORES: dict[str, Score] = {}
-_statuses = {status.value: status for status in Status}
 _encode = msgspec.json.Encoder().encode
 
 
@@ -95,7 +95,7 @@ class _ItemValues:
             attempts, scores, stderr, turns, blocked, files,
         ) = row  # fmt: skip
         if lane not in self._lanes:
-            self._lanes[lane] = Lane.parse(lane)
+            self._lanes[lane] = sql.stored(Lane.parse, lane)
         if served not in self._served:
             self._served[served] = tuple(map(self._call, read_served(served)))
         return Trial(
@@ -103,7 +103,7 @@ class _ItemValues:
             item_id=self._item.id,
             lane=self._lanes[lane],
             index=index,
-            status=_statuses[status],
+            status=sql.stored(Status, status),
             reason=reason,
             final_response=None if response is None else self._texts.setdefault(response, response),
             served=self._served[served],

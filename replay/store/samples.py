@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from replaydiff.replay.errors import InputError, UnknownNameError
 from replaydiff.replay.model import SampleItem, SampleRecord
 from replaydiff.replay.store import sql
+from replaydiff.replay.store.connection import transaction
 from replaydiff.replay.store.sql import clean_text
 
 if TYPE_CHECKING:
@@ -34,8 +35,7 @@ def write_sample(con: DuckDBPyConnection, sample: SampleRecord, items: Sequence[
         if is_stored(con, sample, items):
             return False
         raise name_conflict(get_sample(con, sample.name), sample)
-    con.begin()
-    try:
+    with transaction(con):
         con.execute(
             f"INSERT INTO samples ({_COLUMNS}) VALUES (?, ?, ?, ?, ?::VARCHAR[], ?, ?, ?)",
             [
@@ -54,10 +54,6 @@ def write_sample(con: DuckDBPyConnection, sample: SampleRecord, items: Sequence[
             for item in items
         ]
         sql.insert(con, "sample_items", _ITEM, rows)
-        con.commit()
-    except BaseException:
-        con.rollback()
-        raise
     return True
 
 

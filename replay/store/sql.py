@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from replaydiff.replay.errors import InputError, UnknownNameError
+from replaydiff.replay.errors import InputError, StoreDamagedError, UnknownNameError
 from replaydiff.replay.model import Json
 from replaydiff.replay.model.json import decode_hook, encode_hook, to_json_value
 
@@ -114,9 +114,33 @@ def _is_constant(column: list[Any]) -> bool:
     return all(value is first for value in column)
 
 
-def reader(type_: type[T]) -> Callable[[str | bytes], T]:
-    """Return a function that reads stored JSON text as that type."""
+def reader(type_: type[T]) -> Callable[[str], T]:
+    """Return a function that reads stored JSON text as that type; it raises StoreDamagedError."""
+    decode = decoder(type_)
+    return lambda text: stored(decode, text)
+
+
+def decoder(type_: type[T]) -> Callable[[str | bytes], T]:
+    """Return a function that reads JSON text as that type; it raises ValueError."""
     return msgspec.json.Decoder(type_, dec_hook=decode_hook).decode
+
+
+RESTORE = "restore it from a copy, or move it away and import again (golden sets are files of their own)"
+"""What to do about a damaged store."""
+
+
+def stored(read: Callable[[str], T], text: str) -> T:
+    """Return what `read` makes of a stored text.
+
+    Raises:
+        StoreDamagedError: no release writes such a text.
+    """
+    try:
+        return read(text)
+    except (ValueError, UnknownNameError) as error:
+        raise StoreDamagedError(
+            f"the store is damaged: it holds {text[:60]!r}, which cannot be read ({error})", hint=RESTORE
+        ) from None
 
 
 def whole(number: int | None) -> int | None:

@@ -133,7 +133,7 @@ CALL_COLUMNS = _CALL.types
 _STATE, _INDEX = list(COLUMNS).index("state"), list(CALL_COLUMNS).index("index")
 
 
-def json_readers(kind: type) -> dict[str, Callable[[str | bytes], Any]]:
+def json_readers(kind: type) -> dict[str, Callable[[str], Any]]:
     """Return what reads the columns of a dataclass that are JSON text: name → reader."""
     return {
         name: sql.reader(hint)

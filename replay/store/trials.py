@@ -153,7 +153,7 @@ def count_statuses(con: DuckDBPyConnection, run_id: str) -> dict[Lane, dict[Stat
     for lane, status, count in con.execute(
         "SELECT lane, status, count(*) FROM trials WHERE run_id = ? GROUP BY ALL", [run_id]
     ).fetchall():
-        counts.setdefault(Lane.parse(lane), {})[Status(status)] = count
+        counts.setdefault(sql.stored(Lane.parse, lane), {})[sql.stored(Status, status)] = count
     return {
         lane: {status: ended[status] for status in Status if status in ended}
         for lane, ended in counts.items()
@@ -259,8 +259,8 @@ def _text(value: str | None) -> str | None:
 def _trial(row: Sequence[Any], shared_calls: dict[str, tuple[ServedCall, ...]] | None = None) -> Trial:
     """Return the trial of a row; `shared_calls` has lists of calls by their text, which trials then share."""
     fields = dict(zip(_TRIAL, row, strict=True))
-    fields["lane"] = Lane.parse(fields["lane"])
-    fields["status"] = Status(fields["status"])
+    fields["lane"] = sql.stored(Lane.parse, fields["lane"])
+    fields["status"] = sql.stored(Status, fields["status"])
     text = fields["served"]
     served = None if shared_calls is None else shared_calls.get(text)
     fields["served"] = served = read_served(text) if served is None else served

@@ -9,6 +9,7 @@ import stat
 from pathlib import Path
 from typing import Any, NoReturn
 
+import duckdb
 import pytest
 
 import replaydiff as rd
@@ -25,6 +26,7 @@ from replaydiff.replay.errors import (
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.traces import write_traces
 from tests.commands.conftest import Replay
+from tests.diff import build
 from tests.stand_ins.processes import start
 from tests.store.build import trace
 
@@ -167,6 +169,32 @@ def test_damage_where_no_command_looked_is_found_by_doctor(replay: Replay, tmp_p
         assert replay("traces").code in (0, 2)
         done = replay("doctor")
         assert (done.code, "the store is damaged: " in done.out) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("edit", "words"),
+    [
+        ("DROP TABLE grades", "no table grades|name grades does not exist"),
+        ("UPDATE trials SET status = 'done'", "'done'"),
+        ("UPDATE runs SET lanes = '[]'", r"'\[\]'"),
+        ("UPDATE run_items SET item = '{}'", "'{}'"),
+    ],
+)
+def test_a_store_that_another_hand_edited_is_damaged_and_doctor_finds_it(
+    edit: str, words: str, replay: Replay, tmp_path: Path
+) -> None:
+    items = [build.item(f"t{number}") for number in range(2)]
+    store = tmp_path / ".replay" / "replay.duckdb"
+    store.parent.mkdir(exist_ok=True)
+    build.store(
+        tmp_path, items, [trial for item in items for trial in build.trials(item, old="1", new="0")]
+    ).rename(store)
+    with duckdb.connect(str(store)) as con:
+        con.execute(edit)
+    for command in ("diff", "doctor"):
+        done = replay(command)
+        assert done.code == 2, done.err
+        assert re.search(f"the store is damaged: .*({words}).*; restore it from a copy", done.out + done.err)
 
 
 def test_the_store_and_its_folder_are_private(replay: Replay, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from replaydiff.replay.errors import (
     StoreBusyError,
+    StoreDamagedError,
     StoreError,
     StoreMemoryError,
     StoreMissingError,
@@ -96,7 +97,7 @@ def test_an_older_store_is_brought_up_to_date_and_keeps_its_traces(
 def test_a_migration_that_fails_leaves_the_store_as_it_was(second_migration: Path) -> None:
     newest = migrations()[-1].file
     newest.write_text("ALTER TABLE traces ADD COLUMN colour VARCHAR; SELECT * FROM nowhere;")
-    with pytest.raises(duckdb.Error):
+    with pytest.raises(StoreDamagedError, match="nowhere"):
         open_store(second_migration)
     newest.write_text("ALTER TABLE traces ADD COLUMN colour VARCHAR;")
     with open_store(second_migration) as con:
