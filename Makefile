@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 RUNTIME := $(VENV)/.runtime
 
-.PHONY: help setup demo test slow quick full hostile kills crashes fuzz lint types docs pictures lock bench frameworks platforms instrumentations examples interpreters ordinary ray clean
+.PHONY: help setup demo test slow quick full hostile kills crashes fuzz lint types docs pictures lock bench frameworks node platforms instrumentations examples interpreters ordinary ray clean
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -103,6 +103,27 @@ frameworks: setup ## Test the adapters against the genuine frameworks (FRAMEWORK
 	@for name in $(FRAMEWORKS); do $(BIN)/uv pip list --quiet --python .venv-frameworks/$$name/bin/python --format freeze \
 		| grep -E "^($$($(MAKE) -s --no-print-directory packages-of-$$name))==" | sed "s/^/$$name: /"; done
 	$(BIN)/pytest -rs tests/frameworks
+
+# Frameworks in JavaScript, and the Node that runs their agents; some need a newer one than is on PATH.
+node-runtime_npm := node@24
+node-ai_npm := ai@6 @ai-sdk/openai-compatible@2 zod
+node-openai-agents_npm := @openai/agents openai zod
+node-langchain_npm := @langchain/core @langchain/langgraph @langchain/openai zod
+node-mastra_npm := @mastra/core @ai-sdk/openai-compatible@2 zod
+node-mcp_npm := @modelcontextprotocol/sdk zod
+node-claude-agent-sdk_npm := @anthropic-ai/claude-agent-sdk zod
+node-tsx_npm := tsx
+NODE_FRAMEWORKS := runtime ai openai-agents langchain mastra mcp claude-agent-sdk tsx
+
+.venv-frameworks/node-%/.ready: Makefile
+	mkdir -p $(@D)
+	npm install --silent --no-audit --no-fund --prefix $(@D) $(node-$*_npm)
+	touch $@
+
+node: setup ## Test agents in Node against the genuine frameworks (NODE_FRAMEWORKS="runtime ai")
+	@for name in $(NODE_FRAMEWORKS); do $(MAKE) --no-print-directory .venv-frameworks/node-$$name/.ready || exit 1; done
+	@for name in $(NODE_FRAMEWORKS); do npm ls --prefix .venv-frameworks/node-$$name --depth 0 | grep '@[0-9]'; done
+	$(BIN)/pytest -n 2 -rs tests/node
 
 EXAMPLES := langchain openai-agents pydantic-ai mcp fastapi
 

@@ -353,7 +353,8 @@ def patched_names(lane_agents: LaneAgents) -> dict[Lane, frozenset[str] | None]:
     for lane, agent in lane_agents.agents.items():
         points = lane_agents.lanes[lane].tools
         tools: tuple[str, ...] = getattr(agent, "tools", ())
-        is_open = not tools or any("(" in name for name in tools) or any(":" not in point for point in points)
+        is_framework = not all(":" in point or "#" in point for point in points)
+        is_open = not tools or is_framework or any("(" in name for name in tools)
         names[lane] = None if is_open else frozenset(map(lane_agents.rules.renames.name, tools))
     return names
 

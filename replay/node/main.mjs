@@ -79,15 +79,15 @@ class Worker {
     const frameworks = [];
     const points = [];
     for (const tool of tools) {
-      if (tool in FRAMEWORKS) frameworks.push(FRAMEWORKS[tool]);
+      if (tool in FRAMEWORKS) frameworks.push(installedFramework(tool));
       else points.push(parsed(tool, "tool"));
     }
     const own = new Tools(points);
-    const seen = new Map(frameworks.map((framework) => [framework.key, new Set()]));
+    const seen = new Map(frameworks.map(({ key }) => [key, new Set()]));
     const replacing = {};
-    for (const framework of frameworks) {
-      const see = (name) => seen.get(framework.key).add(name);
-      replacing[framework.key] = framework.replacing({ see, live: new Set(live), refuse: calls.refuse });
+    for (const { key, replacing: make } of frameworks) {
+      const see = (name) => seen.get(key).add(name);
+      replacing[key] = make({ see, live: new Set(live), refuse: calls.refuse });
     }
     globalThis[Symbol.for("replaydiff.replace")] = new Registry(own, replacing);
     const target = parsed(entrypoint, "entrypoint");
@@ -96,13 +96,17 @@ class Worker {
     const module = await imported(target, "entrypoint");
     await checkPoints(own, points);
     this.#target = await this.#resolved(module, target, factory, args);
-    const names = [...own.names, ...[...seen.values()].flatMap((each) => [...each])];
+    // Tools that are made during a trial are answered as well.
+    const ofFrameworks = [...seen].flatMap(([key, names]) => {
+      const answered = [...names].filter((name) => !live.includes(name));
+      return answered.length ? answered : [`every tool of ${key}`];
+    });
     return {
       mode: "async",
       takes: this.#target.takes,
       signature: this.#target.signature,
-      tools: [...new Set(names)].sort(),
-      patched: [...own.paths, ...[...seen.values()].flatMap((each) => [...each])],
+      tools: [...new Set([...own.names, ...ofFrameworks])].sort(),
+      patched: [...own.paths, ...ofFrameworks],
       returns: {},
       versions: packages ? versions() : {},
       blocked: [],
@@ -276,13 +280,21 @@ async function checkPoints(own, points) {
 
 /** Return the versions of Node and of those packages that are installed and matter. */
 function versions() {
-  const found = { node: process.versions.node };
-  const folders = createRequire(join(process.cwd(), "package.json")).resolve.paths("x") ?? [];
-  for (const name of PACKAGES) {
-    const file = folders.map((folder) => join(folder, name, "package.json")).find(existsSync);
-    if (file) found[name] = String(JSON.parse(readFileSync(file, "utf8")).version);
-  }
-  return found;
+  const installed = PACKAGES.map((name) => [name, versionOf(name)]).filter(([, version]) => version);
+  return { node: process.versions.node, ...Object.fromEntries(installed) };
+}
+
+/** Return the version of a package as the agent's folder finds it; undefined where it is not installed. */
+function versionOf(name) {
+  const folders = createRequire(join(process.cwd(), "package.json")).resolve.paths(name) ?? [];
+  const file = folders.map((folder) => join(folder, name, "package.json")).find(existsSync);
+  return file && String(JSON.parse(readFileSync(file, "utf8")).version);
+}
+
+function installedFramework(key) {
+  const { package: name } = FRAMEWORKS[key];
+  if (versionOf(name)) return FRAMEWORKS[key];
+  throw new Unusable(`tools names ${key}, and ${name} is not installed for ${process.cwd()}; install it, or remove it`);
 }
 
 /** End the process group when the other end of the pipe closes, whatever the agent's thread does. */
