@@ -41,7 +41,7 @@ def add_cases(path: Path, cases: Sequence[Case], *, force: bool = False) -> None
         ids = {case.id for case in present}
         for case in cases:
             if case.id in ids:
-                raise InputError(f"{path} already has a case {case.id!r}", hint="give another with --id")
+                raise InputError(f"{path} already has a case {case.id!r}", hint="give another with --name")
             ids.add(case.id)
         if not force:
             refuse_duplicates(path, present, cases)

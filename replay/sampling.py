@@ -321,7 +321,7 @@ def _unfit(unfit: Mapping[str, int]) -> list[str]:
         TraceState.NO_CONTENT: "came without content (what was asked is not known)",
         TraceState.INCOMPLETE: "had not ended when recorded",
         TraceState.COMPLETE: "have a tool result that only the tool's name pairs with its call "
-        "(--paired-by-name draws them too)",
+        "(paired_by_name = true in [sample] draws them too)",
     }
     return [f"left out: {number} that {why[TraceState(state)]}" for state, number in sorted(unfit.items())]
 

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib import import_module
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from replaydiff.diff.result import DiffResult
-from replaydiff.replay.errors import UnknownNameError
+from replaydiff.replay.errors import InputError, UnknownNameError
 
 GROUP = "replaydiff.reports"
 """Entry points of this group are formats of other packages: name → `module:function`."""
@@ -60,6 +61,18 @@ def render(result: DiffResult, format: str, *, width: int = 100, color: bool = F
         UnknownNameError: no format has this name.
     """
     return find_format(format)(result, width=width, color=color)
+
+
+def format_of(path: Path) -> str:
+    """Return the built-in format that a file's suffix names.
+
+    Raises:
+        InputError: it names none.
+    """
+    formats = {format_of_name.suffix: name for name, format_of_name in BUILTIN.items()}
+    if path.suffix not in formats:
+        raise InputError(f"{path} names no format; end it in {', '.join(sorted(formats))}")
+    return formats[path.suffix]
 
 
 def parts(result: DiffResult, format: str, *, width: int) -> Iterator[str | bytes]:  # noqa: A002

@@ -77,23 +77,26 @@ def render(result: DiffResult, *, width: int, color: bool, brief: bool = False) 
     return "\n".join(line.rstrip() for line in restore_spaces(out.getvalue()).split("\n"))
 
 
-def show(result: DiffResult, *, width: int | None = None, brief: bool = False) -> None:
+def columns() -> int:
+    """Return the width of a report: `COLUMNS` where that is set, else the terminal's, else 100."""
+    return shutil.get_terminal_size((PIPED_WIDTH, 24)).columns
+
+
+def show(result: DiffResult, *, brief: bool = False) -> None:
     """Write the report to stdout: in the terminal's width and colours, or plain in a pipe or file.
 
-    `NO_COLOR` and a stream that cannot write our signs are respected.
+    `COLUMNS`, `NO_COLOR` and a stream that cannot write our signs are respected.
     """
     terminal = sys.stdout.isatty()
-    columns = width or (shutil.get_terminal_size().columns if terminal else PIPED_WIDTH)
+    width = columns()
     color = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    text = render(result, width=columns, color=color, brief=brief)
+    text = render(result, width=width, color=color, brief=brief)
     plain = encodable(text, sys.stdout.encoding)
     if plain != text:
         # A sign that is written with two characters must not make a line too long.
         pairs = zip(plain.split("\n"), text.split("\n"), strict=True)
         longer = max(len(shown) - len(line) for shown, line in pairs)
-        plain = encodable(
-            render(result, width=columns - longer, color=color, brief=brief), sys.stdout.encoding
-        )
+        plain = encodable(render(result, width=width - longer, color=color, brief=brief), sys.stdout.encoding)
     sys.stdout.write(plain)
 
 

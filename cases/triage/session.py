@@ -40,7 +40,7 @@ e, y   the same, after editing the case as JSON or YAML
 d      dismiss: no case is needed, with a reason
 l      label the responses of the run, for calibrating the judge
 c      decide on the causes of the run: accept or reject each
-s      skip: it comes back with `replay triage --again`
+s      skip: it comes back with `replay triage --all`
 u      undo the last decision
 t      show the next trial of both lanes
 f      show texts to their end, or shortened again

@@ -107,7 +107,7 @@ def bisect(
     if not 0.5 < request.confidence < 1:
         raise SettingsError(f"the confidence must be between 0.5 and 1, not {request.confidence:g}")
     if request.max_trials < 1:
-        raise SettingsError(f"--max-trials must be at least 1, not {request.max_trials}")
+        raise SettingsError(f"max_trials must be at least 1, not {request.max_trials}")
     good, bad = revision_of(request.good, settings), revision_of(request.bad, settings)
     if request.settings:
         differing_settings(request.good, request.bad, good, settings)

@@ -110,7 +110,7 @@ class Cases:
 
         if case_id is not None and len(ids) > 1:
             raise InputError(
-                "--id names one case, and several items were given", hint="promote them one by one"
+                "--name names one case, and several items were given", hint="promote them one by one"
             )
         settings, golden = self._settings, Path(cases) if cases else self._settings.golden_path
         reviewer = person(settings.root)

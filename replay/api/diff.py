@@ -134,14 +134,11 @@ class Diff:
             InputError: the suffix belongs to no format, or the file cannot be written.
         """
         from replaydiff.replay.files import check_target, write_whole
-        from replaydiff.reports.registry import BUILTIN, parts
+        from replaydiff.reports.registry import format_of, parts
 
         target = Path(path)
         check_target(target)
-        formats = {format_of_name.suffix: name for name, format_of_name in BUILTIN.items()}
-        name = format or formats.get(target.suffix)
-        if name is None:
-            raise InputError(f"{target} names no format; end it in {', '.join(sorted(formats))}")
+        name = format or format_of(target)
         write_whole(target, parts(self.result, name, width=width))
         return target
 

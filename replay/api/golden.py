@@ -54,7 +54,7 @@ class GoldenSet:
 
         return read_golden(self.existing().path)
 
-    def lint(self, message: Callable[[str], None], *, stale_days: int | None = None) -> list[LintFinding]:
+    def lint(self, message: Callable[[str], None]) -> list[LintFinding]:
         """Return the findings about it, line by line."""
         from replaydiff.cases.lint import lint
         from replaydiff.replay.api.importing import settled_by
@@ -62,7 +62,7 @@ class GoldenSet:
         return lint(
             self.existing().path,
             utc_today(),
-            stale_days or self._settings.cases.stale_days,
+            self._settings.cases.stale_days,
             self._flaky(message),
             settled_by(self._settings),
         )

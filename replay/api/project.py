@@ -587,8 +587,10 @@ class Project:
             raise SettingsError(
                 "more items, and another run, are for the golden set; add promote (--promote)"
             )
-        if options.get("on_miss") == "error":
-            raise SettingsError("a case needs the answers of its tools; --on-miss is stop or simulate here")
+        if (rerun or results) and (options.get("on_miss") or self.settings.run.on_miss) == "error":
+            raise SettingsError(
+                "a case needs the answers of its tools; [run] on_miss is stop or simulate here"
+            )
         if rerun or results:
             trust_by_use(self.settings)
         return review.decide_causes(

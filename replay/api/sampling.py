@@ -37,8 +37,6 @@ class SampleOptions(TypedDict, total=False):
     """The sample's name; default the month, or `all`."""
     new_only: bool
     """Leave out what is in the golden set or was decided in triage."""
-    paired_by_name: bool
-    """Also traces in which only the tool's name pairs a result with its call."""
 
 
 def draw_sample(store: Path, settings: Settings, options: SampleOptions, channel: Channel) -> Draw:
@@ -69,7 +67,7 @@ def draw_sample(store: Path, settings: Settings, options: SampleOptions, channel
             month=month,
             where=section.where,
             exclude=_handled(con, settings) if options.get("new_only") else (),
-            paired_by_name=options.get("paired_by_name", False),
+            paired_by_name=section.paired_by_name,
         )
         drawn.warnings.extend(_unanswered(con, drawn.items))
         drawn.warnings.extend(_twice(con, drawn.items))

@@ -253,11 +253,16 @@ def readable(store: Path, settings: Settings) -> Path:
     Raises:
         StoreError: the shared folder cannot be read.
     """
-    if not (store / LAYOUT).is_file():
+    if not is_shared(store):
         return store
     from replaydiff.replay.store.shared import attach
 
     return attach(store, settings.data_folder / "attached")
+
+
+def is_shared(folder: Path) -> bool:
+    """Return whether a path is a shared folder of runs."""
+    return (folder / LAYOUT).is_file()
 
 
 def check_shared(folder: Path) -> None:
@@ -269,7 +274,7 @@ def check_shared(folder: Path) -> None:
     Raises:
         StoreError: it was not published to.
     """
-    if not (folder / LAYOUT).is_file():
+    if not is_shared(folder):
         raise StoreError(
             f"{folder} is no shared folder of runs: it has no {LAYOUT}",
             hint="`replay store publish DIR` makes one",

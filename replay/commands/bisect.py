@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from replaydiff.replay.api.options import RunOptions
-from replaydiff.replay.commands.options import App, command, json_option, log_option, print_json, say
+from replaydiff.replay.commands.options import App, command, json_option, print_json, say
 from replaydiff.replay.commands.run import GOLDEN, LATEST, golden_of, run_options
 from replaydiff.replay.errors import ExitCode
 
@@ -38,13 +38,8 @@ from replaydiff.replay.errors import ExitCode
     help="Find which of the settings that differ between the versions make items worse.",
 )
 @click.option(
-    "--confidence",
-    type=float,
-    default=0.95,
-    show_default=True,
-    help="Name a commit from this probability on.",
+    "--calls", type=click.IntRange(min=1), metavar="N", help="The most replays of the agent; default 600."
 )
-@click.option("--max-trials", type=click.IntRange(min=1), metavar="N", help="Stop after N; default 600.")
 @run_options("concurrency", "timeout", "budget", "no_boundary")
 @click.option(
     "--resume",
@@ -54,7 +49,6 @@ from replaydiff.replay.errors import ExitCode
     help="Continue a search that was interrupted or stopped by its budget; bare: the latest.",
 )
 @click.option("-o", "--output", metavar="FILE", help="Also write the report: .json, .md or .txt.")
-@log_option
 @json_option
 def bisect(
     app: App,
@@ -68,8 +62,7 @@ def bisect(
     metric: str | None,
     hunks: bool,
     settings: bool,
-    confidence: float,
-    max_trials: int | None,
+    calls: int | None,
     resume: str | None,
     output: str | None,
     as_json: bool,
@@ -98,8 +91,7 @@ def bisect(
         metric=metric,
         hunks=hunks,
         settings=settings,
-        confidence=confidence,
-        max_trials=max_trials,
+        max_trials=calls,
         resume=resume if resume is None else resume or True,
         **options,
     )

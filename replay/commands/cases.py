@@ -119,27 +119,22 @@ def list_(app: App, path: Path | None, tags: tuple[str, ...], as_json: bool) -> 
 
 @command("lint")
 @_path
-@click.option(
-    "--stale-days",
-    type=click.IntRange(1),
-    help="Older reviews are a warning; default [cases] stale_days.",
-)
 @click.option("--strict", is_flag=True, help="Warnings fail, too.")
 @json_option
-def lint(app: App, path: Path | None, stale_days: int | None, strict: bool, as_json: bool) -> ExitCode:
+def lint(app: App, path: Path | None, strict: bool, as_json: bool) -> ExitCode:
     """Report problems in the golden set, by line.
 
     Errors (a line that is not a case, a duplicate id or content, one input with two expectations, an
     expectation that contradicts itself) end with 1; warnings (nothing expected, a tape that cannot answer
-    what is expected, near-duplicates, stale reviews, cases that flip with one version in stored runs,
-    quarantine without an owner or for long, keys that nothing reads) with 0, unless --strict.
+    what is expected, near-duplicates, reviews older than [cases] stale_days, cases that flip with one version
+    in stored runs, quarantine without an owner or for long, keys that nothing reads) with 0, unless --strict.
 
     \b
     Example:
       replay cases lint --strict
     """
     golden = app.project.cases.golden_set(path)
-    findings = golden.lint(say, stale_days=stale_days)
+    findings = golden.lint(say)
     levels = {"error", "warning"} if strict else {"error"}
     failing = [finding for finding in findings if finding.level.value in levels]
     if as_json:
@@ -280,20 +275,20 @@ def _merge_branches(golden: GoldenSet, base: Path, files: tuple[Path, ...], as_j
 @click.argument("platform", type=click.Choice(list(PLATFORMS)))
 @click.argument("dataset", required=False)
 @_path
-@click.option("--apply", is_flag=True, help="Write the changes to the golden set; conflicts are left out.")
+@click.option("--yes", is_flag=True, help="Write the changes to the golden set; conflicts are left out.")
 @json_option
 def pull(
     app: App,
     platform: str,
     dataset: str | None,
     path: Path | None,
-    apply: bool,
+    yes: bool,
     as_json: bool,
 ) -> None:
     """Show what a platform's users changed in a dataset, as a diff of the golden set.
 
     Edited and added items, archived ones, and annotations and corrections of the traces that cases came
-    from (Langfuse only). Nothing is written without --apply. An item that was edited there while its case
+    from (Langfuse only). Nothing is written without --yes. An item that was edited there while its case
     was edited here is a conflict, which is shown and never written. DATASET defaults to
     replay-PROJECT-golden. In MLflow the dataset is an evaluation dataset, whose expected facts and
     guidelines are traits of a case; what was deleted there is not known.
@@ -301,18 +296,18 @@ def pull(
     \b
     Examples:
       replay cases pull langfuse
-      replay cases pull langfuse refunds --apply
+      replay cases pull langfuse refunds --yes
       replay cases pull phoenix
-      replay cases pull mlflow eval-questions --apply
+      replay cases pull mlflow eval-questions --yes
     """
     from replaydiff.replay.terminal.text import single_line
 
-    name, changes = app.project.cases.pull(dataset, cases=path, apply=apply, platform=platform)
+    name, changes = app.project.cases.pull(dataset, cases=path, apply=yes, platform=platform)
     if as_json:
         rows = [
             {"case": change.case_id, "kind": change.kind.value, "diff": change.diff} for change in changes
         ]
-        print_json({"dataset": name, "applied": apply, "changes": rows})
+        print_json({"dataset": name, "applied": yes, "changes": rows})
         return
     for change in changes:
         click.echo(f"{change.kind.value} {single_line(change.case_id)}")
@@ -320,10 +315,10 @@ def pull(
             click.echo(f"  {single_line(line)}")
     if not changes:
         say(f"nothing changed in dataset {name!r} since it was pushed")
-    elif apply:
+    elif yes:
         say("written to the golden set, except conflicts; review it with `git diff`")
     else:
-        say(f"{len(changes)} changes in dataset {name!r}; --apply writes them")
+        say(f"{len(changes)} changes in dataset {name!r}; --yes writes them")
 
 
 for _subcommand in (list_, show, edit, lint, stats, retire, merge, convert, pull):

@@ -24,10 +24,12 @@ _path = click.option(
 @command("show")
 @click.argument("name", metavar="CASE")
 @_path
-@click.option("--yaml", "as_yaml", is_flag=True, help="Print it as YAML, as it would be written.")
+@click.option(
+    "--format", "kind", type=click.Choice(["yaml", "json"]), help="Print it as it would be written."
+)
 @click.option("--full", is_flag=True, help="Show long texts to their end.")
 @json_option
-def show(app: App, name: str, path: Path | None, as_yaml: bool, full: bool, as_json: bool) -> None:
+def show(app: App, name: str, path: Path | None, kind: str | None, full: bool, as_json: bool) -> None:
     """Show one case of the golden set.
 
     \b
@@ -43,9 +45,9 @@ def show(app: App, name: str, path: Path | None, as_yaml: bool, full: bool, as_j
     cases = {case.id: case for case in golden.cases()}
     if name not in cases:
         raise UnknownNameError("case", name, cases, where=str(golden.path))
-    if as_json:
+    if as_json or kind == "json":
         print_json(case_to_json(cases[name]))
-    elif as_yaml:
+    elif kind == "yaml":
         click.echo(yaml_form.dump(case_to_json(cases[name])), nl=False)
     else:
         put(Transcript(terminal_width(), full=full).case(cases[name]))
@@ -54,7 +56,9 @@ def show(app: App, name: str, path: Path | None, as_yaml: bool, full: bool, as_j
 @command("edit")
 @click.argument("name", metavar="CASE")
 @_path
-@click.option("--as", "kind", type=click.Choice(["yaml", "json"]), help="Default: as the file is written.")
+@click.option(
+    "--format", "kind", type=click.Choice(["yaml", "json"]), help="Default: as the file is written."
+)
 @click.option(
     "--from",
     "source",
@@ -72,7 +76,7 @@ def edit(app: App, name: str, path: Path | None, kind: str | None, source: Path 
     \b
     Examples:
       replay cases edit cancel-17
-      replay cases edit cancel-17 --as yaml
+      replay cases edit cancel-17 --format yaml
       replay cases edit cancel-17 --from /tmp/replay-edit-x1/cancel-17.json
     """
     from replaydiff.replay.golden.text import read_text

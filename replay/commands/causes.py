@@ -77,7 +77,7 @@ def _decision_options(promote_help: str) -> Callable[[Callable[..., Any]], Calla
     metavar="TOOL=VALUE",
     help="The same, with what a tool answers to calls that were never recorded: JSON, else text. Repeatable.",
 )
-@run_options("on_miss", "budget", "timeout", "no_boundary")
+@run_options("budget", "timeout", "no_boundary")
 def accept(
     app: App, options: RunOptions, rerun: bool, results: tuple[str, ...], **decision: Unpack[_Decision]
 ) -> None:
@@ -96,7 +96,6 @@ def accept(
       replay accept c3f9a21b0 --promote --all --rerun
       replay accept c3f9a21b0 --promote --result 'search_kb={"articles": []}'
     """
-    rerun = rerun or options.get("on_miss") is not None
     accepted = partial(app.project.accept, rerun=rerun, results=_results(results), **options)
     _decide(accepted, decision)
 
@@ -175,7 +174,7 @@ def _show(review: CauseReview, *, as_json: bool) -> None:
     if review.not_promoted and review.unfinished:
         show(
             f"stopped at a call that was never recorded: {', '.join(map(single_line, review.unfinished))}; "
-            "`replay accept` completes them with --promote and --rerun, --on-miss simulate or --result"
+            "`replay accept --promote` completes them with --rerun (--set run.on_miss=simulate) or --result"
         )
     if not promoted and (items := [example.item for cause in review.causes for example in cause.examples]):
         show(f"items that show it: {', '.join(single_line(item) for item in dict.fromkeys(items))}")

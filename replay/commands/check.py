@@ -11,7 +11,7 @@ import click
 from replaydiff.replay.api.options import RunOptions
 from replaydiff.replay.commands.options import App, command, json_option, print_json, say
 from replaydiff.replay.commands.run import LATEST, run_options
-from replaydiff.replay.errors import ExitCode, InputError, SettingsError
+from replaydiff.replay.errors import ExitCode, SettingsError
 
 if TYPE_CHECKING:
     from replaydiff.replay.api.results import Check
@@ -42,15 +42,13 @@ if TYPE_CHECKING:
     metavar="[RUN]",
     help="Continue a check that was interrupted or stopped by its budget; without a value: the latest run.",
 )
-@click.option("--junit", metavar="FILE", help="Also write JUnit XML here.")
-@click.option("--markdown", metavar="FILE", help="Also write Markdown here.")
 @click.option(
     "-o",
     "--output",
     "outputs",
     multiple=True,
     metavar="FILE",
-    help="Also write a report here (repeatable); .json, .csv, .html, .md, .xml or .txt names the format.",
+    help="Also write a report here (repeatable): .xml is JUnit; .md, .html, .json, .csv, .parquet, .txt.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Also print the time, tokens and cost of each case.")
 @json_option
@@ -64,8 +62,6 @@ def check(
     tags: tuple[str, ...],
     changed: str | None,
     resume: str | None,
-    junit: str | None,
-    markdown: str | None,
     outputs: tuple[str, ...],
     verbose: bool,
     as_json: bool,
@@ -79,13 +75,13 @@ def check(
     \b
     Examples:
       replay check
-      replay check --new git:main --tag smoke --junit report.xml
+      replay check --new git:main --tag smoke -o report.xml
       replay check --changed origin/main -o report.html
       replay check --old git:main --trials 3
     """
     from replaydiff.replay.terminal.text import show, terminal_width
 
-    targets = list(_targets(junit, markdown, outputs))
+    targets = list(_targets(outputs))
     chosen: RunOptions = {**options, "old": old, "new": new}
     if resume is not None:
         if path or tags or changed is not None or threshold is not None:
@@ -106,20 +102,12 @@ def check(
     return checked.exit_code
 
 
-def _targets(junit: str | None, markdown: str | None, outputs: tuple[str, ...]) -> Iterator[tuple[Path, str]]:
+def _targets(outputs: tuple[str, ...]) -> Iterator[tuple[Path, str]]:
     """Yield the files to write and their formats; refuse what cannot be written before anything is spent."""
     from replaydiff.replay.files import check_target
     from replaydiff.reports import registry
 
-    suffixes = {format_of_name.suffix: name for name, format_of_name in registry.BUILTIN.items()}
-    named = [(Path(file), name) for file, name in ((junit, "junit"), (markdown, "markdown")) if file]
-    for file in map(Path, outputs):
-        if file.suffix not in suffixes:
-            raise InputError(
-                f"-o {file} names no format", hint=f"end its name in {', '.join(sorted(suffixes))}"
-            )
-        named.append((file, suffixes[file.suffix]))
-    for file, name in named:
+    for file, name in [(Path(output), registry.format_of(Path(output))) for output in outputs]:
         check_target(file)
         yield file, name
 

@@ -8,7 +8,7 @@ import click
 
 from replaydiff.replay.api.options import RunOptions
 from replaydiff.replay.api.sampling import LATEST, SampleOptions
-from replaydiff.replay.commands.options import App, command, json_option, log_option, print_json, say
+from replaydiff.replay.commands.options import App, command, json_option, print_json, say
 from replaydiff.replay.commands.run import GOLDEN, golden_of, run_options
 from replaydiff.replay.errors import ExitCode, worst_exit
 
@@ -16,7 +16,7 @@ _EPILOG = """\b
 Examples:
   replay compare --month --old prod --new candidate
   replay compare --month --old prod --new candidate --calls 450
-  replay compare --cases --old git:v1.4.0 --new . --gate default --html report.html
+  replay compare --cases --old git:v1.4.0 --new . --gate default -o report.html
   replay compare --cases golden.jsonl --pair-by metadata.task_id --metric tool_calls \\
       --old "observed:release = '2.0'" --new "observed:release = '2.1'"
 """
@@ -49,12 +49,16 @@ Examples:
     multiple=True,
     help="'default', or a condition such as 'regressed<=2' (repeatable): decides the exit code.",
 )
-@click.option("-o", "--html", metavar="FILE", help="Also write the HTML report here.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    help="Also write a report here; .html, .md, .json, .csv, .parquet or .xml names the format.",
+)
 @run_options(
     "old", "new", "trials", "calls", "aa", "until_known", "continues", "budget", "no_boundary", "pair_by",
-    "mode", "judge",
+    "judge",
 )  # fmt: skip
-@log_option
 @json_option
 def compare(
     app: App,
@@ -66,7 +70,7 @@ def compare(
     where: str | None,
     metrics: tuple[str, ...],
     gate: tuple[str, ...],
-    html: str | None,
+    output: str | None,
     as_json: bool,
 ) -> ExitCode:
     """Sample, run, diff and report in one.
@@ -77,10 +81,11 @@ def compare(
     Every other setting of replay.toml can be set for one comparison: --set run.concurrency=20.
     """
     from replaydiff.replay.files import check_target
-    from replaydiff.reports import terminal
+    from replaydiff.reports import registry, terminal
 
-    if html is not None:
-        check_target(Path(html))
+    if output is not None:
+        registry.format_of(Path(output))
+        check_target(Path(output))
     draw: SampleOptions = {
         "month": month,
         "size": size,
@@ -89,9 +94,9 @@ def compare(
     run, diff = app.project.compare(
         sample, cases=golden_of(cases), draw=draw, metrics=metrics, gate=gate, **options
     )
-    if html is not None:
-        diff.save(html, "html")
-        say(f"HTML report of run {run.id} written to {html}")
+    if output is not None:
+        diff.save(output)
+        say(f"report of run {run.id} written to {output}")
     if as_json:
         print_json(diff.to_dict())
     else:

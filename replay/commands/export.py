@@ -97,7 +97,7 @@ _PUSH_EPILOG = """\b
 Examples:
   replay push langfuse
   replay push langfuse 20261120-2213
-  replay push langfuse 20261120-2213 --dataset refunds
+  replay push langfuse 20261120-2213 --name refunds
   replay push phoenix 20261120-2213
   replay push mlflow 20261120-2213
 """
@@ -108,7 +108,8 @@ _SHOWN_REJECTS = 20
 @click.argument("target", type=click.Choice(list(PLATFORMS)))
 @click.argument("run", required=False)
 @click.option(
-    "--dataset",
+    "--name",
+    "dataset",
     metavar="NAME",
     help="The dataset; default replay-PROJECT- and the name of the sample or golden set.",
 )

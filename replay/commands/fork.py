@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from replaydiff.replay.api.options import RunOptions
-from replaydiff.replay.commands.options import App, command, json_option, log_option, print_json
+from replaydiff.replay.commands.options import App, command, json_option, print_json
 from replaydiff.replay.commands.run import run_options
 from replaydiff.replay.errors import ExitCode
 
@@ -22,7 +22,6 @@ from replaydiff.replay.errors import ExitCode
 @click.option("--ablate", is_flag=True, help="Leave out each tool result in turn.")
 @click.option("--trials", type=click.IntRange(min=1), metavar="N", help="Trials of each fork; default 5.")
 @run_options("budget", "no_boundary")
-@log_option
 @json_option
 def fork(
     app: App,

@@ -109,7 +109,7 @@ _filters = [
     click.option("--project", metavar="NAME", help="Live: project or experiment, where the source has them."),
     click.option("--environment", "environments", multiple=True, metavar="NAME", help="Live: only this one."),
     click.option("--release", "releases", multiple=True, metavar="NAME", help="Live: only this one."),
-    click.option("--tag", "--tags", "tags", multiple=True, metavar="TAG", help="Live: only with this tag."),
+    click.option("--tag", "tags", multiple=True, metavar="TAG", help="Live: only with this tag."),
     click.option("--name", "names", multiple=True, metavar="NAME", help="Live: only of this name."),
     click.option("--user", "users", multiple=True, metavar="ID", help="Live: only of this user."),
     click.option(

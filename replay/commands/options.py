@@ -84,10 +84,12 @@ def _set(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
     return callback
 
 
-def _log(_ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+def _debug(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
     if not value:
         return
     import logging
+
+    ctx.ensure_object(App).debug = True
 
     class StderrHandler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
@@ -95,9 +97,14 @@ def _log(_ctx: click.Context, _param: click.Parameter, value: bool) -> None:
             say(f"{at} {record.getMessage()}")
 
     log = logging.getLogger("replaydiff")
-    log.handlers[:] = [StderrHandler()]
+    before = log.handlers[:], log.level, log.propagate
+    log.handlers[:], log.propagate = [StderrHandler()], False
     log.setLevel(logging.INFO)
-    log.propagate = False
+
+    @ctx.call_on_close
+    def reset() -> None:
+        log.handlers[:], level, log.propagate = before
+        log.setLevel(level)
 
 
 def common_options(command: Callable[..., Any], *, hidden: bool = True) -> Callable[..., Any]:
@@ -123,8 +130,8 @@ def common_options(command: Callable[..., Any], *, hidden: bool = True) -> Calla
             help="Wait for another process that writes to the store; default 1 second, or `wait` of [store].",
         ),
         click.option(
-            "--debug", is_flag=True, expose_value=False, callback=_set("debug"), hidden=hidden,
-            help="Show tracebacks of errors.",
+            "--debug", is_flag=True, expose_value=False, callback=_debug, hidden=hidden,
+            help="Log checkouts, workers, each trial and attempt to stderr, and show tracebacks of errors.",
         ),
     )  # fmt: skip
     for option in reversed(options):
@@ -150,14 +157,6 @@ def command(name: str, **kwargs: Any) -> Callable[[Callable[Concatenate[App, P],
     return declare
 
 
-log_option = click.option(
-    "-v",
-    "--verbose",
-    is_flag=True,
-    expose_value=False,
-    callback=_log,
-    help="Log to stderr: checkouts, workers, each trial and attempt.",
-)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout.")
 metrics_option = click.option(
     "--metric",
@@ -170,11 +169,6 @@ candidate_option = click.option(
     "--lane",
     metavar="LANE",
     help="In a run with several --new: the one to show (new, new2 …); default the one that ranks first.",
-)
-width_option = click.option(
-    "--width",
-    type=click.IntRange(min=20),
-    help="Columns of the terminal report; default the terminal's width, or 100 in a pipe.",
 )
 
 

@@ -19,13 +19,6 @@ if TYPE_CHECKING:
     "--effect", type=float, metavar="LOSS", help="Loss to promise HOLD for; default twice [gate] tolerance."
 )
 @click.option(
-    "--power",
-    type=click.FloatRange(0.5, 0.99),
-    default=0.8,
-    show_default=True,
-    help="The chance that the sizes needed have.",
-)
-@click.option(
     "--trials",
     multiple=True,
     type=click.IntRange(1),
@@ -55,7 +48,6 @@ def plan(
     run: str | None,
     metric: str | None,
     effect: float | None,
-    power: float,
     trials: tuple[int, ...],
     calls: int | None,
     candidates: int,
@@ -73,7 +65,7 @@ def plan(
       replay plan
       replay plan --calls 450 --effect 0.1
       replay plan --candidates 3 --trials 2 --trials 3
-      replay plan 20261120-221305-ab12 --metric judge --effect 0.06 --power 0.9
+      replay plan 20261120-221305-ab12 --metric judge --effect 0.06
     """
     from replaydiff.replay.terminal.text import show, terminal_width
 
@@ -81,7 +73,6 @@ def plan(
         run,
         metric=metric,
         effect=effect,
-        power=power,
         trials=trials,
         calls=calls,
         candidates=candidates,

@@ -15,7 +15,6 @@ from replaydiff.replay.commands.options import (
     metrics_option,
     print_json_parts,
     say,
-    width_option,
 )
 from replaydiff.replay.cycles import no_cycle_search
 from replaydiff.replay.errors import ExitCode
@@ -40,7 +39,6 @@ Examples:
     help="'default', or a condition such as 'regressed<=2' (repeatable): decides the exit code.",
 )
 @candidate_option
-@width_option
 @click.option(
     "--verbose",
     is_flag=True,
@@ -54,7 +52,6 @@ def diff(
     metrics: tuple[str, ...],
     gate: tuple[str, ...],
     lane: str | None,
-    width: int | None,
     verbose: bool,
     as_json: bool,
 ) -> ExitCode:
@@ -81,7 +78,7 @@ def diff(
     if as_json:
         print_json_parts(diff_of_run.json_parts(is_bounded=not verbose))
     else:
-        terminal.show(diff_of_run.result, width=width, brief=not verbose)
+        terminal.show(diff_of_run.result, brief=not verbose)
     return diff_of_run.exit_code
 
 
@@ -112,7 +109,6 @@ Examples:
 )
 @metrics_option
 @candidate_option
-@width_option
 @no_cycle_search()
 def report(
     app: App,
@@ -121,7 +117,6 @@ def report(
     output: str | None,
     metrics: tuple[str, ...],
     lane: str | None,
-    width: int | None,
 ) -> None:
     """Write a run's report: terminal, HTML, Markdown, JSON, JUnit.
 
@@ -141,13 +136,13 @@ def report(
     if output is None and built_in and built_in.to_file:
         output = f"replay-report-{diff_of_run.run_id}{built_in.suffix}"
     if output is None and format_ == "terminal":
-        terminal.show(diff_of_run.result, width=width)
+        terminal.show(diff_of_run.result)
         return
     if output not in (None, "-"):
-        diff_of_run.save(output, format_, width=width or terminal.PIPED_WIDTH)
+        diff_of_run.save(output, format_, width=terminal.columns())
         say(f"{diff_of_run.answer}: {format_} report of run {diff_of_run.run_id} written to {output}")
         return
-    for part in registry.parts(diff_of_run.result, format_, width=width or terminal.PIPED_WIDTH):
+    for part in registry.parts(diff_of_run.result, format_, width=terminal.columns()):
         if isinstance(part, bytes):
             sys.stdout.buffer.write(part)
         else:

@@ -15,10 +15,14 @@ from replaydiff.replay.commands.options import App, command, json_option, print_
 @command("triage")
 @click.argument("run", required=False)
 @click.option("--list", "as_list", is_flag=True, help="Print the list; the default in a pipe.")
-@click.option("--all", "everything", is_flag=True, help="Also the items that no signal points at.")
-@click.option("--again", is_flag=True, help="Also what was skipped before.")
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Also the items that no signal points at, and what was skipped before.",
+)
 @json_option
-def triage(app: App, run: str | None, as_list: bool, everything: bool, again: bool, as_json: bool) -> None:
+def triage(app: App, run: str | None, as_list: bool, everything: bool, as_json: bool) -> None:
     """Review what changed or looks odd.
 
     RUN is a run's id or a unique beginning of it; without it, the latest run. Regressed items come first,
@@ -36,7 +40,7 @@ def triage(app: App, run: str | None, as_list: bool, everything: bool, again: bo
     """
     from replaydiff.replay.terminal.text import show, terminal_width
 
-    queue = app.project.cases.triage(run, everything=everything, again=again)
+    queue = app.project.cases.triage(run, everything=everything, again=everything)
     if as_json:
         print_json(queue.to_dict())
     elif as_list or not queue.entries or not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -62,7 +66,7 @@ def triage(app: App, run: str | None, as_list: bool, everything: bool, again: bo
     help="Have the judge's model draft traits; they count once a person moves them to the expected ones.",
 )
 @click.option("--tag", "tags", multiple=True, metavar="TAG", help="A tag of the case.")
-@click.option("--id", "case_id", metavar="CASE", help="The case's id, for a single item.")
+@click.option("--name", "case_id", metavar="CASE", help="The case's id, for a single item.")
 @click.option(
     "--cases",
     "path",

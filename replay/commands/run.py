@@ -13,7 +13,6 @@ from replaydiff.replay.commands.options import (
     App,
     command,
     json_option,
-    log_option,
     print_json,
     say,
 )
@@ -71,22 +70,10 @@ _OPTIONS = (
     ),
     click.option("--timeout", type=float, metavar="SECONDS", help="Limit for one trial; default 120."),
     click.option(
-        "--on-miss",
-        type=click.Choice(["stop", "error", "simulate"]),
-        help="At a tool call that was never recorded: stop the trial (default), give the agent an error, or "
-        "let the model of [simulate] answer.",
-    ),
-    click.option(
         "--no-boundary",
         is_flag=True,
         default=None,
         help="Run agents without a boundary of the operating system: what is not answered is real.",
-    ),
-    click.option(
-        "--no-user",
-        is_flag=True,
-        default=None,
-        help="Simulate no user, even with [user]: use the recorded turns.",
     ),
     click.option("--pair-by", metavar="FIELD", help="Pair observed traces with items: metadata.task_id …"),
     click.option(
@@ -223,9 +210,8 @@ def _blocked_lines(blocked: Mapping[Lane, Mapping[Blocked, int]]) -> Iterator[st
 )
 @run_options(
     "old", "new", "trials", "calls", "aa", "until_known", "concurrency", "budget", "executor", "timeout",
-    "no_boundary", "no_user", "on_miss", "pair_by", "mode", "judge",
+    "no_boundary", "pair_by", "mode", "judge",
 )  # fmt: skip
-@log_option
 @json_option
 def run(
     app: App,
@@ -247,7 +233,7 @@ def run(
     --mode step repeats each recorded decision of the model with the same messages and compares the next
     action. It needs no agent code, and the run reports the decision at which two models differ.
 
-    Every other setting of replay.toml can be set for one run: --set run.retries=0.
+    Every other setting of replay.toml can be set for one run: --set run.on_miss=simulate.
 
     \b
     Examples:

@@ -38,11 +38,6 @@ _SHOWN_STRATA = 12
 @click.option("--where", metavar="COND", help="Only traces that fit, like \"release = '2.1'\".")
 @click.option("--name", help="Name of the sample; default the month, or `all`.")
 @click.option("--new-only", is_flag=True, help="Leave out what is in the golden set or was triaged already.")
-@click.option(
-    "--paired-by-name",
-    is_flag=True,
-    help="Also traces in which only the tool's name pairs a result with its call.",
-)
 @json_option
 def sample(
     app: App,
@@ -53,7 +48,6 @@ def sample(
     where: str | None,
     name: str | None,
     new_only: bool,
-    paired_by_name: bool,
     as_json: bool,
 ) -> None:
     """Draw a stratified, reproducible sample of traces.
@@ -78,7 +72,6 @@ def sample(
         where=where,
         name=name,
         new_only=new_only,
-        paired_by_name=paired_by_name,
     )
     if as_json:
         print_json(drawn.to_dict())

@@ -155,15 +155,9 @@ def backup(app: App, target: Path, as_json: bool) -> None:
     help="Delete what is older: YYYY-MM, a time, or an age such as 90d.",
 )
 @click.option("--runs", is_flag=True, help="Also delete runs made before it, with their trials and grades.")
-@click.option(
-    "--shared",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Delete runs from this shared folder instead.",
-)
 @click.option("--yes", is_flag=True, help="Delete; without it, report what would be deleted.")
 @json_option
-def prune(app: App, before: str, runs: bool, shared: Path | None, yes: bool, as_json: bool) -> None:
+def prune(app: App, before: str, runs: bool, yes: bool, as_json: bool) -> None:
     """Delete old traces, with --runs old runs, and what no run needs.
 
     No run needs checkouts and virtual environments beside the store that no stored run used, checkouts of
@@ -171,14 +165,17 @@ def prune(app: App, before: str, runs: bool, shared: Path | None, yes: bool, as_
     and kept files of trials ([world] keep) of runs that are no longer stored.
 
     Cases keep their tapes, runs their copies of items. Traces of a sample are kept. The file shrinks
-    with `replay store compact`.
+    with `replay store compact`. --db DIR names a shared folder instead, whose old runs are deleted.
 
     \b
-    Example:
+    Examples:
       replay store prune --before 2026-06 --yes
+      replay store prune --db /mnt/team/replays --before 90d --yes
     """
-    if shared is not None:
-        _expire(shared, before, yes, as_json)
+    from replaydiff.replay.api.store_file import is_shared
+
+    if is_shared(app.store_path):
+        _expire(app.store_path, before, yes, as_json)
         return
     deleted = app.project.store.prune(before, runs=runs, really=yes)
     if as_json:

@@ -28,10 +28,10 @@ _PLOT = 24
 )
 @click.option("--cases", metavar="PATH", help="Runs of this golden set.")
 @click.option("--samples", is_flag=True, help="Runs of monthly samples.")
-@click.option("--last", type=click.IntRange(2), default=12, show_default=True, help="How many runs.")
+@click.option("--limit", type=click.IntRange(2), default=12, show_default=True, help="How many runs.")
 @json_option
 def trend(
-    app: App, metric: str, lane: str, cases: str | None, samples: bool, last: int, as_json: bool
+    app: App, metric: str, lane: str, cases: str | None, samples: bool, limit: int, as_json: bool
 ) -> None:
     """Report a metric over runs, and which runs drifted.
 
@@ -48,7 +48,7 @@ def trend(
     """
     from replaydiff.replay.terminal.text import show, terminal_width
 
-    trend_of_metric = app.project.trend(metric=metric, lane=lane, cases=cases, samples=samples, last=last)
+    trend_of_metric = app.project.trend(metric=metric, lane=lane, cases=cases, samples=samples, last=limit)
     if as_json:
         print_json(trend_of_metric.to_dict())
     else:

@@ -86,7 +86,7 @@ def rules_of(settings: Settings) -> Rules:
         network=settings.world.network,
         writable=tuple(str(settings.root / path) for path in settings.world.writable),
         simulate=settings.simulate.model if section.on_miss == "simulate" else None,
-        user=settings.user.model,
+        user=settings.user.model or None,
         record=section.record,
         replay_model=section.replay_model,
     )
@@ -101,7 +101,7 @@ def check_mode(mode: Mode, rules: Rules) -> None:
     if mode is Mode.STEP and rules.user is not None:
         raise SettingsError(
             "--mode step repeats recorded decisions and has no further turns for a simulated user; add "
-            "--no-user, or leave --mode out"
+            "--set user.model= for none, or leave --mode out"
         )
 
 
@@ -429,7 +429,7 @@ def _check_turns(lane_agents: LaneAgents) -> None:
                 f"version {lane_agents.lanes[lane].name!r} takes only the user's text, and a simulated user "
                 "needs an agent that takes the whole conversation; give its entrypoint a parameter "
                 "`messages` (or its request template `{{ messages | tojson }}`), or add "
-                "--no-user"
+                "--set user.model= for no simulated user"
             )
 
 

@@ -193,6 +193,8 @@ class SampleSection:
     """Another seed draws other traces."""
     where: str | None = None
     """Draw only traces that match this condition, such as `"release = '2.1'"`."""
+    paired_by_name: bool = False
+    """Draw also traces in which only the tool's name pairs a result with its call."""
 
     def __post_init__(self) -> None:
         _at_least(self, 1, "size")
@@ -348,7 +350,8 @@ class UserSection:
     """`[user]`: the model that simulates the user once a version has left the recorded conversation."""
 
     model: str | None = None
-    """Name of the model; required if there is a `[user]`. Without the section no user is simulated."""
+    """Name of the model; required if there is a `[user]`. Without the section, or with an empty name, no user
+    is simulated."""
     provider: str = "anthropic"
     """The API of the model: `anthropic`, `openai` or your own, as in `[judge]`."""
     max_tokens: int = 1024

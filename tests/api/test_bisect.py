@@ -202,11 +202,11 @@ def test_the_setting_that_makes_the_change_is_found(shop: Project) -> None:
 @pytest.mark.slow
 def test_the_command_prints_one_document_and_resumes_after_a_limit(shop: Project) -> None:
     limited = shop.replay(
-        "bisect", "--good", "c0", "--bad", "c9", "--cases", "golden.jsonl", "--max-trials", "4", "--json"
+        "bisect", "--good", "c0", "--bad", "c9", "--cases", "golden.jsonl", "--calls", "4", "--json"
     )
     assert limited.code == ExitCode.CANNOT_TELL, limited.err
     assert json.loads(limited.out)["commit"] is None
-    more = shop.replay("bisect", "--resume", "--max-trials", "200", "--json", "-o", "found.md")
+    more = shop.replay("bisect", "--resume", "--calls", "200", "--json", "-o", "found.md")
     assert more.code == 0, more.err
     found = json.loads(more.out)
     assert found["commit"] == git(shop.folder, "rev-parse", "c8").strip()

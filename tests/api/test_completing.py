@@ -106,7 +106,7 @@ def test_the_command_takes_results_and_names_what_is_missing(
     monkeypatch.chdir(project.settings.root)
     [cause] = project.diff(run).causes
     stopped = CliRunner().invoke(cli, ["accept", cause.id, "--run", run, "--promote"])
-    assert "--on-miss simulate or --result" in stopped.output
+    assert "(--set run.on_miss=simulate) or --result" in stopped.output
     done = CliRunner().invoke(
         cli,
         ["accept", cause.id, "--run", run, "--promote", "--json", "--result", 'notify={"to": "Bo"}',

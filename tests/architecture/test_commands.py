@@ -40,6 +40,28 @@ def test_every_command_takes_the_common_options(name: str) -> None:
     assert {"--db", "--debug"} <= names
 
 
+def _options(command: click.Command) -> dict[str, set[str]]:
+    """Return the options that the help shows, of a command and of its subcommands."""
+    shown = {
+        max(parameter.opts, key=len)
+        for parameter in command.params
+        if isinstance(parameter, click.Option) and not parameter.hidden
+    }
+    subcommands = command.commands if isinstance(command, click.Group) else {}
+    return {command.name or "": shown} | {
+        f"{command.name} {name}": options
+        for subcommand in subcommands.values()
+        for name, options in _options(subcommand).items()
+    }
+
+
+def test_the_surface_stays_small() -> None:
+    options = {name: shown for command in SUMMARIES for name, shown in _options(_command(command)).items()}
+    assert {name: len(shown) for name, shown in options.items() if len(shown) > 20} == {}
+    assert len(set().union(*options.values())) <= 95
+    assert len(SUMMARIES) <= 32
+
+
 def test_help_imports_no_heavy_library() -> None:
     code = (
         "import sys\n"

@@ -124,7 +124,7 @@ def test_a_case_without_an_id_is_named_by_its_input(shop: Path, replay: Replay) 
         key: value for key, value in _case("cancel", ("search", {"text": "hats"})).items() if key != "id"
     }
     _write(shop, [wrong])
-    done = replay("check", "--junit", "report.xml")
+    done = replay("check", "-o", "report.xml")
     assert done.code == 1
     assert f"\nfail: {wrong['input']}\n  input       {wrong['input']}\n  id          sha256:" in done.out
     (suite,) = ElementTree.parse(shop / "report.xml").getroot()
@@ -148,7 +148,7 @@ def test_a_case_in_quarantine_is_reported_and_decides_nothing(shop: Path, replay
     wrong = _case("cancel", ("search", {"text": "hats"}))
     wrong["metadata"] = {"quarantine": {"owner": "Ada", "since": "2026-11-02", "reason": "the shop's clock"}}
     _write(shop, [wrong, *CASES[1:]])
-    done = replay("check", "--threshold", "1", "--junit", "report.xml")
+    done = replay("check", "--threshold", "1", "-o", "report.xml")
     assert done.code == 0, done.out
     assert done.out.startswith("SHIP: 2 of 2 items passed")
     assert (
@@ -240,7 +240,7 @@ def test_a_check_that_its_budget_stopped_goes_on(shop: Path, replay: Replay) -> 
 def test_a_report_of_no_known_kind_is_refused_before_anything_runs(shop: Path, replay: Replay) -> None:
     done = replay("check", "-o", "report.doc")
     assert done.code == 2
-    assert "-o report.doc names no format; end its name in .csv, .html, .json, .md" in done.err
+    assert "report.doc names no format; end it in .csv, .html, .json, .md" in done.err
     assert not (shop / ".replay").exists()
 
 

@@ -136,5 +136,8 @@ def test_a_case_is_shown_as_it_would_be_written(replay: Replay, tmp_path: Path) 
     assert json.loads(replay("cases", "show", "c", "--json", "--cases", str(golden)).out)[
         "expected_tools"
     ] == ["no"]
-    assert 'expected_tools:\n  - "no"\n' in replay("cases", "show", "c", "--yaml", "--cases", str(golden)).out
+    assert (
+        'expected_tools:\n  - "no"\n'
+        in replay("cases", "show", "c", "--format", "yaml", "--cases", str(golden)).out
+    )
     assert "did you mean 'a'?" in replay("cases", "show", "aa", "--cases", str(golden)).err

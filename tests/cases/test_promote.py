@@ -218,7 +218,7 @@ def test_two_processes_at_once_lose_nothing(shop: Path) -> None:
 
 def test_check_holds_then_fails_when_the_agent_breaks(shop: Path) -> None:
     assert _replay(shop, "promote", "order-1", "order-2", "rain/../x", "--force").returncode == 0
-    good = _replay(shop, "check", "--json", "--junit", "report.xml")
+    good = _replay(shop, "check", "--json", "-o", "report.xml")
     assert good.returncode == 0, good.stderr
     document = json.loads(good.stdout)
     rows = sorted(document["check"].pop("rows"), key=lambda row: row["id"])
@@ -249,7 +249,7 @@ def test_dismissed_traces_are_left_out_of_new_samples(shop: Path) -> None:
 
 @pytest.mark.slow
 def test_show_finds_traces_cases_and_items(shop: Path) -> None:
-    assert _replay(shop, "promote", "order-1", "--id", "shipped-order").returncode == 0
+    assert _replay(shop, "promote", "order-1", "--name", "shipped-order").returncode == 0
     assert _replay(shop, "show", "order-1").stdout.startswith("trace order-1\n")
     assert _replay(shop, "show", "shipped-order").stdout.startswith("case shipped-order\n")
     run = json.loads(_replay(shop, "check", "--json").stdout)["run"]["id"]

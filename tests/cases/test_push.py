@@ -364,7 +364,7 @@ def test_names_that_are_no_plain_words_reach_their_dataset(
 ) -> None:
     name = "team a/refunds & more?"
     for expected in ("sent to", "nothing changed"):
-        code, out, _ = push("--cases", str(golden), "--dataset", name)
+        code, out, _ = push("--cases", str(golden), "--name", name)
         assert code == 0
         assert out.startswith(expected)
     assert set(langfuse.datasets) == {name}
@@ -375,7 +375,7 @@ def test_a_second_dataset_does_not_take_the_experiments_of_the_first(
 ) -> None:
     assert push(RUN)[0] == 0
     first = dict(langfuse.spans)
-    assert push(RUN, "--dataset", "other")[0] == 0
+    assert push(RUN, "--name", "other")[0] == 0
     assert {key: langfuse.spans[key] for key in first} == first
     assert len(langfuse.roots()) == 24
     assert {root["langfuse.experiment.dataset.id"] for root in langfuse.roots()} == {"ds-0", "ds-1"}
@@ -501,7 +501,7 @@ def test_what_was_edited_added_and_archived_in_langfuse_comes_back_as_a_diff(
     _, _, err = push()
     assert "left alone: 1 items that were edited in Langfuse" in err
 
-    _pull(capsys, "--apply")
+    _pull(capsys, "--yes")
     cases = {one["id"]: one for one in map(json.loads, golden.read_text().splitlines())}
     assert set(cases) == {"refund-late", "made"}
     assert cases["refund-late"]["input"] == "My parcel is very late"
@@ -519,7 +519,7 @@ def test_an_edit_here_is_no_change_there_and_both_are_a_conflict(
     assert _kinds(_pull(capsys)) == []
     langfuse.items["replay-shop-golden/weather"]["input"] = "Will it hail?"
     before = golden.read_text()
-    assert _kinds(_pull(capsys, "--apply")) == [("weather", "conflict")]
+    assert _kinds(_pull(capsys, "--yes")) == [("weather", "conflict")]
     assert golden.read_text() == before
 
 
@@ -532,7 +532,7 @@ def test_corrections_and_annotations_of_the_trace_of_a_case_come_back(
         {"name": "tone", "value": 1.0, "dataType": "NUMERIC"},
         {"name": "output", "value": "We refund you.", "dataType": "CORRECTION"},
     ]
-    assert _kinds(_pull(capsys, "--apply")) == [("refund-late", "annotated")]
+    assert _kinds(_pull(capsys, "--yes")) == [("refund-late", "annotated")]
     case = json.loads(golden.read_text().splitlines()[0])
     assert case["expected_answer"] == "We refund you."
     assert case["metadata"]["annotations"] == {"tone": 1.0}

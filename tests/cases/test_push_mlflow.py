@@ -139,7 +139,7 @@ def test_edits_and_additions_come_back_and_are_not_overwritten(
     assert (code, "1 items that were edited in MLflow" in out) == (0, True), out
     changes = json.loads(replay("cases", "pull", "mlflow", "--json")[1])["changes"]
     assert [one["kind"] for one in changes] == ["edited", "added"]
-    replay("cases", "pull", "mlflow", "--apply")
+    replay("cases", "pull", "mlflow", "--yes")
     cases = {case["id"]: case for case in map(json.loads, golden.read_text().splitlines())}
     assert cases.pop("weather")["expected_answer"] == "It will"
     (made,) = (case for name, case in cases.items() if name not in ("late", "ü/1"))

@@ -107,7 +107,7 @@ def test_edits_additions_and_removals_come_back_and_are_not_overwritten(
         ("edited", "weather"),
         ("added", "made-there"),
     ]
-    replay("cases", "pull", "phoenix", "--apply")
+    replay("cases", "pull", "phoenix", "--yes")
     cases = {case["id"]: case for case in map(json.loads, golden.read_text().splitlines())}
     assert set(cases) == {"weather", "ü/1", "made-there"}
     assert cases["weather"]["input"] == "Will it snow?"

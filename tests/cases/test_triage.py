@@ -176,7 +176,7 @@ def test_a_person_promotes_skips_and_dismisses_and_goes_on_where_they_stopped(sh
     assert case["metadata"]["reviewer"] == "Ada <ada@example.org>"  # type: ignore[index]
     # What was promoted left its near-duplicates undecided; what was skipped comes when it is asked for.
     assert [entry["id"] for entry in _queue(shop)] == ["cancel-12"]
-    assert len(_queue(shop, "--again")) == 2
+    assert {"cancel-12", "failed"} <= {str(entry["id"]) for entry in _queue(shop, "--all")}
 
 
 def test_a_cause_is_decided_first_and_its_items_leave_the_queue(shop: Path) -> None:

@@ -229,7 +229,7 @@ def outputs(folder: Path) -> dict[str, str]:
             "run.record=true",
             "--trials",
             "1",
-            "-v",
+            "--debug",
         )
         run = project.run().id
         for name, commands in COMMANDS.items():

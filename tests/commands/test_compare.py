@@ -37,7 +37,7 @@ def document(done: Result) -> Any:
 
 
 def test_it_draws_runs_and_prints_the_report(replay: Replay, project: Project) -> None:
-    done = replay("compare", *BOTH, "--size", "5", "--trials", "2", "--html", "report.html")
+    done = replay("compare", *BOTH, "--size", "5", "--trials", "2", "-o", "report.html")
     run = project.run()
     assert done.code == 0
     assert done.out.startswith(("SHIP", "CAN'T TELL"))
@@ -53,7 +53,7 @@ def test_it_draws_runs_and_prints_the_report(replay: Replay, project: Project) -
         f"run {run.id}: 5 items, old and new, 2 trials each\n"
         "likely cost: agents of unknown cost; 20 of 20 trials are not counted: their traces name no tokens or no "
         "model\n"
-        f"HTML report of run {run.id} written to report.html\n"
+        f"report of run {run.id} written to report.html\n"
     )
     assert samples(project) == [("2026-10", 5)]
     assert "<html" in Path("report.html").read_text()
@@ -183,7 +183,7 @@ def test_a_gate_decides_the_exit_code(replay: Replay, project: Project, gate: st
     ("args", "said"),
     [
         (("--gate", "regressed"), "--gate 'regressed' is not a condition; "),
-        (("--html", "nowhere/report.html"), "there is no folder nowhere to write report.html in; "),
+        (("-o", "nowhere/report.html"), "there is no folder nowhere to write report.html in; "),
         (("--month", "2025-01"), "there are no traces of 2025-01; there are traces of 2026-10 (6)"),
         (("--sample", "october"), "there is no sample 'october'; "),
         (

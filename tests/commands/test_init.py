@@ -401,7 +401,7 @@ def test_the_workflow_is_green_on_the_first_pull_request(tmp_path: Path) -> None
     (tmp_path / "cases" / "golden.jsonl").write_text('{"id": "a", "input": "b"}\n')
     assert ends_with(cases["run"]) == 0
     assert output.read_text() == "found=true\n"
-    assert check["run"] == "replay check --junit replay-report.xml"
+    assert check["run"] == "replay check -o replay-report.xml"
     assert "pip install -r requirements.txt\n" in install["run"]
     # Where this copy came from is known or not; a name that is not published is never installed.
     source = install_source()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import re
 from pathlib import Path
 
@@ -320,14 +319,8 @@ def test_secrets_of_the_environment_reach_the_agent_and_not_the_store(
     assert "s3cr3t" not in str(stored)
 
 
-def test_v_logs_workers_and_trials_to_stderr(replay: Replay, project: Project) -> None:
-    log = logging.getLogger("replaydiff")
-    before = (log.handlers[:], log.level, log.propagate)
-    try:
-        done = replay("run", "-v", "--new", "git:v1", "--json")
-    finally:
-        log.handlers[:], log.propagate = before[0], before[2]
-        log.setLevel(before[1])
+def test_debug_logs_workers_and_trials_to_stderr(replay: Replay, project: Project) -> None:
+    done = replay("run", "--debug", "--new", "git:v1", "--json")
     assert json.loads(done.out)["finished"]
     assert re.search(r"^\d\d:\d\d:\d\d checking out [0-9a-f]{40} into ", done.err, re.MULTILINE)
     assert "version git:v1: a worker of " in done.err

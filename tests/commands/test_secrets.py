@@ -71,7 +71,7 @@ def test_no_secret_leaves_a_run_by_any_output(project: Project) -> None:
         return done.out + done.err
 
     args = ("--sample", "october", "--old", "one", "--new", ".", "--trials", "1", "--no-aa")
-    found = {"run": output("run", *args, "-v")}
+    found = {"run": output("run", *args, "--debug")}
     run = project.run().id
     for args in (("diff",), ("diff", "--json"), ("show", "order-0", "--run", run), ("export", "runs")):
         found[" ".join(args)] = output(*args)

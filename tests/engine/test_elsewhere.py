@@ -121,7 +121,7 @@ def test_a_model_plays_a_tool_and_both_lanes_get_the_same(replay: Replay, projec
     answers = [Fault(text="in the van"), Fault(text="another answer")]
     with StandIn(faults=answers, remember=True) as stand_in:
         project.settings(simulated(stand_in.url))
-        options = ("--on-miss", "simulate", "--trials", "2", "--sample", "october")
+        options = ("--set", "run.on_miss=simulate", "--trials", "2", "--sample", "october")
         assert replay("run", "--old", ".", "--new", ".", *options).code == 0
     looked = [trial for trial in project.trials() if trial.item_id == "order-0"]
     assert [trial.final_response for trial in looked] == ["look 77: in the van"] * 4
@@ -137,7 +137,15 @@ def test_what_cannot_be_simulated_is_no_fault_of_the_agent(replay: Replay, proje
     with StandIn(faults=[Fault(status=400)]) as stand_in:
         project.settings(simulated(stand_in.url))
         done = replay(
-            "run", "--new", ".", "--on-miss", "simulate", "--set", "run.retries=0", "--sample", "october"
+            "run",
+            "--new",
+            ".",
+            "--set",
+            "run.on_miss=simulate",
+            "--set",
+            "run.retries=0",
+            "--sample",
+            "october",
         )
     assert done.code == 3
     looked, _ = by_item(project)
@@ -164,6 +172,6 @@ def test_without_a_model_or_key_nothing_is_simulated(
     for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     project.settings(SETTINGS + settings)
-    done = replay("run", "--new", ".", "--on-miss", "simulate", "--sample", "october")
+    done = replay("run", "--new", ".", "--set", "run.on_miss=simulate", "--sample", "october")
     assert (done.code, project.runs()) == (2, [])
     assert said in done.err

@@ -237,7 +237,9 @@ def test_a_run_without_its_simulated_user_goes_on_with_the_recorded_turns(
     replay: Replay, project: Project
 ) -> None:
     prepare(replay, project, "http://127.0.0.1:9")
-    done = replay("run", "--sample", "talks", "--no-aa", "--new", "careful", "--trials", "1", "--no-user")
+    done = replay(
+        "run", "--sample", "talks", "--no-aa", "--new", "careful", "--trials", "1", "--set", "user.model="
+    )
     assert done.code == 0, done.err
     assert "simulated user" not in done.err
     [trial] = project.trials()

@@ -346,7 +346,13 @@ def test_messages_goes_through_the_gateway_too(
     tape = order(0).tool_calls
     project.traces([order(number, metadata={"tools": tools}, tool_calls=tape) for number in range(3)])
     replay(
-        "run", "--new", "messages:model=claude-haiku-4-5", "--set", "run.record=true", "--on-miss", "error"
+        "run",
+        "--new",
+        "messages:model=claude-haiku-4-5",
+        "--set",
+        "run.record=true",
+        "--set",
+        "run.on_miss=error",
     )
     first = project.trials()
     assert {trial.status for trial in first} == {Status.OK}
@@ -357,8 +363,8 @@ def test_messages_goes_through_the_gateway_too(
         "messages:model=claude-haiku-4-5",
         "--set",
         "run.replay_model=latest",
-        "--on-miss",
-        "error",
+        "--set",
+        "run.on_miss=error",
     )
     assert done.code == 0, done.err
     assert told(project.trials()) == told(first)

@@ -62,7 +62,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "store attach": ("store", "attach", "published"),
     "init": ("init", "--yes", "--no-probe", "service"),
     "push": ("push", "langfuse", RUN_ID),
-    "cases pull": ("cases", "pull", "langfuse", "edited", "--apply"),
+    "cases pull": ("cases", "pull", "langfuse", "edited", "--yes"),
     "trust": ("trust", "."),
     "cases edit": ("cases", "edit", "first"),
     "cases retire": ("cases", "retire", "first", "--reason", "old"),
@@ -212,7 +212,7 @@ def _langfuse(name: str, template: Path, home: Path) -> Iterator[dict[str, str]]
     with langfuse.serving() as there:
         env |= {"LANGFUSE_PUBLIC_KEY": langfuse.PUBLIC, "LANGFUSE_SECRET_KEY": langfuse.SECRET}
         env["LANGFUSE_BASE_URL"] = there.url
-        pushed = replay(template, "push", "langfuse", "--dataset", "edited", env=env)
+        pushed = replay(template, "push", "langfuse", "--name", "edited", env=env)
         assert pushed.returncode == 0, pushed.stderr
         for item in there.items.values():
             item["input"] = "Where is my parcel?"

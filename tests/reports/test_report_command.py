@@ -178,22 +178,23 @@ def test_a_store_without_runs_says_what_to_do(tmp_path: Path, monkeypatch: pytes
     assert "start one with `replay run` or `replay compare`" in done.stderr
 
 
-def test_diff_and_report_take_a_width(folder: Path) -> None:
+def test_columns_is_the_width_of_diff_and_report(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for command in ("diff", "report"):
-        wide = report("--width", "140", command=command).stdout
-        assert max(map(len, wide.splitlines())) > 80
-        assert max(map(len, report("--width", "80", command=command).stdout.splitlines())) <= 80
+        monkeypatch.setenv("COLUMNS", "140")
+        assert max(map(len, report(command=command).stdout.splitlines())) > 80
+        monkeypatch.setenv("COLUMNS", "80")
+        assert max(map(len, report(command=command).stdout.splitlines())) <= 80
 
 
 @pytest.mark.slow
 def test_a_pipe_gets_plain_text_and_a_reader_beside_it_is_no_obstacle(folder: Path) -> None:
     with open_store(folder / ".replay" / "replay.duckdb", read_only=True):
         done = subprocess.run(
-            [sys.executable, "-m", "replaydiff", "report", "--width", "80"],
+            [sys.executable, "-m", "replaydiff", "report"],
             capture_output=True,
             text=True,
             check=True,
-            env={**os.environ, "PYTHONIOENCODING": "ascii"},
+            env={**os.environ, "PYTHONIOENCODING": "ascii", "COLUMNS": "80"},
         )
     assert "\x1b" not in done.stdout
     assert "1.00 -> 0.80" in done.stdout

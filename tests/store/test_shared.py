@@ -109,7 +109,7 @@ def test_new_runs_appear_and_expired_ones_go(here: Path, tmp_path: Path, replay:
     store_with_run(colleague / ".replay" / "replay.duckdb", second, day=25)
     project(colleague).store.publish(shared)
     assert [run.record.id for run in project(reader, shared).runs()] == [second, RUN]
-    words = ("store", "prune", "--shared", str(shared), "--before", "2026-11-22")
+    words = ("store", "prune", "--db", str(shared), "--before", "2026-11-22")
     assert "1 runs would be deleted" in replay(*words).out
     assert len(project(reader, shared).runs()) == 2
     assert replay(*words, "--yes").code == 0
@@ -195,7 +195,7 @@ def test_a_folder_that_describes_another_run_is_neither_read_nor_expired(
         complete.write_text(json.dumps({**content, "created_at": "2020-01-01T00:00:00", **change}))
     else:
         complete.write_text(change if isinstance(change, str) else json.dumps(change))
-    for words in (("attach", str(shared)), ("prune", "--shared", str(shared), "--before", "1d", "--yes")):
+    for words in (("attach", str(shared)), ("prune", "--db", str(shared), "--before", "1d", "--yes")):
         done = replay("store", *words)
         assert done.code == 2, done.err
         assert "complete.json does not describe the run in its folder; delete that folder" in done.err
