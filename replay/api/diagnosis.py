@@ -173,7 +173,7 @@ def _agent(settings: Settings) -> Iterator[Finding]:
         text = "tools is not set in [agent]: Python versions are refused, as their tools would run"
         yield Finding("tools", State.NOTE, text)
     elif not agent.tools:
-        yield Finding("tools", State.NOTE, "tools = []: the agent has no tools, or they run for real")
+        yield Finding("tools", State.NOTE, "tools = []: the agent has no tools, or they run")
 
 
 def _boundary(settings: Settings) -> Finding:
@@ -428,7 +428,7 @@ def _tools(
     from replaydiff.replay.model import VersionKind
 
     if not version.tools:
-        what = "its tools, if it has any, run for real" if version.kind is not VersionKind.MESSAGES else ""
+        what = "its tools, if it has any, run" if version.kind is not VersionKind.MESSAGES else ""
         if what:
             yield Finding("tools", State.NOTE, f"tools = [] for version {version.name!r}: {what}")
         return

@@ -129,7 +129,7 @@ def _ask(proposal: SetupProposal) -> SetupProposal:
     has_none = tools.strip().lower() == NO_TOOLS
     if has_none and effects:
         listed = ", ".join(map(single_line, effects))
-        click.echo(f"tools stays unset: the agent has {listed}, and without `tools` they would run for real")
+        click.echo(f"tools stays unset: the agent has {listed}, and no recording would answer them")
         tools, has_none = "", False
     points = () if has_none else tuple(point.strip() for point in tools.split(",") if point.strip())
     proposed = [guess for guess in proposal.entrypoints if guess.value == entrypoint]

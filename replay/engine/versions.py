@@ -339,8 +339,8 @@ def _python(version: Version, settings: Settings, entry: VersionEntry, origin: O
     tools = agent.tools if entry.tools is None else entry.tools
     if tools is None:
         raise VersionError(
-            f"version {name!r} does not say where its tool calls can be answered, so its tools would run "
-            f'for real; write tools = ["module:function"] in [agent] of {file_of(settings)}, naming the '
+            f"version {name!r} does not say where its tool calls can be answered, so no recording would "
+            f'answer them; write tools = ["module:function"] in [agent] of {file_of(settings)}, naming the '
             "dispatcher or the tool functions, or tools = [] if it has none or they may run"
         )
     if isinstance(tools, str):
@@ -513,7 +513,7 @@ def _endpoint(name: str, settings: Settings, entry: VersionEntry) -> tuple[str, 
         if tools == ():
             return ()
     raise VersionError(
-        f"version {name!r} does not say how its tool calls are answered, so its tools would run for real; "
+        f"version {name!r} does not say how its tool calls are answered, so no recording would answer them; "
         f'write tools = "endpoint" in [agent] or [versions.NAME] of {file_of(settings)} once it asks the '
         "tape (see docs/versions.md), or tools = [] if it has none or they may run"
     )

@@ -8,9 +8,11 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +194,16 @@ class Canaries:
             thread.join()
 
         self._closing.append(close)
+
+
+@contextmanager
+def canaries() -> Iterator[Canaries]:
+    """Yield canaries in a folder that no kind makes private: what a private copy hides would prove nothing."""
+    parent = "/opt" if os.access("/opt", os.W_OK) else Path.home()
+    with tempfile.TemporaryDirectory(dir=parent, prefix="canaries-") as folder:
+        running = Canaries(Path(folder), address_of_this_machine())
+        yield running
+        running.close()
 
 
 def address_of_this_machine() -> str | None:

@@ -1,14 +1,22 @@
 """The table of docs/security.md: what each kind of boundary covers, and the attempts that show it.
 
-`python -m tests.boundary.table` writes it anew. Every attempt of `attempts.py` belongs to a row, and
-`test_effects.py` makes all of them behind each kind.
+`python -m tests.boundary.table` makes the attempts of each row behind each kind, and writes the table anew.
+Every attempt of `attempts.py` belongs to a row, and `test_effects.py` makes all of them.
 """
 
 from __future__ import annotations
 
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.boundary.canaries import canaries
+from tests.boundary.running import AVAILABLE, run
+
+ATTEMPTS = Path(__file__).with_name("attempts.py")
 PAGE = Path(__file__).parent.parent.parent / "docs" / "security.md"
 BEGIN, END = "<!-- boundary: begin -->", "<!-- boundary: end -->"
 
@@ -125,14 +133,37 @@ ROWS = (
 )  # fmt: skip
 
 
-def with_table(page: str) -> str:
-    """Return the page with the table as it is now."""
+def measured(row: Row) -> int:
+    """Return how many effects the attempts of a row have, behind every kind that this system builds."""
+    effects = 0
+    for kind in AVAILABLE:
+        with canaries() as running, tempfile.TemporaryDirectory(prefix="trial-") as folder:
+            script = shutil.copy(ATTEMPTS, folder)
+            environment = {**running.environment(), "HOME": folder}
+            ended = run(
+                kind, [sys.executable, "-I", script, *row.attempts], Path(folder), environment=environment
+            )
+            assert "finished" in ended.out, ended.err
+            effects += len(running.effects())
+    return effects
+
+
+def with_table(page: str, effects: Callable[[Row], int]) -> str:
+    """Return the page with the table as it is now.
+
+    Args:
+        page: the text of the page.
+        effects: returns how many effects the attempts of a row have.
+    """
     before, rest = page.split(BEGIN)
     _, after = rest.split(END)
     lines = ["| what | `namespaces` | `landlock` | attempts | effects |", "|---|---|---|--:|--:|"]
-    lines += [f"| {row.what} | {row.namespaces} | {row.landlock} | {len(row.attempts)} | 0 |" for row in ROWS]
+    lines += [
+        f"| {row.what} | {row.namespaces} | {row.landlock} | {len(row.attempts)} | {effects(row)} |"
+        for row in ROWS
+    ]
     return "\n".join([before + BEGIN, *lines, END + after])
 
 
 if __name__ == "__main__":
-    PAGE.write_text(with_table(PAGE.read_text()))
+    PAGE.write_text(with_table(PAGE.read_text(), measured))

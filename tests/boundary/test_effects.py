@@ -6,16 +6,14 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.boundary.canaries import Canaries, address_of_this_machine
+from tests.boundary.canaries import Canaries
 from tests.boundary.running import AVAILABLE, NOBODY, SYSTEM_PYTHON, run
+from tests.boundary.table import ATTEMPTS
 
-ATTEMPTS = Path(__file__).with_name("attempts.py")
 USERS = [None, NOBODY] if os.getuid() == 0 and os.access(SYSTEM_PYTHON, os.X_OK) else [None]
 
 pytestmark = pytest.mark.skipif(not AVAILABLE, reason="this system builds no boundary")
@@ -24,23 +22,6 @@ pytestmark = pytest.mark.skipif(not AVAILABLE, reason="this system builds no bou
 @pytest.fixture(params=AVAILABLE)
 def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
-
-
-@pytest.fixture
-def canaries() -> Iterator[Canaries]:
-    # In a folder that no kind makes private: what a private copy hides would prove nothing.
-    parent = "/opt" if os.access("/opt", os.W_OK) else Path.home()
-    with tempfile.TemporaryDirectory(dir=parent, prefix="canaries-") as folder:
-        running = Canaries(Path(folder), address_of_this_machine())
-        yield running
-        running.close()
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="trial-") as name:
-        os.chmod(name, 0o777)
-        yield Path(name)
 
 
 @pytest.mark.parametrize("user", USERS)

@@ -12,9 +12,7 @@ import pytest
 from replaydiff.replay.agents.boundary import SCRIPT
 from tests.boundary.canaries import Canaries
 from tests.boundary.running import AVAILABLE, run
-from tests.boundary.test_effects import ATTEMPTS, canaries, folder
-
-__all__ = ["canaries", "folder"]
+from tests.boundary.table import ATTEMPTS
 
 CONTAINER = """
 import ctypes, importlib.util, os, struct, sys

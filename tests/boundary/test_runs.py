@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from replaydiff.replay.agents import boundary
-from tests.boundary.canaries import Canaries, address_of_this_machine
+from tests.boundary.canaries import Canaries, canaries
 from tests.boundary.running import AVAILABLE
-from tests.boundary.test_effects import ATTEMPTS
+from tests.boundary.table import ATTEMPTS
 from tests.commands.conftest import Replay
 from tests.engine.project import Project
 from tests.stand_ins.loopback import serving
@@ -39,15 +37,12 @@ NO_TOOLS = '[agent]\nentrypoint = "app.agent:run_agent"\ntools = []\n'
 QUIET = "def run_agent(text):\n    return 'fine'\n"
 
 
-@pytest.fixture
-def canaries(monkeypatch: pytest.MonkeyPatch) -> Iterator[Canaries]:
-    parent = "/opt" if os.access("/opt", os.W_OK) else Path.home()
-    with tempfile.TemporaryDirectory(dir=parent) as folder:
-        running = Canaries(Path(folder), address_of_this_machine())
+@pytest.fixture(name="canaries")
+def canaries_of_test(monkeypatch: pytest.MonkeyPatch) -> Iterator[Canaries]:
+    with canaries() as running:
         for name, value in running.environment().items():
             monkeypatch.setenv(name, value)
         yield running
-        running.close()
 
 
 @pytest.fixture

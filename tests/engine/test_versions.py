@@ -239,7 +239,7 @@ def test_how_the_tools_of_a_stranger_are_answered_must_be_said(
 ) -> None:
     project.settings(f"[agent]\n{tools}\n")
     assert refusal(spec) == (
-        f"version {spec!r} does not say how its tool calls are answered, so its tools would run for real; write "
+        f"version {spec!r} does not say how its tool calls are answered, so no recording would answer them; write "
         f'tools = "endpoint" in [agent] or [versions.NAME] of {project.folder / "replay.toml"} once it asks the '
         "tape (see docs/versions.md), or tools = [] if it has none or they may run"
     )
@@ -303,7 +303,7 @@ def test_what_is_missing_is_said_with_what_to_write(project: Project) -> None:
     file = project.folder / "replay.toml"
     project.settings('[agent]\nentrypoint = "app.agent:run_agent"\n')
     assert refusal(".") == (
-        "version '.' does not say where its tool calls can be answered, so its tools would run for real; "
+        "version '.' does not say where its tool calls can be answered, so no recording would answer them; "
         f'write tools = ["module:function"] in [agent] of {file}, naming the dispatcher or the tool functions, or '
         "tools = [] if it has none or they may run"
     )
