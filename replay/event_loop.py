@@ -11,7 +11,6 @@ import asyncio
 import contextvars
 import os
 import threading
-import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
@@ -21,8 +20,6 @@ from replaydiff.replay import interruption
 from replaydiff.replay.errors import ExitCode
 
 T = TypeVar("T")
-_TICK_S = 0.5
-"""Between two looks at the clock; what is late by less is the work of this process itself."""
 
 
 class Cancellation:
@@ -143,35 +140,3 @@ def _run_in_thread(work: Coroutine[Any, Any, T]) -> T:
             # Ctrl-C in a notebook interrupts this waiting thread; the work continues until it is cancelled.
             cancellation.request()
             raise
-
-
-class Pauses:
-    """Counts the time for which this process did not run: it was stopped (Ctrl-Z), or the machine slept."""
-
-    def __init__(self) -> None:
-        self._seconds, self._seen = 0.0, time.monotonic()
-        self._timer: asyncio.TimerHandle | None = None
-
-    def start(self) -> None:
-        """Look at the clock from now on, in the running event loop."""
-        self._seen = time.monotonic()
-        self._look()
-
-    def stop(self) -> None:
-        """Stop looking at the clock."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def seconds(self) -> float:
-        """Return the seconds for which the process did not run since `start`."""
-        now = time.monotonic()
-        late = now - self._seen - _TICK_S
-        if late > _TICK_S:
-            self._seconds += late
-        self._seen = now
-        return self._seconds
-
-    def _look(self) -> None:
-        self.seconds()
-        self._timer = asyncio.get_running_loop().call_later(_TICK_S, self._look)

@@ -11,7 +11,6 @@ from types import TracebackType
 from typing import Any
 
 from replaydiff.replay.agents.base import CorpusRecording, Outcome, Rules, Simulator
-from replaydiff.replay.agents.deadlines import TimeLimit
 from replaydiff.replay.clock import utc_at, utc_now
 from replaydiff.replay.gateway.recording import read_usage
 from replaydiff.replay.llm.base import ModelFailure
@@ -157,7 +156,7 @@ class TrialStopped(BaseException):
 class Attempt:
     """Fits `replay.agents.worker.Trial`. Where a miss stops the trial, nothing that follows it counts."""
 
-    deadline: TimeLimit
+    deadline: asyncio.Timeout
     """Ends the waiting for it."""
 
     def __init__(
@@ -165,7 +164,6 @@ class Attempt:
         item: Item,
         rules: Rules,
         returns: Mapping[str, str] | None = None,
-        clock: Callable[[], float] | None = None,
     ) -> None:
         """Make it ready to begin.
 
@@ -173,7 +171,6 @@ class Attempt:
             item: what is replayed.
             rules: by which its tool calls are answered.
             returns: tool → `text` or `json`, where the agent's code brings answers into that form.
-            clock: returns the time of the event loop; None for the running one's.
         """
         self._returns = {rules.renames.name(name): form for name, form in (returns or {}).items()}
         self.began = False
@@ -190,14 +187,13 @@ class Attempt:
         self._served: list[ServedCall] = []
         self.blocked: Sequence[Blocked] = ()
         """What the boundary kept from happening meanwhile."""
-        self._clock = clock
         self._started_s = time.time()
 
     def begin(self) -> None:
         """Start the trial's own time limit."""
         self.began = True
         self._started_s = time.time()
-        self._end_at(self._now() + self._rules.timeout_s)
+        self._end_at(asyncio.get_running_loop().time() + self._rules.timeout_s)
 
     def answer(self, call: JsonObject) -> JsonObject | Awaitable[JsonObject]:
         """Answer a tool call by the first rule that applies, and keep it with that rule."""
@@ -372,7 +368,7 @@ class Attempt:
 
     def _stop(self, why: str, status: Status) -> JsonObject:
         self.stopped, self._stopped_as = why, status
-        sooner = self._now() + AFTER_MISS_S
+        sooner = asyncio.get_running_loop().time() + AFTER_MISS_S
         current = self.deadline.when()
         self._end_at(sooner if current is None else min(sooner, current))
         return {"stop": why}
@@ -413,9 +409,6 @@ class Attempt:
             started_at=utc_at(self._started_s),
             **{"served": tuple(self._served), "blocked": tuple(self.blocked), **fields},
         )
-
-    def _now(self) -> float:
-        return asyncio.get_running_loop().time() if self._clock is None else self._clock()
 
     def _end_at(self, time: float) -> None:
         # Nobody waits any more where the time was up before its turn came.

@@ -1,7 +1,6 @@
 """The workers of a version: started when they are wanted, reused, replaced when they die.
 
-A worker has *slots*: one for a sync agent, as many as trials may be in flight for an async one. A quick sync
-agent gets more trials, which wait in its worker, so that it need not wait for the engine between two. The
+A worker has *slots*: one for a sync agent, as many as trials may be in flight for an async one. The
 pool grows while trials wait longer for a slot than a worker takes to start, as long as there are processors
 for more. What counts is the share of time in which the engine and the workers run or could run, not how fast
 they are: on a machine that is busy with other work, more workers would only take turns. So an agent that
@@ -16,8 +15,8 @@ import os
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Iterable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
@@ -138,14 +137,12 @@ M = TypeVar("M", bound=Member)
 
 @dataclass(slots=True)
 class _Waiting(Generic[M]):
-    """A caller that waits for slots of one worker."""
+    """A caller that waits for a slot."""
 
     since: float
     """Seconds of the monotonic clock."""
-    number: int
-    """The most slots that it wants."""
-    taken: asyncio.Future[tuple[M, int]]
-    """Gets the worker, and how many of its slots were taken."""
+    worker: asyncio.Future[M]
+    """Gets the worker of which it has a slot."""
 
 
 class Pool(Generic[M]):
@@ -158,7 +155,6 @@ class Pool(Generic[M]):
         slots: int,
         limit: int,
         start_s: float,
-        ahead: Callable[[M], int] | None = None,
     ) -> None:
         """Begin with an empty pool.
 
@@ -167,9 +163,8 @@ class Pool(Generic[M]):
             slots: how many trials a worker runs at a time.
             limit: the most workers at a time.
             start_s: about how long starting one takes.
-            ahead: how many more trials a worker takes at present, which wait in it for their turn.
         """
-        self._start, self._slots, self._limit, self._ahead = start, slots, limit, ahead
+        self._start, self._slots, self._limit = start, slots, limit
         self._lent: Counter[M] = Counter()
         """Slots that are in use, by worker."""
         self._workers: list[M] = []
@@ -191,14 +186,19 @@ class Pool(Generic[M]):
         for _ in range(self._slots):
             self._hand_out(worker)
 
-    def slot(self) -> AbstractAsyncContextManager[M]:
-        """Return a slot of a running worker.
+    @asynccontextmanager
+    async def slot(self) -> AsyncIterator[M]:
+        """Take a slot of a running worker for as long as the context lasts.
 
         Raises:
             VersionError: there is no worker and none can be started.
             PoolClosedError: the pool is closed.
         """
-        return _SlotContext(self)
+        worker = await self.take()
+        try:
+            yield worker
+        finally:
+            self.give_back(worker)
 
     async def close(self) -> None:
         """End every worker, and fail everything that waits for one."""
@@ -208,40 +208,23 @@ class Pool(Generic[M]):
             with contextlib.suppress(asyncio.CancelledError):
                 await self._growing
         for waiting in self._waiting:
-            if not waiting.taken.done():
-                waiting.taken.set_exception(PoolClosedError())
+            if not waiting.worker.done():
+                waiting.worker.set_exception(PoolClosedError())
         self._waiting.clear()
         self._free.clear()
         workers, self._workers = self._workers, []
         await asyncio.gather(*(worker.stop() for worker in workers))
 
-    def capacity(self) -> int:
-        """Return the most trials that one of the workers takes at present."""
-        return max((self._capacity(worker) for worker in self._workers if worker.alive), default=0)
-
-    def give_back(self, worker: M, number: int = 1) -> None:
+    def give_back(self, worker: M) -> None:
         """End what `take` began."""
-        if not number:
-            return
-        self._ended += number
-        self._lent[worker] -= number
-        in_use = self._lent[worker]
-        if not in_use:
+        self._ended += 1
+        self._lent[worker] -= 1
+        if not self._lent[worker]:
             del self._lent[worker]
-        # Its queue is filled when half of it has run: one write, which wakes its process, for many trials.
-        if self._ahead is None or in_use <= self._capacity(worker) // 2:
-            self._hand_out(worker)
-            while self._waiting and self._has_slot(worker):
-                self._hand_out(worker)
+        self._hand_out(worker)
 
-    async def take(self, number: int = 1) -> tuple[M, int]:
-        """Wait for free slots of one worker, and take them.
-
-        Args:
-            number: the most that are wanted; 1 or more.
-
-        Returns:
-            The worker, and how many of its slots were taken, which `give_back` ends.
+    async def take(self) -> M:
+        """Wait for a free slot, and take it until `give_back`; return its worker.
 
         Raises:
             VersionError: there is no worker and none can be started.
@@ -251,27 +234,27 @@ class Pool(Generic[M]):
             raise PoolClosedError
         while self._free:
             worker = next(reversed(self._free))
-            if taken := self._lend(worker, number):
-                return worker, taken
+            if self._has_slot(worker):
+                self._lent[worker] += 1
+                return worker
             del self._free[worker]
-        waiting = _Waiting[M](time.monotonic(), number, asyncio.get_running_loop().create_future())
+        waiting = _Waiting[M](time.monotonic(), asyncio.get_running_loop().create_future())
         if not self._ended and not self._waiting:
             # What passed before there was work says nothing of how fast it is done.
             self._seen = (time.monotonic(), 0)
         self._waiting.append(waiting)
         self._grow()
         try:
-            return await waiting.taken
+            return await waiting.worker
         except asyncio.CancelledError:
-            future = waiting.taken
+            future = waiting.worker
             if future.done() and not future.cancelled() and future.exception() is None:
-                worker, taken = future.result()
-                self._ended -= taken
-                self.give_back(worker, taken)
+                self._ended -= 1
+                self.give_back(future.result())
             raise
 
     def _hand_out(self, worker: M) -> None:
-        """Give free slots to the caller that has waited longest, as many as it wants and there are."""
+        """Give a free slot to the caller that has waited longest."""
         if not worker.alive:
             self._grow()
             return
@@ -279,24 +262,15 @@ class Pool(Generic[M]):
             return
         while self._waiting:
             waiting = self._waiting.popleft()
-            if not waiting.taken.done():
-                waiting.taken.set_result((worker, self._lend(worker, waiting.number)))
+            if not waiting.worker.done():
+                self._lent[worker] += 1
+                waiting.worker.set_result(worker)
                 return
         self._free.pop(worker, None)
         self._free[worker] = None
 
-    def _lend(self, worker: M, number: int) -> int:
-        """Take so many slots of a worker, as far as it has them; return how many."""
-        taken = max(0, min(number, self._capacity(worker) - self._lent[worker])) if worker.alive else 0
-        if taken:
-            self._lent[worker] += taken
-        return taken
-
     def _has_slot(self, worker: M) -> bool:
-        return worker.alive and self._lent[worker] < self._capacity(worker)
-
-    def _capacity(self, worker: M) -> int:
-        return self._slots + (0 if self._ahead is None else self._ahead(worker))
+        return worker.alive and self._lent[worker] < self._slots
 
     def _grow(self) -> None:
         if self._waiting and not self._closed and (self._growing is None or self._growing.done()):
@@ -356,22 +330,6 @@ class Pool(Generic[M]):
             self._limit = max(1, len(self._workers))
         if failures and not self._workers:
             for waiting in self._waiting:
-                if not waiting.taken.done():
-                    waiting.taken.set_exception(VersionError(str(failures[0])))
+                if not waiting.worker.done():
+                    waiting.worker.set_exception(VersionError(str(failures[0])))
             self._waiting.clear()
-
-
-class _SlotContext(AbstractAsyncContextManager[M]):
-    """No generator, which would cost as much as taking the slot itself."""
-
-    __slots__ = ("_pool", "_worker")
-
-    def __init__(self, pool: Pool[M]) -> None:
-        self._pool = pool
-
-    async def __aenter__(self) -> M:
-        self._worker, _ = await self._pool.take()
-        return self._worker
-
-    async def __aexit__(self, *_: object) -> None:
-        self._pool.give_back(self._worker)

@@ -16,18 +16,16 @@ import itertools
 import logging
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from replaydiff.replay.agents.attempt import Attempt, as_chat, as_text, cancelled
 from replaydiff.replay.agents.base import Lost, Outcome, Rules
 from replaydiff.replay.agents.boundary import boundary_of, can_overlay
-from replaydiff.replay.agents.deadlines import Deadline, Deadlines, after
 from replaydiff.replay.agents.folder import Folders, TrialFolder
 from replaydiff.replay.agents.pool import Pool, PoolClosedError
-from replaydiff.replay.agents.reply import GroupReply, Replies, TrialReply
 from replaydiff.replay.agents.subprocess import Launch
 from replaydiff.replay.agents.worker import WorkerClient, WorkerDied
 from replaydiff.replay.clock import utc_now
@@ -45,12 +43,6 @@ TURNS = 3
 """How often a trial is sent again that lost its process before its turn, before it gets one of its own."""
 ISOLATED_LIMIT = 4
 """The most processes for trials that are run again alone."""
-
-
-TOGETHER = 16
-"""The most trials of `run_together`: with more there is little to gain."""
-Ended = Callable[[Sequence[tuple[int, Outcome | Lost]]], None]
-"""Gets the places of items that were run together, and what became of them."""
 
 
 class PythonAgent:
@@ -81,7 +73,6 @@ class PythonAgent:
         self._isolated: Pool[WorkerClient] | None = None
         self._takes = "text"
         self._closed = False
-        self._deadlines = Deadlines()
         self._packages: dict[str, str] = {}
         self.tools: tuple[str, ...] = ()
         """The tools whose calls are answered here, known once it has started."""
@@ -122,7 +113,6 @@ class PythonAgent:
     async def start(self) -> None:
         """Start the first worker, which imports the agent."""
         began = time.monotonic()
-        self._deadlines.start()
         try:
             first = await self._new_worker(report_packages=True)
         except VersionError as error:
@@ -136,15 +126,7 @@ class PythonAgent:
         together = first.mode == "async" and gateway is None
         slots, limit = (self._concurrency, 1) if together else (1, self._concurrency)
         self._overlaps = together
-        # A trial that waits in a worker is begun, unseen, when the one before it ends, whatever that did.
-        looks_ahead = not (together or gateway or self._rules.may_run or self._rules.simulator)
-        self._shared = Pool(
-            self._new_worker,
-            slots=slots,
-            limit=limit,
-            start_s=start_s,
-            ahead=(lambda worker: worker.ahead) if looks_ahead else None,
-        )
+        self._shared = Pool(self._new_worker, slots=slots, limit=limit, start_s=start_s)
         self._isolated = Pool(self._new_worker, slots=1, limit=ISOLATED_LIMIT, start_s=start_s)
         if first in self._folder_of:
             await asyncio.to_thread(self._folder_of[first].share_bytecode)
@@ -160,7 +142,6 @@ class PythonAgent:
     async def close(self) -> None:
         """End all workers, and the trials they were running."""
         self._closed = True
-        self._deadlines.stop()
         for pool in (self._shared, self._isolated):
             if pool is not None:
                 await pool.close()
@@ -170,18 +151,13 @@ class PythonAgent:
         await asyncio.to_thread(self._folders.close)
 
     async def run(self, item: Item, index: int, line: Line | None = None) -> Outcome:  # noqa: ARG002
-        """Run the item once. `index` makes no difference to a Python agent."""
-        return await self._run(item, line, Lost.BYSTANDER)
+        """Run the item once, in a process of its own where its last attempt was no bystander.
 
-    async def run_again(self, item: Item, lost: Lost) -> Outcome:
-        """Run an item of which an attempt of `run_together` does not count."""
-        return await self._run(item, None, lost)
-
-    async def _run(self, item: Item, line: Line | None, lost: Lost) -> Outcome:
-        """Run an item; one whose last attempt was no bystander gets a process of its own."""
+        `index` makes no difference to a Python agent.
+        """
         if self._shared is None or self._isolated is None:
             raise RuntimeError("the agent was not started")
-        outcome: Outcome | Lost = lost
+        outcome: Outcome | Lost = Lost.BYSTANDER
         try:
             for _ in range(TURNS):
                 if outcome is not Lost.BYSTANDER or self._runs_alone(item):
@@ -223,84 +199,6 @@ class PythonAgent:
             finally:
                 await worker.kill()
                 await self._leave_folder(worker, item.conversation)
-
-    @property
-    def together(self) -> int:
-        """How many items `run_together` takes at present; 1 where each needs a look of its own."""
-        # Half of what a worker takes: while one half runs, the next one is on its way.
-        if self._shared is None or self._is_alone:
-            return 1
-        return max(1, min(self._shared.capacity() // 2, TOGETHER))
-
-    async def run_together(self, items: Sequence[Item], ended: Ended) -> None:
-        """Run several items once each, without a task for each of them.
-
-        Args:
-            items: as many as `together` allows.
-            ended: called with places of items and what became of them, as soon as it is known. What is lost
-                is to be run by `run_again`.
-        """
-        if self._shared is None:
-            raise RuntimeError("the agent was not started")
-        first = 0
-        while first < len(items):
-            try:
-                worker, number = await self._shared.take(len(items) - first)
-            except (VersionError, PoolClosedError):
-                ended([(index, Lost.BYSTANDER) for index in range(first, len(items))])
-                return
-            group = dict(enumerate(items[first : first + number], first))
-            await self._run_group(self._shared, worker, group, ended)
-            first += number
-
-    async def _run_group(
-        self, pool: Pool[WorkerClient], worker: WorkerClient, items: Mapping[int, Item], ended: Ended
-    ) -> None:
-        """Run items, by their places, on one worker, of which as many slots are held."""
-        sent: dict[int, _Sent] = {}
-        replies = Replies[Outcome | Lost]()
-        left = len(items)
-
-        async def conclude(index: int) -> None:
-            replies.add(index, await self._concluded(sent[index], worker, isolated=False))
-
-        try:
-            for index, item in items.items():
-                sent[index] = trial = self._send(item, worker, GroupReply(replies, index))
-                self._deadlines.open(trial.deadline)
-            async with asyncio.TaskGroup() as concluding:
-                while left:
-                    results: list[tuple[int, Outcome | Lost]] = []
-                    arrived = await replies.next()
-                    # Looked at after these replies: none of their trials saw a file of another one.
-                    is_clean = self._is_clean(worker)
-                    for index, concluded in arrived:
-                        outcome = concluded
-                        if concluded is None and is_clean:
-                            outcome = self._ended_well(sent[index])
-                        if outcome is None:
-                            concluding.create_task(conclude(index))
-                        else:
-                            results.append((index, outcome))
-                    left -= len(results)
-                    pool.give_back(worker, len(results))
-                    ended(results)
-        except asyncio.CancelledError:
-            # A trial whose reply is there has ended, and is not to be repeated.
-            is_clean = self._is_clean(worker)
-            for index, concluded in replies.arrived():
-                outcome = concluded
-                if concluded is None and is_clean:
-                    outcome = self._ended_well(sent[index])
-                if isinstance(outcome, Outcome):
-                    ended([(index, outcome)])
-            raise
-        finally:
-            for trial in sent.values():
-                self._deadlines.close(trial.deadline)
-                if not trial.deadline.reply.done():
-                    await self._abandon(worker, trial.number)
-            pool.give_back(worker, left)
 
     async def _new_worker(
         self, *, report_packages: bool = False, folder: TrialFolder | None = None
@@ -386,31 +284,25 @@ class PythonAgent:
             return await self._tried(item, worker, isolated=isolated)
 
     async def _tried(self, item: Item, worker: WorkerClient, *, isolated: bool) -> Outcome | Lost:
-        sent = self._send(item, worker, TrialReply())
-        try:
-            with contextlib.suppress(TimeoutError, WorkerDied):
-                await self._deadlines.reply(sent.deadline)
-        except asyncio.CancelledError:
-            await self._abandon(worker, sent.number)
-            raise
-        return await self._concluded(sent, worker, isolated=isolated)
-
-    def _send(self, item: Item, worker: WorkerClient, reply: TrialReply) -> _Sent:
-        """Send a trial to a worker, and set its time limit."""
         number = next(self._numbers)
-        attempt = Attempt(item, self._rules, self.returns, reply.get_loop().time)
+        attempt = Attempt(item, self._rules, self.returns)
         request: JsonObject = (
             {"messages": as_chat(item)} if self._takes == "messages" else {"input": as_text(item)}
         )
-        # Until its turn comes, each trial before it in the same process may take its full time. One that
-        # is alone there begins at once, which sets its time.
-        is_next = worker.mode == "sync" and not worker.in_flight
-        attempt.deadline = deadline = after(
-            None if is_next else self._rules.timeout_s * (worker.in_flight + 1), reply
-        )
         was_idle = not worker.in_flight
-        worker.begin(number, request, attempt, reply)
-        return _Sent(number, attempt, deadline, was_idle, worker.trials, item.conversation)
+        # Until its turn comes, each trial before it in the same process may take its full time. A sync one
+        # begins at once, which sets its time.
+        limit_s = None if worker.mode == "sync" else self._rules.timeout_s * (worker.in_flight + 1)
+        sent = _Sent(number, attempt, asyncio.get_running_loop().create_future(), was_idle, item.conversation)
+        try:
+            with contextlib.suppress(TimeoutError, WorkerDied):
+                async with asyncio.timeout(limit_s) as attempt.deadline:
+                    sent.ordinal = worker.begin(number, request, attempt, sent.reply)
+                    await asyncio.shield(sent.reply)
+        except asyncio.CancelledError:
+            await self._abandon(worker, number)
+            raise
+        return await self._concluded(sent, worker, isolated=isolated)
 
     async def _concluded(self, sent: _Sent, worker: WorkerClient, *, isolated: bool) -> Outcome | Lost:
         """Return what a trial came to, with the files that it wrote, or why that does not count."""
@@ -423,9 +315,11 @@ class PythonAgent:
     async def _came_to(self, sent: _Sent, worker: WorkerClient, *, isolated: bool) -> Outcome | Lost:
         """Return what a trial came to that has a reply or will get none, or why that does not count."""
         attempt, number = sent.attempt, sent.number
+        # If this process was stopped (Ctrl-Z), the reply may be there, unread.
+        await asyncio.sleep(0)
         try:
-            message = sent.deadline.reply.result()
-        except TimeoutError:
+            message = sent.reply.result()
+        except asyncio.InvalidStateError:
             began = attempt.began
             certain = await self._give_up(worker, number, began=began)
             lost = None if certain and began else Lost.SUSPECT if began else Lost.BYSTANDER
@@ -445,17 +339,10 @@ class PythonAgent:
                 was_fresh = await self._retire(worker)
                 if not was_fresh and not self._closed:
                     return Lost.DOUBTFUL
-            elif "failed" in message and worker.mode == "sync":
-                worker.go_on()
             return outcome
         if lost and not attempt.stopped and (self._closed or not isolated):
             return lost
         return attempt.failed(status, reason, await worker.printed())
-
-    def _ended_well(self, sent: _Sent) -> Outcome | None:
-        """Return what a trial came to; None where it failed or has no reply, which takes a closer look."""
-        message = sent.deadline.reply.message
-        return None if message is None or "failed" in message else self._answered(sent.attempt, message, None)
 
     def _answered(self, attempt: Attempt, message: JsonObject, printed: str | None) -> Outcome:
         """Return what a trial came to by the worker's reply."""
@@ -501,17 +388,19 @@ class PythonAgent:
             await worker.kill()
 
 
-class _Sent(NamedTuple):
+@dataclass(slots=True)
+class _Sent:
     """A trial that was sent to a worker."""
 
     number: int
     attempt: Attempt
-    deadline: Deadline
+    reply: asyncio.Future[JsonObject]
+    """Gets the worker's reply, or WorkerDied."""
     was_idle: bool
     """No other trial was in its process when it began."""
-    ordinal: int
-    """How many trials its process had been sent by then, with this one."""
     conversation: str
+    ordinal: int = 0
+    """How many trials its process had been sent by then, with this one."""
 
 
 def _adapter(version: Version) -> JsonObject | None:

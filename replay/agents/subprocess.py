@@ -33,8 +33,6 @@ TAIL_BYTES = 16 * 1024
 """How much of what a process printed is kept."""
 READ_BYTES = 64 * 1024
 """How much is read at a time of what a process answers."""
-LINES_TOGETHER = 8
-"""The most lines that wait to be written together: trials that end together must not begin together, too."""
 STRAY_ROUNDS = 20
 """How often what a process left behind is looked for."""
 STRAY_PAUSE_S = 0.01
@@ -287,11 +285,6 @@ class Tail(asyncio.Protocol):
         """Reset the state."""
         self._tail.clear()
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing was printed."""
-        return not self._tail
-
     def text(self) -> str | None:
         """Return the end of what was printed; None for nothing."""
         return bytes(self._tail[-TAIL_BYTES:]).decode("utf-8", "replace").strip() or None
@@ -352,7 +345,6 @@ class Process:
     def __init__(self, life: int) -> None:
         self._life = life
         self._tail = Tail()
-        self._unsent: list[bytes] = []
         self._transports: list[asyncio.BaseTransport] = []
         self._control_closed = asyncio.Event()
         self._tools_closed = asyncio.Event()
@@ -439,34 +431,13 @@ class Process:
             raise
         return process
 
-    def send_control(self, line: bytes, *, at_once: bool = False) -> None:
-        """Write to the control channel; what a dead process cannot read is dropped.
-
-        Lines of one round of the event loop leave together, since each write may wake the process, but for
-        those that are sent `at_once` where none waits.
-        """
-        if at_once and not self._unsent:
-            self._control.write(line)
-            return
-        if not self._unsent:
-            asyncio.get_running_loop().call_soon(self._flush)
-        self._unsent.append(line)
-        if len(self._unsent) >= LINES_TOGETHER:
-            self._flush()
-
-    def _flush(self) -> None:
-        if self._unsent:
-            self._control.write(b"".join(self._unsent))
-            self._unsent.clear()
+    def send_control(self, line: bytes) -> None:
+        """Write to the control channel; what a dead process cannot read is dropped."""
+        self._control.write(line)
 
     def send_tools(self, line: bytes) -> None:
         """Write to the tools channel."""
         self._tools.write(line)
-
-    @property
-    def has_printed(self) -> bool:
-        """Whether it printed anything since `forget_printed`."""
-        return not self._tail.is_empty
 
     def forget_printed(self) -> None:
         """Start a new tail."""
@@ -482,7 +453,6 @@ class Process:
     async def stop(self, grace_s: float) -> None:
         """Let it end by itself for so many seconds, then end it."""
         if self.ending is None:
-            self._flush()
             self._control.close()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(grace_s):

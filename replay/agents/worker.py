@@ -16,7 +16,6 @@ import msgspec
 
 from replaydiff.replay.agents.base import Address
 from replaydiff.replay.agents.boundary import Refusal
-from replaydiff.replay.agents.reply import TrialReply
 from replaydiff.replay.agents.subprocess import Launch, Process
 from replaydiff.replay.errors import VersionError
 from replaydiff.replay.messages import parse
@@ -27,12 +26,6 @@ START_TIMEOUT_S = 120.0
 STOP_GRACE_S = 1.0
 """Seconds between asking a worker to end and ending it."""
 TOO_DEEP = "nested too deeply to be read"
-QUICK_MS = 5.0
-"""Where a sync agent's trials take no longer than this on the average, several are sent at a time."""
-QUICK_TRIALS = 20
-"""How many trials the average is about: a few that had to wait for a processor make no difference."""
-AHEAD = 31
-"""Trials that wait in a worker of a quick agent, so that it need not wait for the next one."""
 STARTED_CODE = "a started program or native code"
 """Named instead of the line where Python asked the proxy for nothing."""
 _TRIAL = re.compile(rb'\{"trial": (\d+)')
@@ -65,7 +58,7 @@ class TrialListener(Protocol):
 @dataclass(slots=True)
 class _Running:
     trial: TrialListener
-    reply: TrialReply
+    reply: asyncio.Future[JsonObject]
     began: bool
 
 
@@ -97,14 +90,6 @@ class WorkerClient:
     def __init__(self) -> None:
         self.trials = 0
         """Trials that it was sent so far."""
-        self._average_ms = 2 * QUICK_MS
-        """What its trials take, the later ones counting for more; doubtful until several have been quick."""
-        self._prints = False
-        """Its agent has printed something during an earlier trial."""
-        self._has_failed = False
-        """A trial of a sync agent has failed, and it takes no other until `go_on`."""
-        self._skipped: set[int] = set()
-        """Trials that waited behind one that failed, and that it will not run."""
         self._running: dict[int, _Running] = {}
         self._ready: asyncio.Future[JsonObject] = asyncio.get_running_loop().create_future()
 
@@ -166,49 +151,29 @@ class WorkerClient:
         """How many trials it has been sent and has not ended."""
         return len(self._running)
 
-    @property
-    def ahead(self) -> int:
-        """How many trials may wait in it while it runs one.
+    def begin(
+        self, number: int, request: JsonObject, trial: TrialListener, reply: asyncio.Future[JsonObject]
+    ) -> int:
+        """Send a trial; return how many it was sent by now.
 
-        None where its agent prints: what a trial printed could not be separated from what the next one did.
+        `reply` gets the worker's reply, or WorkerDied if the process ends first.
         """
-        prints = self._prints or self._process.has_printed
-        return AHEAD if self._average_ms <= QUICK_MS and not prints else 0
-
-    def begin(self, number: int, request: JsonObject, trial: TrialListener, reply: TrialReply) -> None:
-        """Send a trial. `reply` gets the worker's reply, or WorkerDied if the process ends first."""
-        is_idle = not self._running
-        if is_idle:
-            self._prints = self._prints or (self.trials > 0 and self._process.has_printed)
+        if not self._running:
             self._process.forget_printed()
-        # A sync agent's trials run in the order in which they are sent.
-        is_next = (
-            self.mode == "sync"
-            and not self._has_failed
-            and (is_idle or (bool(self._skipped) and not self._running.keys() - self._skipped))
-        )
-        running = _Running(trial, reply, began=is_next)
         if not self.alive:
             reply.set_exception(WorkerDied("it is being ended", isolated=False, began=False))
-            return
+            return self.trials
         self.trials += 1
-        self._running[number] = running
-        if self._has_failed:
-            self._skipped.add(number)
-        # An idle process waits for this; to one that works, several trials go together.
-        self._process.send_control(_encode({"trial": number, **request}), at_once=is_idle)
+        running = self._running[number] = _Running(trial, reply, began=self.mode == "sync")
+        self._process.send_control(_encode({"trial": number, **request}))
         if running.began:
             trial.begin()
+        return self.trials
 
-    def go_on(self) -> None:
-        """Have a sync worker take trials again after one that failed."""
-        self._has_failed = False
-        self._process.send_control(_encode({"go": True}))
-
-    def cancel(self, number: int) -> TrialReply:
+    def cancel(self, number: int) -> asyncio.Future[JsonObject]:
         """Ask an async worker to give up a trial; the future gets its last reply, or WorkerDied."""
         running = self._running[number]
-        running.reply = TrialReply()
+        running.reply = asyncio.get_running_loop().create_future()
         self._process.send_control(_encode({"cancel": number}))
         return running.reply
 
@@ -232,9 +197,7 @@ class WorkerClient:
         message = _decode(line)
         if "trial" in message:
             running = self._running.get(message["trial"])
-            if "skipped" in message:
-                self._skip(message["trial"])
-            elif running is not None:
+            if running is not None:
                 self._end(message["trial"], running, message)
         elif "began" in message:
             running = self._running.get(message["began"])
@@ -249,18 +212,6 @@ class WorkerClient:
         if self._process.refused:
             self._add_refused(message, self._process.refused)
         del self._running[number]
-        if self.mode == "sync":
-            took: Any = message["ms"]
-            if "failed" in message:
-                self._has_failed, self._skipped = True, set(self._running)
-                self._average_ms = 2 * QUICK_MS
-            else:
-                self._average_ms += (took - self._average_ms) / QUICK_TRIALS
-                for following in self._running.values():
-                    following.began = True
-                    following.trial.begin()
-                    break
-        # Last, since whoever waits for it goes on at once.
         if not running.reply.done():
             running.reply.set_result(message)
 
@@ -286,13 +237,6 @@ class WorkerClient:
         events: Any = message["blocked"]
         return tuple(Blocked(what=what, at=at) for what, at, _ in events)
 
-    def _skip(self, number: int) -> None:
-        """Report a trial as not begun that waited behind one that failed."""
-        self._skipped.discard(number)
-        running = self._running.pop(number, None)
-        if running is not None and not running.reply.done():
-            running.reply.set_exception(WorkerDied("a trial before it failed", isolated=False, began=False))
-
     def _on_tool_call(self, line: bytes) -> None:
         message = _decode(line)
         running = self._running.get(message["trial"])
@@ -317,8 +261,7 @@ class WorkerClient:
 
     def _on_end(self, ending: str) -> None:
         """Fail everything that waits for the process."""
-        # Of a sync agent's trials one runs, whatever waits behind it.
-        isolated = (len(self._running) == 1 or self.mode == "sync") and not self._process.killed
+        isolated = len(self._running) == 1 and not self._process.killed
         for running in self._running.values():
             if not running.reply.done():
                 running.reply.set_exception(

@@ -1,9 +1,5 @@
 """Replays trials and keeps what they came to: retries, costs, counts, the journal.
 
-Trials of agents that take several are replayed together, where nothing is decided between one and the next:
-no rate limit, no recorded or simulated model, and every lane has shown what it must. One of them that does
-not end well goes on by itself.
-
 A trial is kept when it ends, with one exception: as long as all trials of a lane failed in the same way they
 are held back, since a run that is stopped for that repeats them (see `probe`).
 """
@@ -15,13 +11,12 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from replaydiff.replay.agents import Outcome
-from replaydiff.replay.agents.base import Lost
 from replaydiff.replay.agents.recorded import with_recording
 from replaydiff.replay.engine.agents import LaneAgents
-from replaydiff.replay.engine.conversation import converse, is_single_turn
+from replaydiff.replay.engine.conversation import converse
 from replaydiff.replay.engine.executors import TrialTask
 from replaydiff.replay.engine.forecast import cost_of
 from replaydiff.replay.engine.journal import Journal
@@ -88,16 +83,6 @@ class Runner:
         self.unpriced = self.uncounted = 0
         """Trials of this process whose cost, and whose tokens, are not known."""
         self._buffered: dict[Lane, list[_Ended]] = {lane: [] for lane in self.lanes}
-        is_limited = run.budget_usd is not None or run.max_tokens is not None
-        self._is_sequential = settings.run.concurrency == 1
-        self._decides_each = (
-            run.mode is Mode.STEP
-            or agents.gateway is not None
-            or agents.simulation is not None
-            # Otherwise no more trials are begun than without groups.
-            or (self._is_sequential and is_limited)
-        )
-        """Something is decided between one trial and the next, so that each is begun by itself."""
         self._failed = self._running = 0
         self.count(con)
 
@@ -181,97 +166,11 @@ class Runner:
             self._keep(buffered)
             buffered.clear()
 
-    @property
-    def together(self) -> int:
-        """How many trials may be handed over at once at present."""
-        if self._decides_each or not all(map(self.probe.is_passed, self.lanes)):
-            return 1
-        if any(pace.is_limiting for pace in self._paces.values()):
-            return 1
-        of_a_lane = min(getattr(agent, "together", 1) for agent in self._agents.agents.values())
-        return of_a_lane * len(self.lanes) if of_a_lane > 1 else 1
-
-    async def replay_together(self, tasks: Sequence[TrialTask], ended: Callable[[int], None]) -> None:
-        """Replay several trials, those of a lane at once; one that does not end well goes on by itself.
-
-        With a concurrency of one, the lanes follow one another.
-
-        Args:
-            tasks: as many as `together` allows.
-            ended: called with how many of them have just ended.
-        """
-        groups: dict[Lane, list[TrialTask]] = {}
-        single: list[tuple[TrialTask, Outcome | Lost | None]] = []
-        for task in tasks:
-            if is_single_turn(task.item):
-                groups.setdefault(task.lane, []).append(task)
-            else:
-                single.append((task, None))
-        if self._is_sequential:
-            for group in groups.values():
-                await self._replay_group(
-                    group, ended, lambda *task_and_outcome: single.append(task_and_outcome)
-                )
-            for task, so_far in single:
-                await self._replay_single(task, so_far, ended)
-            return
-        async with asyncio.TaskGroup() as running:
-
-            def begin(task: TrialTask, so_far: Outcome | Lost | None) -> None:
-                running.create_task(self._replay_single(task, so_far, ended))
-
-            for task_and_outcome in single:
-                begin(*task_and_outcome)
-            for group in groups.values():
-                running.create_task(self._replay_group(group, ended, begin))
-
-    async def _replay_group(
-        self,
-        tasks: Sequence[TrialTask],
-        ended: Callable[[int], None],
-        go_on: Callable[[TrialTask, Outcome | Lost], None],
-    ) -> None:
-        """Replay trials of one lane with one turn each; `go_on` gets those that are to be replayed again."""
-        agent: Any = self._agents.agents[tasks[0].lane]
-        self._running += len(tasks)
-        left = len(tasks)
-
-        def take(outcomes: Sequence[tuple[int, Outcome | Lost]]) -> None:
-            nonlocal left
-            left -= len(outcomes)
-            self._running -= len(outcomes)
-            final = []
-            for index, outcome in outcomes:
-                if isinstance(outcome, Lost) or outcome.status is Status.INFRA_ERROR:
-                    go_on(tasks[index], outcome)
-                elif outcome.status is not Status.CANCELLED:
-                    final.append(_Ended(tasks[index], self._redacted(outcome), 1))
-            self._keep(final)
-            for ended_trial in final:
-                self.probe.add(ended_trial.task.lane, ended_trial.task.item, ended_trial.outcome)
-            ended(len(final))
-
-        try:
-            await agent.run_together([task.item for task in tasks], take)
-        finally:
-            self._running -= left
-
-    async def _replay_single(
-        self, task: TrialTask, so_far: Outcome | Lost | None, ended: Callable[[int], None]
-    ) -> None:
-        await self.replay(task, so_far)
-        ended(1)
-
-    async def replay(self, task: TrialTask, so_far: Outcome | Lost | None = None) -> None:
-        """Replay one trial, and keep what it came to.
-
-        Args:
-            task: the trial.
-            so_far: what became of it among others; None where it was not begun.
-        """
+    async def replay(self, task: TrialTask) -> None:
+        """Replay one trial, and keep what it came to."""
         self._running += 1
         try:
-            ended = await self._attempt(task, so_far)
+            ended = await self._attempt(task)
         finally:
             self._running -= 1
         if ended.outcome.status is Status.CANCELLED:
@@ -290,18 +189,12 @@ class Runner:
             self._keep(buffered)
             buffered.clear()
 
-    async def _attempt(self, task: TrialTask, so_far: Outcome | Lost | None) -> _Ended:
+    async def _attempt(self, task: TrialTask) -> _Ended:
         """Replay a trial, and retry it after errors of the provider or the network."""
         pace, attempts = self._paces[task.lane], 0
         while True:
-            if isinstance(so_far, Outcome):
-                # It has had its turn already.
-                outcome = so_far
-            else:
-                async with pace.turn():
-                    outcome = await self._run(task, so_far)
-            so_far = None
-            outcome = self._redacted(outcome)
+            async with pace.turn():
+                outcome = self._redacted(await self._run(task))
             attempts += 1
             pace.went(outcome)
             is_final = outcome.status is not Status.INFRA_ERROR or attempts > self._settings.run.retries
@@ -319,13 +212,9 @@ class Runner:
             )
             await asyncio.sleep(pause_s)
 
-    async def _run(self, task: TrialTask, lost: Lost | None) -> Outcome:
-        """Run the version once; `lost` is why an attempt among other trials does not count."""
+    async def _run(self, task: TrialTask) -> Outcome:
+        """Run the version once."""
         agent, gateway = self._agents.agents[task.lane], self._agents.gateway
-        if lost is not None:
-            again: Any = agent
-            outcome: Outcome = await again.run_again(task.item, lost)
-            return outcome
         line = None
         if gateway is not None:
             line = gateway.line(task.item.id, task.lane, task.index)

@@ -4,8 +4,7 @@ Items come in a seeded random order, the trials of one item as one block: lanes 
 next to each other in time, in random order within their block. Whatever drifts during a run, the clock or
 the provider, drifts for every lane alike; and a run that ends early is a smaller sample of whole blocks.
 The order comes from hashes of seed and names alone: the same seed orders the same items alike whatever
-order they came in, and a resumed run continues as it began. Where trials can be replayed together (see
-`runner`), the few next ones of a lane are handed over at once: of a quick agent, those of some milliseconds.
+order they came in, and a resumed run continues as it began.
 
 A trial that ended in an infrastructure error waits before its next attempt: as long as the provider asked
 for (`Retry-After`, up to a cap), else twice as long as the last time; always with some chance in it, so
@@ -126,12 +125,6 @@ class Pace:
         self._running = self._in_a_row = 0
         self.room = limit
         """How many trials may run at once, as the provider takes it."""
-
-    @property
-    def is_limiting(self) -> bool:
-        """Whether a trial may have to wait for its turn for longer than until another one ends."""
-        now = asyncio.get_running_loop().time()
-        return self.room < self._limit or self._not_before > now or self._interval_s > 0
 
     def turn(self) -> AbstractAsyncContextManager[None]:
         """Return a context that waits for a free place in the rate limit and keeps it for one trial."""

@@ -13,9 +13,7 @@ control   in   {"entrypoint", "factory", "tools", "live", "settled", "ignore", "
           out  {"trial": 7, "ms": 12.5, "answer": {"text", "tool_calls", "usage", "cost_usd"}}
                or {"trial": 7, "ms": 12.5, "failed": {"status", "reason", "retry_after_s"}}; and
                where the boundary blocked something, "blocked": [[what, line, in a tool]] and "proxied":
-               [[time, line, in a tool]], when the proxy was asked. After "failed" a sync worker answers
-               {"trial": 8, "skipped": true} to what waits, until it gets {"go": true}: the process may be
-               spoilt, and then it is ended
+               [[time, line, in a tool]], when the proxy was asked
           async workers also: in {"cancel": 7}, and out {"began": 7} when a trial gets its first turn
 tools     out  {"trial": 7, "name": "…", "args": {…}}             answered before the next one goes out
           in   {"result": …}, {"error": "…"}, {"stop": "why"} or {"live": 3}: the tool may run

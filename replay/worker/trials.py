@@ -116,8 +116,6 @@ class Worker:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._began: set[int] = set()
         self._sending = threading.Lock()
-        self._has_failed = False
-        """A trial of a sync agent has failed, and it is not known yet whether this process takes another."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -222,13 +220,7 @@ class Worker:
     def run_in_turn(self, target: shapes.Target, lines: Any) -> None:
         """Run trials of a sync agent, in the main thread."""
         for line in lines:
-            order = json.loads(line.decode())
-            if "go" in order:
-                self._has_failed = False
-            elif self._has_failed:
-                self.send({"trial": order["trial"], "skipped": True})
-            else:
-                contextvars.copy_context().run(self._run_sync, target, order)
+            contextvars.copy_context().run(self._run_sync, target, json.loads(line.decode()))
 
     def _run_sync(self, target: shapes.Target, order: dict[str, Any]) -> None:
         trial = order["trial"]
@@ -330,12 +322,10 @@ class Worker:
         refused = calls.REFUSED.pop(trial, None)
         if refused is not None:
             outcome = {"failed": failures.failed("agent_error", refused)}
-        self._has_failed = "failed" in outcome
         message = {"trial": trial, "ms": took * 1000, **self._observer.end(trial), **outcome}
         try:
             self.send(message)
         except (ValueError, RecursionError, TypeError) as error:
-            self._has_failed = True
             reason = f"the agent's answer cannot be written as JSON: {error}"
             self.send(_without_answer(message, reason))
 

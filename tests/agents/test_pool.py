@@ -74,23 +74,24 @@ class Idle:
         """End it."""
 
 
-def test_a_caller_gets_all_slots_that_it_wants_and_there_are() -> None:
-    async def lend() -> list[int]:
+def test_slots_go_to_those_who_wait_longest() -> None:
+    async def lend() -> list[str]:
         async def none_more() -> Idle:
             raise AssertionError("no second worker is wanted")
 
-        pool = Pool[Idle](none_more, slots=6, limit=1, start_s=9)
-        pool.add(Idle())
-        worker, first = await pool.take(4)
-        _, second = await pool.take(4)
-        third, fourth = asyncio.create_task(pool.take(5)), asyncio.create_task(pool.take(5))
-        await asyncio.sleep(0)
-        pool.give_back(worker, first + second)
-        taken = [first, second, (await third)[1], (await fourth)[1]]
-        await pool.close()
-        return taken
+        pool, order = Pool[Idle](none_more, slots=2, limit=1, start_s=9), []
 
-    assert asyncio.run(lend()) == [4, 2, 5, 1]
+        async def use(name: str) -> None:
+            async with pool.slot():
+                order.append(name)
+                await asyncio.sleep(0)
+
+        pool.add(Idle())
+        await asyncio.gather(*map(use, "abcde"))
+        await pool.close()
+        return order
+
+    assert asyncio.run(lend()) == [*"abcde"]
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Trials that are replayed together: each ends as if it had been replayed by itself, whatever the others do."""
+"""Many trials at once: each ends as if it had been replayed by itself, whatever the others do."""
 
 from __future__ import annotations
 
