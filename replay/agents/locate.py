@@ -1,4 +1,4 @@
-"""Where `module:attr[.attr…]` is in the source code, found without importing it.
+"""Where `module:attr[.attr…]`, or `file#export[.attr…]` of JavaScript, is in the source code.
 
 Importing runs the agent's code; reading does not. What the source does not show (a name set by `exec`, an
 attribute of an object, a base class in another file) is neither there nor missing.
@@ -10,6 +10,7 @@ import ast
 import difflib
 import importlib.machinery
 import importlib.util
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,10 +32,12 @@ def locate(point: str, folder: Path, *, search_installed: bool) -> Location:
     """Return where a name is defined.
 
     Args:
-        point: `module:attr[.attr…]`.
+        point: `module:attr[.attr…]`, or `file#export[.attr…]`, optionally with ` as NAME`.
         folder: where the agent's modules are looked for.
         search_installed: also look where this interpreter imports from; the agent's own may find others.
     """
+    if "#" in point:
+        return _in_javascript(point, folder)
     module, colon, attributes = point.partition(":")
     if not colon or not attributes or not module:
         return Location(problem=f"{point!r} must be written `module:attr`")
@@ -59,6 +62,22 @@ def locate(point: str, folder: Path, *, search_installed: bool) -> Location:
         reason = f"{error.msg} in line {error.lineno}" if isinstance(error, SyntaxError) else str(error)
         return Location(problem=f"{file} cannot be read as Python: {reason}")
     return _search(tree.body, attributes.split("."), module, _shown(file, folder))
+
+
+def _in_javascript(point: str, folder: Path) -> Location:
+    """Return where the text of a file seems to define a name: there is no parser of JavaScript here."""
+    file, _, names = point.partition(" as ")[0].partition("#")
+    path = folder / file
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        return Location(problem=f"there is no file {file} in {folder} ({error.strerror})")
+    name = re.escape(names.partition(".")[0])
+    defined = rf"\b(?:function\s*\*?|class|const|let|var)\s+{name}\b|\bexports\.{name}\b|\bas\s+{name}\b"
+    match = re.search(r"\bexport\s+default\b" if name == "default" else defined, text)
+    if match is None:
+        return Location()
+    return Location(position=f"{_shown(path, folder)}:{text.count(chr(10), 0, match.start()) + 1}")
 
 
 def _search(body: Sequence[ast.stmt], names: Sequence[str], owner: str, file: str) -> Location:

@@ -143,7 +143,7 @@ def _agent(settings: Settings) -> Iterator[Finding]:
         state = State.OK if path.is_file() else State.WRONG
         yield Finding("adapter", state, str(path) if path.is_file() else f"there is no file {path}")
     if agent.entrypoint is None and agent.adapter is None:
-        yield Finding("agent", State.NOTE, "no entrypoint in [agent]; Python versions cannot run")
+        yield Finding("agent", State.NOTE, "no entrypoint in [agent]; versions of code cannot run")
         return
     points = agent.tools if isinstance(agent.tools, tuple) else ()
     folder = Path(os.path.normpath(settings.root / agent.path))
@@ -157,7 +157,7 @@ def _agent(settings: Settings) -> Iterator[Finding]:
         if point == "adapter":
             yield Finding(what, State.NOTE, "adapter: its patch(answer) answers them")
             continue
-        if ":" not in point and what == "tools":
+        if what == "tools" and not {":", "#"} & {*point}:
             yield Finding(what, State.NOTE, f"{point}: its tools are answered where the framework calls them")
             continue
         located = locate(point, folder, search_installed=same_python)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from replaydiff.replay.api.agent_code import CodeFindings, CodeReader, CodeReference, Service, source_files
+from replaydiff.replay.api.node_code import add_functions_of_tools, read_node_code
 from replaydiff.replay.api.reach import needs_of, outside_tools
 from replaydiff.replay.api.tool_notes import ToolNote, notes_of_files, tool_notes
 from replaydiff.replay.destination import are_covered, parse_destination
@@ -93,11 +94,14 @@ def propose(folder: Path) -> SetupProposal:
         if module and all(part.isidentifier() for part in parts):
             CodeReader(module, shown, findings).read(tree)
             findings.needs.extend(needs_of(tree, shown, os.environ))
+    is_node = not findings.entrypoints and read_node_code(folder, findings)
     traces, called = _traces(folder)
     notes, unsure = _recorded(folder, traces)
     recorded = list(dict.fromkeys([*called, *(note.effect.name for note in notes)]))
     for name in recorded:
         findings.names.setdefault(name)
+    if is_node:
+        add_functions_of_tools(findings)
     proposal = _proposal(findings, "." if root == folder else "src", traces, recorded, notes)
     return replace(proposal, unsure=(*proposal.unsure, *unsure))
 

@@ -55,7 +55,10 @@ def test_the_agent_in_node(replay: Replay, tmp_path: Path, monkeypatch: pytest.M
     ]
     assert careful.final_response == "Order 1002 is packed. Shall I really cancel it?"
     failed = found["failed-1003", Lane.NEW]
-    assert (failed.status.value, failed.reason) == ("agent_error", "the shop did not answer")
+    assert (failed.status.value, failed.reason) == (
+        "agent_error",
+        "Error: the shop did not answer (agent.mjs:15)",
+    )
 
 
 def test_the_agent_behind_http(replay: Replay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,9 @@ from tests.docs.test_commands_in_docs import BLOCK, ROOT, commands, environment
 from tests.frameworks.replaying import AGENTS, interpreter
 
 PAGES = sorted(
-    page for page in (ROOT / "docs" / "frameworks").glob("*.md") if page.stem not in ("index", "adapter")
+    page
+    for page in (ROOT / "docs" / "frameworks").glob("*.md")
+    if page.stem not in ("index", "adapter", "javascript")
 )
 FILE = re.compile(r"^```\w+\n# (\S+\.(?:py|toml))\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 TRACE = {

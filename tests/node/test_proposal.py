@@ -1,0 +1,68 @@
+"""What `replay init` proposes for an agent in JavaScript or TypeScript, by its text."""
+
+import json
+from pathlib import Path
+
+from replaydiff.replay.agents.locate import locate
+from replaydiff.replay.api.proposal import propose
+
+FRAMEWORK = """\
+import { generateText, tool } from "ai";
+
+export function makeTools() {
+  return { get_order: tool({ execute: async () => fetch(process.env.SHOP_URL) }), cancel_order: tool({}) };
+}
+
+export async function runAgent(prompt: string) {
+  return generateText({ model: model(process.env["MODEL_KEY"]), tools: makeTools(), prompt });
+}
+"""
+PLAIN = """\
+const TOOLS = [{ name: "cancel_order", description: "", input_schema: { type: "object" } }];
+
+async function cancelOrder({ orderId }) {
+  return shop.cancel(orderId);
+}
+
+async function reply(message) {
+  const response = await client.messages.create({ tools: TOOLS, messages: [message] });
+  return cancelOrder(response.content[0].input);
+}
+
+module.exports = { reply };
+"""
+
+
+def project(folder: Path, file: str, text: str) -> Path:
+    (folder / file).parent.mkdir(parents=True, exist_ok=True)
+    (folder / file).write_text(text)
+    (folder / "package.json").write_text(json.dumps({"scripts": {"start": f"node {file}"}}))
+    modules = folder / "node_modules" / "ai"
+    modules.mkdir(parents=True)
+    (modules / "index.js").write_text("export function runAgent(prompt) { generateText({}) }")
+    return folder
+
+
+def test_a_framework_and_its_entrypoint_are_proposed(tmp_path: Path) -> None:
+    proposal = propose(project(tmp_path, "src/agent.ts", FRAMEWORK))
+    assert (proposal.entrypoint, proposal.entrypoints[0].location) == (
+        "./src/agent.ts#runAgent",
+        "src/agent.ts:7",
+    )
+    assert proposal.tools == ("ai",)
+    assert proposal.effects == {"get_order": "read", "cancel_order": "write"}
+    assert proposal.environment == ("SHOP_URL", "MODEL_KEY")
+
+
+def test_functions_are_proposed_by_the_name_that_the_model_has_for_them(tmp_path: Path) -> None:
+    proposal = propose(project(tmp_path, "agent.js", PLAIN))
+    assert proposal.entrypoint == "./agent.js#reply"
+    assert proposal.tools == ("./agent.js#cancelOrder as cancel_order",)
+
+
+def test_a_name_is_located_in_the_text(tmp_path: Path) -> None:
+    folder = project(tmp_path, "agent.js", PLAIN)
+    found = locate("./agent.js#cancelOrder as cancel_order", folder, search_installed=False)
+    assert found.position == "agent.js:3"
+    assert locate("./agent.js#gone", folder, search_installed=False).position is None
+    assert "there is no file" in str(locate("./a.js#x", folder, search_installed=False).problem)
