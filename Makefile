@@ -186,6 +186,20 @@ ordinary_packages := aiohttp anthropic anyio apscheduler backoff beartype blinke
 ordinary: setup .venv-frameworks/ordinary/.ready ## Replay agents on ordinary packages, and print which tools are answered
 	REPLAYDIFF_ORDINARY_PYTHON=$(CURDIR)/.venv-frameworks/ordinary/bin/python $(BIN)/pytest -q -n 0 -s tests/ordinary
 
+# What an agent's environment may already have: the oldest direct dependencies, and the newest. `push langfuse` needs
+# version 5 of the SDK, and says so with an older one.
+LOWEST := tests/llm tests/store tests/view tests/terminal tests/settings tests/golden tests/gateway tests/diff_judge \
+  tests/redact tests/importers/test_formats.py tests/reports tests/commands
+
+versions: setup ## Run tests with the oldest dependencies, and with the newest (RESOLUTIONS="lowest-direct highest")
+	for resolution in $(or $(RESOLUTIONS),lowest-direct highest); do \
+		$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv-frameworks/$$resolution && \
+		$(BIN)/uv pip compile --quiet --resolution $$resolution pyproject.toml -o .venv-frameworks/$$resolution.txt && \
+		$(BIN)/uv pip install --quiet --python .venv-frameworks/$$resolution/bin/python -r .venv-frameworks/$$resolution.txt -e . \
+			-c .venv-frameworks/$$resolution.txt pytest pytest-xdist hypothesis jsonschema pyarrow pandas xmlschema scipy && \
+		.venv-frameworks/$$resolution/bin/pytest -n 2 -m "not slow and not oracle" $(or $(TESTS),$(LOWEST)) || exit 1; \
+	done
+
 packages-of-%:
 	@echo "$($*_packages)" | tr -s ' ' '|' | sed 's/\[[a-z,]*\]//g'
 

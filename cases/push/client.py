@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager
+from importlib.metadata import version
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+SDK = 5
+"""The oldest major version of Langfuse's SDK that pushes."""
 TIMEOUT_S = 30.0
 """How long one answer may take."""
 RETRIES = 4
@@ -202,13 +205,14 @@ def client_of(keys: LangfuseKeys) -> Iterator[LangfuseClient]:
     """Create a client for the server of these keys; sends nothing yet.
 
     Raises:
-        SettingsError: the address is none.
+        SettingsError: the address is none, or the SDK is too old.
         CredentialsError: the keys are no keys.
     """
     server_address(keys)
     for name, key in (("LANGFUSE_PUBLIC_KEY", keys.public_key), ("LANGFUSE_SECRET_KEY", keys.secret_key)):
         if not (key.isascii() and key.isprintable()):
             raise CredentialsError(f"{name} has characters that no key has", hint="export it again")
+    _check_sdk(version("langfuse"))
     import httpx
     from langfuse.api import LangfuseAPI
 
@@ -223,6 +227,19 @@ def client_of(keys: LangfuseKeys) -> Iterator[LangfuseClient]:
             timeout=TIMEOUT_S,
         )
         yield LangfuseClient(client, keys, http)
+
+
+def _check_sdk(installed: str) -> None:
+    """Refuse an SDK that asks other routes; an agent may hold an older one in a shared environment.
+
+    Raises:
+        SettingsError: it is older than 5.
+    """
+    if int(installed.partition(".")[0]) < SDK:
+        raise SettingsError(
+            f"Langfuse's SDK {installed} is installed, and `replay push langfuse` needs {SDK} or newer; "
+            "install replay apart from the agent, with `uv tool install` or `pipx install`"
+        )
 
 
 def server_address(keys: LangfuseKeys) -> str:

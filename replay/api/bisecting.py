@@ -20,12 +20,16 @@ from replaydiff.replay.errors import InputError, Interrupted, ReplayError, Setti
 from replaydiff.replay.settings import Settings
 
 if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
     from replaydiff.diff.result import Cause, DiffResult
     from replaydiff.replay.bisect.result import BisectResult
     from replaydiff.replay.model import Item, JsonObject, RunRecord
 
 KIND = "bisect"
 DEFAULT_MAX_TRIALS = 600
+_RUNS = 5
+"""Of the last runs, how many are looked at for one that has items to search with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +118,7 @@ def bisect(
     else:
         read_history(settings, good, bad)
     searched = None if chosen.cause is None else cause_of_run(store, base, chosen.run, chosen.cause)
-    items = _items(store, base, chosen, searched)
+    items = _items(store, base, chosen, searched, bad)
     cause, metric = (searched, None) if request.metric is None else (None, request.metric)
     if cause is not None and cause.metric is not None:
         metric = _metric_of_slice(cause, items, settings)
@@ -137,12 +141,14 @@ def bisect(
     return _go(store, run, settings, channel)
 
 
-def _items(store: Path, settings: Settings, chosen: Chosen, searched: SearchedCause | None) -> Sequence[Item]:
+def _items(
+    store: Path, settings: Settings, chosen: Chosen, searched: SearchedCause | None, bad: str
+) -> Sequence[Item]:
     if chosen.golden is not None:
         return only(items_of_cases(chosen.golden), chosen.items)
     if searched is not None:
         return only(searched.items, chosen.items)
-    return only(items_of_run(store, settings, chosen.run, every=bool(chosen.items)), chosen.items)
+    return only(items_of_run(store, settings, chosen.run, bad, every=bool(chosen.items)), chosen.items)
 
 
 def resume_bisect(
@@ -192,36 +198,64 @@ def resume_bisect(
     return _go(store, run, settings, channel)
 
 
-def items_of_run(store: Path, settings: Settings, run: str | None, *, every: bool = False) -> list[Item]:
-    """Return the items of a run that regressed, else those that changed, else all.
+def items_of_run(
+    store: Path, settings: Settings, run: str | None, bad: str, *, every: bool = False
+) -> list[Item]:
+    """Return the items of a run that regressed.
+
+    Items that did not regress differ between commits by chance alone, and some commit always differs most.
 
     Args:
         store: path of the store.
         settings: how verdicts are computed.
         run: the run; None for the latest.
+        bad: the commit at which items fail. The latest run is not taken where its new version has another.
         every: all items, whatever their verdicts.
 
     Raises:
         UnknownNameError: there is no such run.
+        InputError: none of its items regressed, or it compares another version.
     """
-    from replaydiff.diff.compute import compute
+    from replaydiff.replay.model import Lane
     from replaydiff.replay.store.connection import open_store
     from replaydiff.replay.store.runs import chosen_run, iter_items
 
     with open_store(store, read_only=True) as con:
-        record = chosen_run(con, run)
-        items = list(iter_items(con, record.id))
+        record = chosen_run(con, run, compared=True)
         if every:
-            return items
-        verdicts = {
-            item_verdict.item.id: str(item_verdict.verdict)
-            for item_verdict in compute(con, record.id, settings).items
-        }
-    for verdict in ("regressed", "changed", "mixed"):
-        matching = [item for item in items if verdicts.get(item.id) == verdict]
-        if matching:
-            return matching
-    return items
+            return list(iter_items(con, record.id))
+        compared = record.lanes.get(Lane.NEW)
+        if run is None and compared is not None and compared.commit not in (None, bad):
+            reason = f"the latest run, {record.id}, compares {compared.name}, which is not {bad[:12]}"
+        elif regressed := _regressed(con, record, settings):
+            return regressed
+        else:
+            reason = f"no item of run {record.id} regressed, so a search would follow chance"
+        hint = _better_run(con, record, bad, settings)
+    raise InputError(reason, hint=hint)
+
+
+def _regressed(con: DuckDBPyConnection, run: RunRecord, settings: Settings) -> list[Item]:
+    """Return the items of a run that are worse, on every metric or on some."""
+    from replaydiff.diff.compute import compute
+
+    verdicts = compute(con, run.id, settings).items
+    return [each.item for each in verdicts if str(each.verdict) in ("regressed", "mixed")]
+
+
+def _better_run(con: DuckDBPyConnection, refused: RunRecord, bad: str, settings: Settings) -> str:
+    """Return which run of the last ones has items to search with, or how to make one."""
+    from replaydiff.replay.model import Lane
+    from replaydiff.replay.store.runs import list_runs
+
+    for run in list_runs(con)[: -_RUNS - 1 : -1]:
+        new = run.lanes.get(Lane.NEW)
+        if run.id != refused.id and new is not None and new.commit == bad and _regressed(con, run, settings):
+            return f"run {run.id} has items that regressed at {bad[:12]}: add --run {run.id}"
+    return (
+        "name what went wrong with --cause CAUSE (`replay diff` lists them), --item ID or --cases, or "
+        f"compare the two with `replay run --old GOOD --new git:{bad[:12]}` and name that run with --run"
+    )
 
 
 def cause_of_run(store: Path, settings: Settings, run: str | None, name: str) -> SearchedCause:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from replaydiff.replay.errors import ExitCode, ReplayError, StoreError
 from replaydiff.replay.settings import RedactSection, Settings
-from replaydiff.replay.trust import trust_by_use
+from replaydiff.replay.trust import is_trusted, trust_by_use
 from replaydiff.replay.version import VERSION
 
 if TYPE_CHECKING:
@@ -28,6 +27,10 @@ KEYS = (
     ("LANGFUSE_PUBLIC_KEY", "Langfuse"),
     ("LANGFUSE_SECRET_KEY", "Langfuse"),
 )
+
+
+_SHOWN = 3
+"""Packages that a finding names."""
 
 
 class State(StrEnum):
@@ -76,7 +79,12 @@ def diagnose(load: Callable[[], Settings], store: Callable[[], Path], *, probe: 
         store: gives the store's path; may raise where the settings cannot be read.
         probe: the version to start and to replay a trace with, which asks its model; None: none.
     """
-    findings = [*_packages(), *_libraries(), *_settings(load), *_keys()]
+    findings = [*_packages(), *_libraries()]
+    try:
+        findings.append(_environment(load().root))
+    except ReplayError:
+        findings.append(_environment(Path.cwd()))
+    findings += [*_settings(load), *_keys()]
     try:
         path = store()
         findings += _store(path, load)
@@ -101,18 +109,44 @@ def _packages() -> Iterator[Finding]:
 
 def _libraries() -> Iterator[Finding]:
     """Find the packages that the installed distribution requires, those of extras aside."""
-    from importlib.metadata import PackageNotFoundError, requires, version
+    from importlib.metadata import PackageNotFoundError, version
 
-    versions = []
-    for requirement in requires("replaydiff") or ():
-        if "extra ==" in requirement:
-            continue
-        name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
+    from replaydiff.replay.api.installation import required_packages
+
+    versions, missing = [], []
+    for requirement in required_packages():
         try:
-            versions.append(f"{name} {version(name)}")
+            versions.append(f"{requirement.name} {version(requirement.name)}")
         except PackageNotFoundError:
-            yield Finding("libraries", State.WRONG, f"{name} is not installed; reinstall replaydiff")
-    yield Finding("libraries", State.OK, ", ".join(versions))
+            missing.append(requirement.name)
+    if missing:
+        text = f"{', '.join(missing)} is not installed; install the command again"
+        yield Finding("libraries", State.WRONG, text)
+    else:
+        yield Finding("libraries", State.OK, ", ".join(versions))
+
+
+def _environment(folder: Path) -> Finding:
+    """See whether `replay` is installed apart from the agent, and what it replaced if it is not.
+
+    Args:
+        folder: of the agent, with its requirements.
+    """
+    from replaydiff.replay.api.installation import packages_beside, replaced_packages
+    from replaydiff.replay.engine.interpreters import installer
+
+    tool, beside = installer(), packages_beside()
+    if tool is not None:
+        return Finding("environment", State.OK, f"{sys.prefix}: of its own, made by {tool}")
+    if not beside:
+        return Finding("environment", State.OK, f"{sys.prefix}: of its own")
+    apart = "install it apart with `uv tool install` or `pipx install`, and the agent's packages again"
+    text = f"{sys.prefix} is shared with {len(beside)} packages that replay does not need"
+    if replaced := replaced_packages(folder):
+        shown = "; ".join(replaced[:_SHOWN])
+        left = f"; and {len(replaced) - _SHOWN} more" if len(replaced) > _SHOWN else ""
+        return Finding("environment", State.WRONG, f"{text}: {shown}{left}; {apart}")
+    return Finding("environment", State.NOTE, f"{text}; it replaced none of what the agent asks for")
 
 
 def _settings(load: Callable[[], Settings]) -> Iterator[Finding]:
@@ -136,6 +170,7 @@ def _settings(load: Callable[[], Settings]) -> Iterator[Finding]:
 def _agent(settings: Settings) -> Iterator[Finding]:
     """Find the entrypoint and the patch points of `[agent]` in the source code, without importing it."""
     from replaydiff.replay.agents.locate import locate
+    from replaydiff.replay.engine.interpreters import find_interpreter
 
     agent = settings.agent
     if agent.adapter is not None:
@@ -145,13 +180,15 @@ def _agent(settings: Settings) -> Iterator[Finding]:
     if agent.entrypoint is None and agent.adapter is None:
         yield Finding("agent", State.NOTE, "no entrypoint in [agent]; versions of code cannot run")
         return
+    yield _interpreter(settings)
     points = agent.tools if isinstance(agent.tools, tuple) else ()
     folder = Path(os.path.normpath(settings.root / agent.path))
     if not folder.is_dir():
         text = f"there is no folder {folder}; correct `path` in [agent] of {settings.file}"
         yield Finding("agent", State.WRONG, text)
         return
-    same_python = agent.python is None and not agent.venv and "PYTHONPATH" not in agent.env
+    is_ours = agent.python is None and find_interpreter(folder, ask_managers=False).path is None
+    same_python = is_ours and not agent.venv and "PYTHONPATH" not in agent.env
     entrypoints = () if agent.entrypoint is None else (("entrypoint", agent.entrypoint),)
     for what, point in (*entrypoints, *(("tools", point) for point in points)):
         if point == "adapter":
@@ -174,6 +211,27 @@ def _agent(settings: Settings) -> Iterator[Finding]:
         yield Finding("tools", State.NOTE, text)
     elif not agent.tools:
         yield Finding("tools", State.NOTE, "tools = []: the agent has no tools, or they run")
+
+
+def _interpreter(settings: Settings) -> Finding:
+    """Name the interpreter that imports the agent."""
+    from replaydiff.replay.engine.checkout import interpreter_of
+    from replaydiff.replay.engine.interpreters import find_interpreter
+
+    agent = settings.agent
+    if agent.venv:
+        return Finding("python", State.OK, "a virtual environment for each lock file, by `venv` of [agent]")
+    try:
+        named = interpreter_of(".", settings, agent.python)
+    except ReplayError as error:
+        return Finding("python", State.WRONG, str(error))
+    if named is not None:
+        return Finding("python", State.OK, f"{named}, by `python` of [agent]")
+    chosen = find_interpreter(settings.root / agent.path, ask_managers=is_trusted(settings.root))
+    if chosen.origin:
+        return Finding("python", State.OK, f"{chosen.path or sys.executable}, by {chosen.origin}")
+    text = f"{sys.executable}, which runs replay: no environment of the agent was recognised"
+    return Finding("python", State.NOTE, f"{text}; make one, or name it with `python` in [agent]")
 
 
 def _boundary(settings: Settings) -> Finding:

@@ -228,18 +228,12 @@ class Search:
         return f"the two ends do not differ beyond chance: failures in {shares}"
 
     def _rates(self, commit: int) -> str:
+        """Return how many of all trials failed, as the table of commits counts them."""
         inside = self.contains[commit]
-        before, after = ~inside, inside
-        with_trials = self.belief.affected[commit] > 0.5
-        if not with_trials.any():
-            with_trials = np.ones_like(with_trials)
 
         def share(points: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> str:
-            failed = int(self.failures[points][:, with_trials].sum())
-            return f"{failed} of {int(self.trials[points][:, with_trials].sum())}"
+            return f"{int(self.failures[points].sum())} of {int(self.trials[points].sum())}"
 
-        number = int(with_trials.sum())
-        return (
-            f"{share(before)} trials of {number} item{'s' * (number != 1)} fail before it, and "
-            f"{share(after)} from it on"
-        )
+        changed = int((self.belief.affected[commit] > 0.5).sum())
+        items = f"; {changed} item{'s' * (changed != 1)} changed" if changed else ""
+        return f"{share(~inside)} trials fail before it, and {share(inside)} from it on{items}"

@@ -17,12 +17,16 @@ if TYPE_CHECKING:
     from replaydiff.replay.api.project import Project
     from replaydiff.replay.settings import Settings
 
+    _Integer = click.ParamType[int]
+else:
+    _Integer = click.ParamType  # before click 8.4 it takes no type
+
 P = ParamSpec("P")
 R = TypeVar("R")
 _INT64 = 2**63
 
 
-class Seed(click.ParamType[int]):
+class Seed(_Integer):
     """An integer that the store can keep. Not an `IntRange`, whose help would show nothing but its limits."""
 
     name = "integer"

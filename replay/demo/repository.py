@@ -17,11 +17,13 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from replaydiff.replay.errors import InputError, ReplayError
+from replaydiff.replay.settings.toml import toml_text
 
 HERE = Path(__file__).parent
 AGENT = HERE / "agent"
@@ -195,7 +197,13 @@ def _note(folder: Path, line: str) -> None:
 def _settings(live: bool, port: int, judge: DemoJudge) -> str:
     text = (FILES / "replay.toml").read_text(encoding="utf-8")
     text = _STAND_IN_PART.sub("" if live else r"\1", text)
-    for name, value in (("port", port), ("judge", judge.model), ("votes", judge.votes)):
+    facts = (
+        ("port", port),
+        ("judge", judge.model),
+        ("votes", judge.votes),
+        ("python", toml_text(sys.executable)),
+    )
+    for name, value in facts:
         text = text.replace(f"{{{name}}}", str(value))
     return text
 

@@ -33,6 +33,7 @@ from replaydiff.replay.engine import fingerprint, snapshots
 from replaydiff.replay.engine.checkout import commit_of, file_of, interpreter_of
 from replaydiff.replay.engine.code import Code, Origin, code_of
 from replaydiff.replay.engine.environments import environment
+from replaydiff.replay.engine.interpreters import find_interpreter
 from replaydiff.replay.errors import UnknownNameError, VersionError
 from replaydiff.replay.files import home_of, write_whole
 from replaydiff.replay.masking import masked_version
@@ -353,8 +354,8 @@ def _python(version: Version, settings: Settings, entry: VersionEntry, origin: O
             f'version {name!r} has its tools answered by an adapter (tools = ["adapter"]), and names none; '
             f'write adapter = "./replay_adapter.py" in [agent] of {file_of(settings)}'
         )
-    python, lock = interpreter_of(name, settings, entry.python or agent.python), None
     code = code_of(name, settings, entry, origin)
+    python, lock = _interpreter(name, settings, entry.python or agent.python), None
     if agent.venv if entry.venv is None else entry.venv:
         within_s = settings.run.install_timeout
         built = environment(name, code.folder, python, settings.data_folder, within_s=within_s)
@@ -392,6 +393,13 @@ def _node(version: Version, settings: Settings, entry: VersionEntry, origin: Ori
         git=entry.git,
         **_located(code),
     )
+
+
+def _interpreter(name: str, settings: Settings, python: str | None) -> str | None:
+    """Return the interpreter that `python` names, else the agent's; None for the one that runs `replay`."""
+    if python is None and settings.run.executor != "ray":
+        return find_interpreter(settings.root / settings.agent.path).path
+    return interpreter_of(name, settings, python)
 
 
 def _adapter(settings: Settings, begun: Version | None) -> tuple[str | None, str | None]:

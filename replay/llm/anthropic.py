@@ -9,12 +9,13 @@ is that call's failure.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import os
 import ssl
 import time
 import warnings
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -150,18 +151,27 @@ async def connect(
     warnings.filterwarnings("ignore", message="The model '.*' is deprecated", category=DeprecationWarning)
     local = is_loopback(base_url)
     direct: dict[str, Any] = {"trust_env": False, "mounts": _DIRECT, "verify": authorities(base_url)}
+    # Spans of our own questions do not belong into the user's telemetry. Version 1 makes none.
+    spans: dict[str, Any] = {"open_telemetry": False} if "open_telemetry" in _parameters() else {}
     async with AsyncAnthropic(
         api_key=NO_KEY_NEEDED if local or replayed else None,
         base_url=base_url,
         timeout=timeout_s,
         max_retries=0,
-        open_telemetry=False,
         # A proxy of the environment cannot reach what answers on this machine.
         http_client=DefaultAsyncHttpxClient(**direct) if local or gated else None,
+        **spans,
     ) as client:
         yield AnthropicModel(
             client, purpose, prices=prices or {}, retries=retries, timeout_s=timeout_s, free=local
         )
+
+
+def _parameters() -> Collection[str]:
+    """Return the names of the options of the vendor's client, which differ between its versions."""
+    from anthropic import AsyncAnthropic
+
+    return inspect.signature(AsyncAnthropic).parameters
 
 
 def retirement(model: str) -> str | None:
@@ -353,12 +363,11 @@ def _refuse(status: int, problem: str, model: str, purpose: Purpose) -> NoReturn
 
 def _problem(error: Any) -> str:
     """Return `429 rate_limit_error: too many requests`, from the API's own words."""
-    text = " ".join(str(error.api_message or error.message).split())
-    return (
-        f"{error.status_code} {error.type}: {text[:300]}"
-        if error.type
-        else f"{error.status_code} {text[:300]}"
-    )
+    details = error.body.get("error") if isinstance(error.body, dict) else None
+    details = details if isinstance(details, dict) else {}
+    text = " ".join(str(details.get("message") or error.message).split())
+    kind = details.get("type")
+    return f"{error.status_code} {kind}: {text[:300]}" if kind else f"{error.status_code} {text[:300]}"
 
 
 def _cause(error: BaseException) -> str:

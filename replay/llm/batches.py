@@ -155,14 +155,14 @@ class Batches:
         Raises:
             ModelFailure, ReplayError: as for `Model.complete`; also in the midst of it.
         """
-        import httpx2
         from anthropic import AnthropicError
 
+        breaks: tuple[type[Exception], ...] = (*_http_errors(), AnthropicError, ValueError, AttributeError)
         lines, _, _ = await self._model.attempt(lambda: self._api.results(batch_id), models)
         try:
             async for line in lines:
                 yield line.custom_id, self._answer(line.result, models)
-        except (httpx2.HTTPError, AnthropicError, ValueError, AttributeError) as error:
+        except breaks as error:
             raise ModelFailure(f"the answers of batch {batch_id} broke off: {error}") from None
         finally:
             await lines.close()
@@ -179,6 +179,17 @@ class Batches:
                 error = result.error.error
                 text = " ".join(str(error.message).split())[:300]
                 return Unanswered(Ending.ERRORED, f"{error.type}: {text}")
+
+
+def _http_errors() -> tuple[type[Exception], ...]:
+    """Return what a broken connection raises, by the HTTP library of the installed client."""
+    import httpx
+
+    try:
+        import httpx2
+    except ImportError:
+        return (httpx.HTTPError,)
+    return (httpx.HTTPError, httpx2.HTTPError)
 
 
 def _state(batch: Any) -> BatchState:

@@ -72,7 +72,9 @@ class AgentSection:
     path: str = "."
     """The folder of the agent, relative to replay.toml."""
     python: str | None = None
-    """The interpreter of the worker; defaults to the one that runs replay."""
+    """The interpreter of the worker. Without it the agent's own is looked for: the active environment,
+    `.venv`, what poetry, pipenv or pdm name, conda's; else the one that runs replay, or python3 on PATH where
+    replay is installed as a tool."""
     venv: bool = False
     """Run it in its own virtual environment, built with that interpreter from the lock file of its folder
     (uv.lock, requirements.lock, requirements.txt or pyproject.toml) and kept in `.replay/venvs`."""

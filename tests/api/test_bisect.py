@@ -217,6 +217,25 @@ def test_the_command_prints_one_document_and_resumes_after_a_limit(shop: Project
     assert "no unfinished bisection" in nothing.err
 
 
+def test_no_search_follows_chance_where_no_item_regressed(shop: Project) -> None:
+    project = rd.open(shop.folder)
+    cases = shop.folder / "golden.jsonl"
+    worse = project.run(old="git:c0", new="git:c9", cases=cases, trials=2)
+    equal = project.run(old="git:c0", new="git:c1", cases=cases, trials=2)
+    runs = len(shop.runs())
+    with pytest.raises(InputError, match=f"{equal.id}, compares git:c1") as other:
+        project.bisect("c0", "c9")
+    assert other.value.hint.endswith(f"add --run {worse.id}")
+    with pytest.raises(InputError, match=f"no item of run {equal.id} regressed") as nothing:
+        project.bisect("c0", "c1")
+    assert "--cause" in nothing.value.hint
+    with pytest.raises(InputError, match="would follow chance"):
+        project.bisect("c0", "c9", run=equal.id)
+    assert len(shop.runs()) == runs, "nothing was stored"
+    done = shop.replay("bisect", "--good", "c0", "--bad", "c9")
+    assert (done.code, done.out) == (2, ""), done.err
+
+
 @full
 def test_the_commit_that_made_a_cause_is_found_by_its_behaviour_alone(shop: Project) -> None:
     project = rd.open(shop.folder)

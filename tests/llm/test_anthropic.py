@@ -274,7 +274,7 @@ def test_an_unreachable_place_is_named() -> None:
 
 
 def test_a_model_near_its_end_of_life_is_told_once_and_not_by_python() -> None:
-    assert "end of life" in (anthropic.retirement("claude-sonnet-4-5-20250929") or "")
+    assert "end of life" in (anthropic.retirement("claude-3-5-haiku-20241022") or "")
     assert anthropic.retirement("claude-opus-5-5") is None
     with StandIn() as stand_in:
         _ask(stand_in.url, _request(model="claude-sonnet-4-5"))

@@ -37,7 +37,8 @@ _HEAVY = (
     "msgspec", "numpy", "phonenumbers", "rich.console", "rich.table", "scipy.special", "sqlite3", "starlette.applications",
     "statistics", "uvicorn", "xml.etree.ElementTree", "yaml",
 )  # fmt: skip
-_NOT_FOR_US = ("replaydiff.replay.worker", "replaydiff.replay.demo.agent")
+# The last one needs an extra.
+_NOT_FOR_US = ("replaydiff.replay.worker", "replaydiff.replay.demo.agent", "replaydiff.replay.commands.mcp_")
 
 
 class Connection:

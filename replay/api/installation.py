@@ -1,0 +1,129 @@
+"""Where `replay` is installed, and what its packages replaced if that is the agent's environment."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from importlib.metadata import Distribution, distribution, distributions
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+Installed: TypeAlias = dict[str, Distribution]
+_TOOLS = frozenset({"pip", "setuptools", "wheel", "uv", "replaydiff"})
+_LOCKS = ("uv.lock", "poetry.lock", "pdm.lock")
+"""Lock files with a `[[package]]` table for each package."""
+
+
+def required_packages(extras: frozenset[str] = frozenset({""})) -> Iterator[Requirement]:
+    """Yield what the installed distribution requires on this machine.
+
+    Args:
+        extras: whose packages are meant; "" for those that are always required.
+    """
+    for text in distribution("replaydiff").requires or ():
+        requirement = Requirement(text)
+        marker = requirement.marker
+        if marker is None or any(marker.evaluate({"extra": extra}) for extra in extras):
+            yield requirement
+
+
+def packages_beside() -> list[str]:
+    """Return the packages of our environment that `replay` does not need, by name."""
+    installed = _installed()
+    return sorted(installed.keys() - _closure(installed) - _TOOLS)
+
+
+def replaced_packages(folder: Path) -> list[str]:
+    """Return a sentence for each of our packages whose version is not what the agent asks for.
+
+    Args:
+        folder: of the agent, with its requirements or lock file.
+    """
+    installed = _installed()
+    ours = _closure(installed)
+    sentences = []
+    asking = [
+        *_declared(folder),
+        *(
+            (f"{name} {installed[name].version}", requirement)
+            for name in sorted(installed.keys() - ours - _TOOLS)
+            for requirement in _requirements(installed[name].requires or ())
+        ),
+    ]
+    for who, requirement in asking:
+        name = canonicalize_name(requirement.name)
+        if name not in ours or (requirement.marker and not requirement.marker.evaluate({"extra": ""})):
+            continue
+        version = installed[name].version
+        if not requirement.specifier.contains(version, prereleases=True):
+            sentences.append(f"{who} asks for {name}{requirement.specifier}, and {version} is installed")
+    return sentences
+
+
+def _installed() -> Installed:
+    """Return the distributions in our own environment, not those of a system below it."""
+    inside = Path(sys.prefix).resolve()
+    by_name: Installed = {}
+    for each in distributions():
+        name = each.metadata["Name"]
+        if name and Path(str(each.locate_file(""))).resolve().is_relative_to(inside):
+            by_name.setdefault(canonicalize_name(name), each)
+    return by_name
+
+
+def _closure(installed: Installed) -> set[str]:
+    """Return the names of what `replay` needs, in turn, as far as it is installed."""
+    names: set[str] = set()
+    waiting = [canonicalize_name(requirement.name) for requirement in required_packages()]
+    while waiting:
+        name = waiting.pop()
+        if name in names or name not in installed:
+            continue
+        names.add(name)
+        for requirement in _requirements(installed[name].requires or ()):
+            if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+                waiting.append(canonicalize_name(requirement.name))
+    return names
+
+
+def _declared(folder: Path) -> Iterator[tuple[str, Requirement]]:
+    """Yield the requirements of an agent's files, each with the file's name."""
+    for file in (folder / "requirements.lock", folder / "requirements.txt"):
+        lines = _text(file).splitlines()
+        texts = (line.split(" #")[0].split(" --hash")[0].rstrip(" \\") for line in lines)
+        yield from ((file.name, requirement) for requirement in _requirements(texts))
+    for lock in _LOCKS:
+        for package in _toml(folder / lock).get("package", ()):
+            if isinstance(package, dict) and isinstance(package.get("version"), str):
+                text = f"{package.get('name')}=={package['version']}"
+                yield from ((lock, requirement) for requirement in _requirements([text]))
+    project = _toml(folder / "pyproject.toml").get("project", {})
+    named = project.get("dependencies", ()) if isinstance(project, dict) else ()
+    texts = (text for text in named if isinstance(text, str))
+    yield from (("pyproject.toml", requirement) for requirement in _requirements(texts))
+
+
+def _requirements(texts: Iterable[str]) -> Iterator[Requirement]:
+    """Yield what can be read as requirements: options, addresses and folders are left out."""
+    for text in texts:
+        with suppress(InvalidRequirement):
+            yield Requirement(text)
+
+
+def _toml(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(_text(file))
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return {}
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
