@@ -123,7 +123,7 @@ class Run:
 
     @property
     def exit_code(self) -> ExitCode:
-        """Return 3 if a trial ended in an error or the judge failed, else 0."""
+        """Return 3 if a trial or vote failed or was not begun, else 0."""
         return self.ended.exit_code
 
     def diff(self, *, metrics: Sequence[str] = (), gate: Sequence[str] = (), lane: str | None = None) -> Diff:

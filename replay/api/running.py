@@ -46,16 +46,14 @@ class Ended:
 
     @property
     def exit_code(self) -> ExitCode:
-        """Return 3 if a trial ended in an error or the judge failed, else 0."""
-        return ExitCode.PARTIAL if self.report.errors or self._judge_failed else ExitCode.OK
-
-    @property
-    def _judge_failed(self) -> bool:
-        if self.grading is None:
-            return False
-        from replaydiff.diff.judge.grading import FAILED
-
-        return any(self.grading.states[state] for state in FAILED)
+        """Return 3 if a trial or vote failed or was not begun, else 0."""
+        grading = self.grading
+        is_partial = (
+            self.report.errors
+            or self.report.missing
+            or (grading is not None and (grading.left or grading.first_failure))
+        )
+        return ExitCode.PARTIAL if is_partial else ExitCode.OK
 
 
 def lanes_of(options: RunOptions, settings: Settings) -> dict[Lane, Version]:
@@ -583,14 +581,16 @@ def notes_on(report: RunReport) -> list[str]:
                 f"({run.lanes[lane].name}) and are left out of every figure"
             )
     if report.missing:
-        if run.max_tokens is not None and report.tokens >= run.max_tokens:
-            spent, more = f"{run.max_tokens:,} tokens are spent ({report.tokens:,})", "--set run.max_tokens=N"
+        if run.budget_usd is None:
+            limit, spent = f"limit of {run.max_tokens:,} tokens", f"{report.tokens:,} are spent"
+            more = "--set run.max_tokens=N"
         else:
-            spent = f"the budget of ${run.budget_usd or 0:.2f} is spent (${report.cost_usd or 0:.2f})"
+            limit, spent = f"budget of ${run.budget_usd or 0:.2f}", f"${report.cost_usd or 0:.2f} is spent"
+            spent += f", ${report.judge_usd:.2f} left to the judge" if report.judge_usd else ""
             more = "--budget USD"
         notes.append(
-            f"{spent}: {report.missing} trials did not start; continue with "
-            f"`replay run --resume {run.id} {more}`"
+            f"the {limit} has no room for more ({spent}): {report.missing} trials did not start; continue "
+            f"with `replay run --resume {run.id} {more}`"
         )
     if run.max_tokens is not None and report.uncounted:
         notes.append(

@@ -61,7 +61,7 @@ _OPTIONS = (
         help="Go on from this run, which ended with CAN'T TELL: its trials are kept, one error is shared.",
     ),
     click.option("--concurrency", type=int, metavar="N", help="Trials in flight at once; default 4."),
-    click.option("--budget", type=float, metavar="USD", help="No new item starts once this much is spent."),
+    click.option("--budget", type=float, metavar="USD", help="No item starts whose trials this may not pay."),
     click.option(
         "--executor",
         metavar="NAME",

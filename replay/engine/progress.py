@@ -36,6 +36,8 @@ class RunProgress(NamedTuple):
     """As far as prices are known."""
     running: int = 0
     """Trials in flight."""
+    judge_usd: float = 0.0
+    """The part of the budget that was left to the judge."""
     tokens: int = 0
     """What all of them have read and written, as far as agents say."""
 
@@ -50,9 +52,11 @@ class RunReport:
     cost_usd: float | None
     """What all replayed trials cost, as far as it is known; None where nothing is."""
     missing: int
-    """Trials that were not begun because the budget or the tokens were spent."""
+    """Trials that were not begun because the budget or the tokens had no room for them."""
     unpriced: int
     """Trials of this process whose cost is not known."""
+    judge_usd: float = 0.0
+    """The part of the budget that was left to the judge."""
     tokens: int = 0
     """What the agents read and wrote in all replayed trials, as far as they say."""
     uncounted: int = 0

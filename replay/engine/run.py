@@ -407,7 +407,7 @@ class _Execution:
             RepeatedFailureError: the lane's trials fail in one way; they are not kept.
         """
         for item, slots in runner.probe.first_trials(items, runner.missing):
-            if runner.is_spent:
+            if item.id not in self._opened and not runner.has_room(len(runner.missing(item))):
                 return
             self._opened[item.id] = item
             tasks = [runner.task(item, slot) for slot in slots]
@@ -448,14 +448,14 @@ class _Execution:
     def _tasks(self, con: DuckDBPyConnection, runner: Runner, items: int) -> Iterator[TrialTask]:
         """Yield the missing trials of the first items in order.
 
-        Once the budget or the tokens are spent, no block begins. Blocks that were begun to see that the lanes
-        are contained are ended first, wherever they are in the order.
+        Where the budget or the tokens have no room for a block, none begins any more. Blocks that were begun
+        to see that the lanes are contained are ended first, wherever they are in the order.
         """
         for item in self._opened.values():
             yield from (runner.task(item, slot) for slot in runner.missing(item))
         for item in islice(iter_items(con, self.run.id), items):
             missing = [] if item.id in self._opened else runner.missing(item)
-            if missing and runner.is_spent:
+            if missing and not runner.has_room(len(missing)):
                 return
             yield from (runner.task(item, slot) for slot in missing)
 
@@ -469,6 +469,7 @@ class _Execution:
             self._settings,
             judged=self._hooks.judged,
         )
+        runner.keep_for_judge(expected)
         if expected.trials or expected.votes:
             self._forecast = expected
         if runner.lanes:
@@ -493,6 +494,7 @@ class _Execution:
             run=self.run,
             statuses=count_statuses(con, self.run.id),
             cost_usd=runner.spent_usd(con),
+            judge_usd=runner.judge_usd,
             # What a look made needless is not missing.
             missing=0 if self.run.finished_at else runner.total - runner.done,
             unpriced=runner.unpriced,

@@ -18,7 +18,7 @@ from replaydiff.replay.agents.recorded import with_recording
 from replaydiff.replay.engine.agents import LaneAgents
 from replaydiff.replay.engine.conversation import converse
 from replaydiff.replay.engine.executors import TrialTask
-from replaydiff.replay.engine.forecast import cost_of
+from replaydiff.replay.engine.forecast import Forecast, cost_of
 from replaydiff.replay.engine.journal import Journal
 from replaydiff.replay.engine.probe import OutageError, Probe, UncontainedError
 from replaydiff.replay.engine.progress import ProgressFile, RunProgress
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 _log = logging.getLogger(__name__)
+_ROUNDING_USD = 1e-9
+"""What sums of dollars may differ by."""
 
 
 class _Ended(NamedTuple):
@@ -83,7 +85,9 @@ class Runner:
         self.unpriced = self.uncounted = 0
         """Trials of this process whose cost, and whose tokens, are not known."""
         self._buffered: dict[Lane, list[_Ended]] = {lane: [] for lane in self.lanes}
-        self._failed = self._running = 0
+        self._failed = self._running = self._begun = 0
+        self.judge_usd = 0.0
+        """The part of the budget that is the judge's."""
         self.count(con)
 
     def count(self, con: DuckDBPyConnection) -> None:
@@ -98,6 +102,9 @@ class Runner:
         self.done, self.total = len(self.finished), sum(self._trials.values())
         self._agents_usd = self._spent_by_agents(con) or 0.0
         self._tokens = self.spent_tokens(con)
+        self._ended_when_begun = self.done
+        self._dearest_usd = self._agents_usd / max(self.done, 1)
+        self._most_tokens = self._tokens / max(self.done, 1)
 
     def spent_usd(self, con: DuckDBPyConnection) -> float | None:
         """Return the known cost of the run's own trials and simulated answers; None if none has a cost."""
@@ -126,13 +133,31 @@ class Runner:
         self._journal, self._file, self.probe = journal, file, probe
         self._file.write(self.progress)
 
-    @property
-    def is_spent(self) -> bool:
-        """Whether the budget or the tokens are spent, so that no block begins."""
-        budget, most = self.run.budget_usd, self.run.max_tokens
+    def keep_for_judge(self, expected: Forecast) -> None:
+        """Leave the judge that part of the budget which it is of the expected cost."""
+        if self.run.budget_usd is not None and expected.judge_usd:
+            left = max(0.0, self.run.budget_usd - self._spent)
+            self.judge_usd = left * expected.judge_usd / ((expected.cost_usd or 0.0) + expected.judge_usd)
+
+    def has_room(self, trials: int) -> bool:
+        """Return whether so many more trials fit the budget and the tokens.
+
+        Each of them, and each that has begun, is expected to take what the dearest so far took.
+        """
         if self.is_free:
-            return False
-        return (budget is not None and self._spent >= budget) or (most is not None and self._tokens >= most)
+            return True
+        budget_usd, most_tokens = self.run.budget_usd, self.run.max_tokens
+        expected = trials + self._begun - (self.done - self._ended_when_begun)
+        if budget_usd is not None:
+            limit_usd = budget_usd - self.judge_usd
+            if (
+                self._spent >= limit_usd
+                or self._spent + expected * self._dearest_usd > limit_usd + _ROUNDING_USD
+            ):
+                return False
+        return most_tokens is None or (
+            self._tokens < most_tokens and self._tokens + expected * self._most_tokens <= most_tokens
+        )
 
     @property
     def progress(self) -> RunProgress:
@@ -158,6 +183,7 @@ class Runner:
     def task(self, item: Item, slot: Slot) -> TrialTask:
         """Return a trial for the executor."""
         version = self.run.lanes[slot.lane]
+        self._begun += 1
         return TrialTask(item=item, lane=slot.lane, version=version, index=slot.trial, runner=self)
 
     def store_buffered(self) -> None:
@@ -259,10 +285,13 @@ class Runner:
             self._failed += outcome.status.is_error
             self.unpriced += trial.cost_usd is None
             self._agents_usd += trial.cost_usd or 0.0
+            self._dearest_usd = max(self._dearest_usd, trial.cost_usd or 0.0)
             if outcome.usage is None:
                 self.uncounted += 1
             else:
-                self._tokens += outcome.usage.input_tokens + outcome.usage.output_tokens
+                tokens = outcome.usage.input_tokens + outcome.usage.output_tokens
+                self._tokens += tokens
+                self._most_tokens = max(self._most_tokens, tokens)
         progress = self.progress
         self._file.write(progress)
         self._report(progress)

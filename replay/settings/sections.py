@@ -228,7 +228,7 @@ class RunSection:
     timeout: float = 120.0
     """Seconds for one trial."""
     budget: float | None = None
-    """US dollars; no new block of lanes starts once it is spent."""
+    """US dollars; no block of lanes starts that it may not pay."""
     max_tokens: int | None = None
     """Tokens that the agents may read and write together; no new block of lanes starts after that."""
     record: bool = False

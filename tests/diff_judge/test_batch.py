@@ -112,7 +112,7 @@ def test_a_batch_is_no_larger_than_the_budget(
     Path("replay.toml").write_text(text)
     monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-test")
-    assert _judge(project, "--budget", "0.05") == 0
+    assert _judge(project, "--budget", "0.05") == 3
     spent = sum(grade.cost_usd or 0 for grade in _grades(project))
     assert 0 < spent <= 0.05
     assert len(server.sent) < 18

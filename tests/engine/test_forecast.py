@@ -109,15 +109,15 @@ def test_max_tokens_stops_at_whole_blocks_and_more_go_on(replay: Replay, project
     project.write("v3", SPENDING)
     project.settings('[agent]\nentrypoint = "app.agent:run_agent"\ntools = []\n')
     done = replay("run", "--new", ".", "--trials", "2", "--set", "run.max_tokens=300", "--concurrency", "1")
-    assert len(project.trials()) == 4, "two blocks of 200 tokens each"
+    assert len(project.trials()) == 2, "a block takes 200 tokens"
     run = project.run()
     assert (
-        "300 tokens are spent (400): 4 trials did not start; continue with "
+        "the limit of 300 tokens has no room for more (200 are spent): 6 trials did not start; continue with "
         f"`replay run --resume {run.id} --set run.max_tokens=N`" in done.err
     )
     assert run.finished_at is None
     replay("run", "--resume")
-    assert len(project.trials()) == 4, "the run's own limit still holds"
+    assert len(project.trials()) == 2, "the run's own limit still holds"
     done = replay("run", "--resume", "--set", "run.max_tokens=5000", "--json")
     assert json.loads(done.out)["tokens"] == 800
     assert len(project.trials()) == 8

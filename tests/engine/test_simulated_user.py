@@ -220,8 +220,8 @@ def test_what_simulated_users_cost_counts_against_the_budget(
         options = ("--new", "careful", "--trials", "1", "--budget", "1", "--concurrency", "1")
         done = replay("run", "--sample", "talks", *options)
         asked = len(stand_in.received)
-    assert done.code == 0
-    assert "the budget of $1.00 is spent" in done.err
+    assert done.code == 3
+    assert "the budget of $1.00 has no room for more" in done.err
     assert asked == 2
     finished = project.trials()
     assert 0 < len(finished) < len(traces)
