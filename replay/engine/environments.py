@@ -80,7 +80,7 @@ def environment(
     base = base or sys.executable
     lock = _lock_of(name, folder)
     content = _content(name, lock)
-    version = _output(name, base, "-c", "import sys; print(sys.version, sys.platform)")
+    version = output_of(name, base, "-c", "import sys; print(sys.version, sys.platform)")
     key = hashlib.sha256(b"\0".join((lock.name.encode(), content, version.encode()))).hexdigest()
     built_folder = home_of(data_folder, "venvs") / key[:_LETTERS]
     python, mark = built_folder / "bin" / "python", mark_of(built_folder)
@@ -91,7 +91,7 @@ def environment(
             shutil.rmtree(built_folder, ignore_errors=True)
             try:
                 for command in _commands(name, lock, base, built_folder):
-                    _run(name, lock, command, built_folder, within_s)
+                    run_installer(name, lock, command, built_folder, within_s)
             except BaseException:
                 shutil.rmtree(built_folder, ignore_errors=True)
                 raise
@@ -225,7 +225,19 @@ def _commands(name: str, lock: Path, base: str, built_folder: Path) -> list[list
     return [make, install] if requirements else [make]
 
 
-def _run(name: str, lock: Path, command: Sequence[str], built_folder: Path, within_s: float) -> None:
+def run_installer(name: str, lock: Path, command: Sequence[str], built_folder: Path, within_s: float) -> None:
+    """Run a command that installs packages, in the folder of a lock file.
+
+    Args:
+        name: of the version.
+        lock: what is installed from.
+        command: of the installer.
+        built_folder: what uv installs into.
+        within_s: seconds that it may take.
+
+    Raises:
+        VersionError: it failed, or took longer; with its message.
+    """
     surrounding = {key: value for key, value in os.environ.items() if key not in _INTERPRETER_VARIABLES}
     # Into a file: what an installer leaves behind would keep a pipe open.
     with tempfile.TemporaryFile() as output:
@@ -263,7 +275,12 @@ def _run(name: str, lock: Path, command: Sequence[str], built_folder: Path, with
         )
 
 
-def _output(name: str, *command: str) -> str:
+def output_of(name: str, *command: str) -> str:
+    """Return what a version's interpreter prints.
+
+    Raises:
+        VersionError: it does not run.
+    """
     try:
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
     except (OSError, subprocess.CalledProcessError) as error:

@@ -34,6 +34,7 @@ from replaydiff.replay.engine.checkout import commit_of, file_of, interpreter_of
 from replaydiff.replay.engine.code import Code, Origin, code_of
 from replaydiff.replay.engine.environments import environment
 from replaydiff.replay.engine.interpreters import find_interpreter
+from replaydiff.replay.engine.node_packages import link_packages
 from replaydiff.replay.errors import UnknownNameError, VersionError
 from replaydiff.replay.files import home_of, write_whole
 from replaydiff.replay.masking import masked_version
@@ -384,7 +385,16 @@ def _node(version: Version, settings: Settings, entry: VersionEntry, origin: Ori
             f'["./src/agent.ts#cancelOrder"] in [agent] of {file_of(settings)}, or tools = [] if it has none '
             "or they may run"
         )
-    code = code_of(name, settings, entry, origin)
+    code, lock = code_of(name, settings, entry, origin), None
+    if code.source is None:
+        lock = link_packages(
+            name,
+            code.folder,
+            settings.root / (entry.path or agent.path),
+            settings.data_folder,
+            installs=bool(agent.venv if entry.venv is None else entry.venv),
+            within_s=settings.run.install_timeout,
+        )
     return replace(
         version,
         entrypoint=entry.entrypoint or agent.entrypoint,
@@ -392,6 +402,7 @@ def _node(version: Version, settings: Settings, entry: VersionEntry, origin: Ori
         tools=tools,
         git=entry.git,
         **_located(code),
+        lock=lock,
     )
 
 
