@@ -32,7 +32,7 @@ class NodeAgent(PythonAgent):
                 f"version {version.name!r} is JavaScript, and there is no `node` on PATH; install Node 20.6 "
                 "or later, or set PATH in `env` of the version"
             )
-        return (node, str(WORKER))
+        return (node, "--import", WORKER.with_name("child.mjs").as_uri(), str(WORKER))
 
     def _answered(self, attempt: Attempt, message: JsonObject, printed: str | None) -> Outcome:
         if "value" in message and "failed" not in message:

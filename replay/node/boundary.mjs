@@ -1,9 +1,9 @@
 // Notes what an agent tries to reach that its boundary blocks, with the line of the agent that led to it.
 //
-// The kernel refuses; this only looks at the sockets that Node opens (`net.client.socket` of
-// node:diagnostics_channel) and at how they end. `REPLAY_BOUNDARY` is described in `replay/worker/blocked.py`.
+// The kernel refuses; this only looks at the sockets that Node connects, and at how they end. `REPLAY_BOUNDARY`
+// is described in `replay/worker/blocked.py`.
 
-import { subscribe } from "node:diagnostics_channel";
+import { Socket } from "node:net";
 
 import { lineOf } from "./answers.mjs";
 import { TRIAL, running } from "./calls.mjs";
@@ -22,7 +22,12 @@ export class Observer {
     if (!described) return;
     this.reachable = described.reachable.map(pattern);
     this.proxy = Number(/:(\d+)\/?$/.exec(process.env.HTTPS_PROXY ?? "")?.[1]);
-    subscribe("net.client.socket", ({ socket }) => this.#watch(socket));
+    const { connect } = Socket.prototype;
+    const watch = (socket, args) => this.#watch(socket, args);
+    Socket.prototype.connect = function (...args) {
+      watch(this, Array.isArray(args[0]) ? args[0] : args);
+      return connect.apply(this, args);
+    };
   }
 
   begin(trial) {
@@ -41,7 +46,7 @@ export class Observer {
     return reported(this.#before);
   }
 
-  #watch(socket) {
+  #watch(socket, [target]) {
     const trial = TRIAL.getStore() ?? (running.size === 1 ? running.keys().next().value : undefined);
     const events = trial === undefined ? (this.#hasBegun ? undefined : this.#before) : this.#trials.get(trial);
     if (!events) return;
@@ -53,7 +58,8 @@ export class Observer {
     // Of an attempt that fails, the error says where it led.
     socket.once("error", (error) => {
       for (const cause of error.errors ?? [error]) {
-        const what = cause.hostname ?? (cause.port ? `${/:/.test(cause.address) ? `[${cause.address}]` : cause.address}:${cause.port}` : undefined);
+        const host = cause.hostname ?? (cause.address?.includes(":") ? `[${cause.address}]` : cause.address);
+        const what = host && `${host}:${cause.port ?? target?.port ?? target}`;
         if (what && !/^(?:ECONNRESET|EPIPE)$/.test(cause.code) && !this.#isReachable(what)) keep(events.blocked, what, at);
       }
     });

@@ -103,6 +103,7 @@ function current() {
 }
 
 function ask(name, args) {
+  if (channel < 0) throw new Error(`${name} was called in a thread or process that the agent started; it was not run`);
   const trial = current();
   if (trial === undefined && !hasBegun)
     throw new Error(

@@ -1,29 +1,21 @@
 // The script of a Node worker: runs an agent in its own folder, as `replay/worker/main.py` does for Python.
 //
-// Started as `node main.mjs CONTROL TOOLS LIFE`, three file descriptors, with the messages described there;
+// Started as `node --import child.mjs main.mjs CONTROL TOOLS LIFE`, three file descriptors, with the messages described there;
 // a trial's reply has `value`, what the agent returned, instead of `answer`. It runs many trials at a time,
 // as Python's async workers do. An entrypoint is `FILE#EXPORT[.ATTRIBUTE…]`; a tool is one too, optionally
 // with ` as NAME`, or the name of a framework.
 //
 // Works on Node 20.6 and later, with its standard library alone.
 
-import { existsSync, readFileSync } from "node:fs";
-import Module, { createRequire } from "node:module";
 import { Socket } from "node:net";
-import { extname, join, resolve } from "node:path";
-import { pathToFileURL } from "node:url";
 import { Worker as Thread } from "node:worker_threads";
 
 import * as answers from "./answers.mjs";
 import { Observer } from "./boundary.mjs";
 import * as calls from "./calls.mjs";
-import { FRAMEWORKS } from "./frameworks.mjs";
-import * as hooks from "./hooks.mjs";
+import { Patches, imported, parsed, useTypeScript, versionOf } from "./patches.mjs";
 import { Unusable, construct, isClass, targetOf } from "./target.mjs";
-import { Tools } from "./tools.mjs";
 
-const POINT = /^(?<file>.+?)#(?<path>[^\s#]+?)(?:\s+as\s+(?<as>\S+))?$/;
-const TYPESCRIPT = new Set([".ts", ".tsx", ".mts", ".cts", ".jsx"]);
 /** Packages whose version can change what an agent does. */
 const PACKAGES = [
   "ai", "openai", "@anthropic-ai/sdk", "@google/genai", "@openai/agents", "@langchain/core", "@langchain/langgraph",
@@ -76,37 +68,20 @@ class Worker {
   }
 
   async #ready({ entrypoint, factory, tools, live, args, packages }) {
-    const frameworks = [];
-    const points = [];
-    for (const tool of tools) {
-      if (tool in FRAMEWORKS) frameworks.push(installedFramework(tool));
-      else points.push(parsed(tool, "tool"));
-    }
-    const own = new Tools(points);
-    const seen = new Map(frameworks.map(({ key }) => [key, new Set()]));
-    const replacing = {};
-    for (const { key, replacing: make } of frameworks) {
-      const see = (name) => seen.get(key).add(name);
-      replacing[key] = make({ see, live: new Set(live), refuse: calls.refuse });
-    }
-    globalThis[Symbol.for("replaydiff.replace")] = new Registry(own, replacing);
+    const patches = new Patches(tools, live, process.cwd());
     const target = parsed(entrypoint, "entrypoint");
-    await useTypeScript([target, ...points]);
-    install(points, frameworks);
+    await useTypeScript([target, ...patches.points]);
+    patches.install();
+    openToChildren(tools, live);
     const module = await imported(target, "entrypoint");
-    await checkPoints(own, points);
+    await patches.complete();
     this.#target = await this.#resolved(module, target, factory, args);
-    // Tools that are made during a trial are answered as well.
-    const ofFrameworks = [...seen].flatMap(([key, names]) => {
-      const answered = [...names].filter((name) => !live.includes(name));
-      return answered.length ? answered : [`every tool of ${key}`];
-    });
     return {
       mode: "async",
       takes: this.#target.takes,
       signature: this.#target.signature,
-      tools: [...new Set([...own.names, ...ofFrameworks])].sort(),
-      patched: [...own.paths, ...ofFrameworks],
+      tools: patches.names,
+      patched: patches.paths,
       returns: {},
       versions: packages ? versions() : {},
       blocked: [],
@@ -165,136 +140,17 @@ class Worker {
   }
 }
 
-/** What the statements of `hooks.mjs` call. */
-class Registry {
-  #own;
-  #replacing;
-  #done = new Set();
-
-  constructor(own, replacing) {
-    this.#own = own;
-    this.#replacing = replacing;
-  }
-
-  /** Return what takes the place of a definition. */
-  with(key, name, value) {
-    if (!(key in this.#replacing)) return this.#own.replace(key, value);
-    return value === undefined || this.#done.has(value) ? value : this.#replacing[key](name, value);
-  }
-
-  /** Note what a definition is now: assigning to it may have failed. */
-  done(key, name, value) {
-    this.#own.done(key, value);
-    if (key in this.#replacing && value !== undefined) this.#done.add(value).add(`${key} ${name}`);
-  }
-
-  /** Return a CommonJS module's exports with a definition replaced; bundlers export getters. */
-  in(key, name, exports) {
-    const value = exports?.[name];
-    const by = value === undefined ? value : this.with(key, name, value);
-    if (by !== value) {
-      Reflect.set(exports, name, by);
-      if (exports[name] !== by) {
-        const all = { ...Object.getOwnPropertyDescriptors(exports), [name]: { value: by, enumerable: true, writable: true, configurable: true } };
-        exports = Object.create(Object.getPrototypeOf(exports), all);
-      }
-    }
-    this.done(key, name, by);
-    return exports;
-  }
-
-  /** Refuse a framework's module whose definition could not be replaced: its tools would not be answered. */
-  check(key, name) {
-    if (!this.#done.has(`${key} ${name}`))
-      throw new Unusable(`the tools of ${key} cannot be answered: its module defines ${name} in an unknown way; name your tools one by one instead`);
-  }
-}
-
-/** Take a point apart: `./src/agent.ts#cancelOrder as cancel_order`. */
-function parsed(text, what) {
-  const { file, path, as } = POINT.exec(text)?.groups ?? {};
-  if (!file) {
-    const known = Object.keys(FRAMEWORKS).join(", ");
-    throw new Unusable(`the ${what} ${JSON.stringify(text)} must be written ./src/agent.ts#name${what === "tool" ? `, or be one of ${known}` : ""}`);
-  }
-  const absolute = resolve(file);
-  if (!existsSync(absolute)) throw new Unusable(`the ${what} ${text} is not there: ${process.cwd()} has no file ${file}; check it and \`path\``);
-  const url = pathToFileURL(absolute).href;
-  const names = path.split(".");
-  return { key: `${url}#${names[0]}`, label: `${file}#${path}`, file, url, path: names, as };
-}
-
-/** Have TypeScript read: by tsx, where the agent's project has it, else by Node itself. */
-async function useTypeScript(points) {
-  const file = points.find((each) => TYPESCRIPT.has(extname(each.file)))?.file;
-  if (!file) return;
-  const project = createRequire(join(process.cwd(), "package.json"));
-  let loader;
-  try {
-    loader = project.resolve("tsx");
-  } catch {
-    if (process.features.typescript) return;
-    throw new Unusable(`${file} is TypeScript, which Node ${process.versions.node} does not read; install tsx in the agent's project, or use Node 22.18 or later`);
-  }
-  await import(pathToFileURL(loader).href);
-}
-
-/** Have modules changed as they are loaded. */
-function install(points, frameworks) {
-  const plan = { points: {}, packages: frameworks.flatMap(({ key, modules }) => modules.map((each) => ({ key, ...each }))) };
-  for (const { url, path, key } of points) (plan.points[url] ??= {})[path[0]] = key;
-  hooks.initialize(plan);
-  if (typeof Module.registerHooks === "function") Module.registerHooks({ load: hooks.loadSync });
-  else Module.register("./hooks.mjs", { parentURL: import.meta.url, data: plan });
-  // Before Node 22.15 `require` has no hooks, and loaders such as tsx compile CommonJS modules themselves.
-  const compile = Module.prototype._compile;
-  Module.prototype._compile = function (text, file, ...others) {
-    return compile.call(this, hooks.changedText(pathToFileURL(file).href, text) ?? text, file, ...others);
-  };
-}
-
-async function imported({ url, label }, what) {
-  try {
-    return await import(url);
-  } catch (error) {
-    throw new Unusable(`the ${what}'s module ${label} does not import: ${answers.sentence(error)}`);
-  }
-}
-
-/** See that each named tool was replaced; a module that the entrypoint does not import is imported here. */
-async function checkPoints(own, points) {
-  for (const point of points) {
-    if (!own.open.has(point)) continue;
-    const module = await imported(point, "tool");
-    if (!own.open.has(point)) continue;
-    const [name, ...path] = point.path;
-    const value = module[name] ?? module.default?.[name];
-    if (value === undefined) {
-      const has = Object.keys(module).slice(0, 10).join(", ") || "nothing";
-      throw new Unusable(`the tool ${point.label} is not there; its module exports ${has}`);
-    }
-    if (typeof value !== "function" && own.inside(value, path, point)) continue;
-    throw new Unusable(`the tool ${point.label} cannot be answered: its module does not define ${name} as a function, a tool object or a table of them; name the file that defines it`);
-  }
-}
-
 /** Return the versions of Node and of those packages that are installed and matter. */
 function versions() {
   const installed = PACKAGES.map((name) => [name, versionOf(name)]).filter(([, version]) => version);
   return { node: process.versions.node, ...Object.fromEntries(installed) };
 }
 
-/** Return the version of a package as the agent's folder finds it; undefined where it is not installed. */
-function versionOf(name) {
-  const folders = createRequire(join(process.cwd(), "package.json")).resolve.paths(name) ?? [];
-  const file = folders.map((folder) => join(folder, name, "package.json")).find(existsSync);
-  return file && String(JSON.parse(readFileSync(file, "utf8")).version);
-}
-
-function installedFramework(key) {
-  const { package: name } = FRAMEWORKS[key];
-  if (versionOf(name)) return FRAMEWORKS[key];
-  throw new Unusable(`tools names ${key}, and ${name} is not installed for ${process.cwd()}; install it, or remove it`);
+/** Have threads and Node processes that the agent starts refuse its tools, as `child.mjs` does. */
+function openToChildren(tools, live) {
+  if (!tools.length) return;
+  process.env.REPLAYDIFF_NODE = JSON.stringify({ tools, live, folder: process.cwd() });
+  process.env.NODE_OPTIONS = `${process.env.NODE_OPTIONS ?? ""} --import ${new URL("child.mjs", import.meta.url)}`;
 }
 
 /** End the process group when the other end of the pipe closes, whatever the agent's thread does. */

@@ -93,6 +93,23 @@ def test_common_js_is_answered_also_within_its_module() -> None:
     assert outcome.final_response == "true open done"
 
 
+def test_a_tool_does_not_run_in_a_thread_or_process_of_the_agent() -> None:
+    trials = [
+        Item(id=name, input=name, tape=(recorded("cancel_order", "done", **ORDER),))
+        for name in ("here", "thread", "process")
+    ]
+    here, *apart = run("./apart.mjs#runAgent", *trials, folder=AGENTS, tools=("./apart.mjs#cancel_order",))
+    assert here.final_response == "done"
+    for outcome in apart:
+        text = (outcome.final_response or "").strip()
+        assert text == "cancel_order was called in a thread or process that the agent started; it was not run"
+
+
+def test_what_the_boundary_blocks_is_named_with_its_line() -> None:
+    outcome = run_one("./apart.mjs#runAgent", "connect", folder=AGENTS, tools=(), boundary=resolve("auto"))
+    assert [(event.what, event.at) for event in outcome.blocked] == [("198.51.100.7:25", "apart.mjs:14")]
+
+
 def test_failures_are_each_trial_s_own() -> None:
     inputs = ("exit", "throw", "rejection", "overloaded", "nothing", "cycle", "fine", "busy", "hang")
     outcomes = dict(
