@@ -96,6 +96,7 @@ fastapi_packages := fastapi uvicorn
 phoenix_packages := arize-phoenix
 ray_packages := 'ray>=2.50,<3'
 mlflow_packages := mlflow openai anthropic
+sdks_packages := langsmith braintrust
 FRAMEWORKS := langchain openai-agents pydantic-ai mcp crewai llama-index google-adk strands smolagents autogen fastapi
 
 frameworks: setup ## Test the adapters against the genuine frameworks (FRAMEWORKS="langchain …")
@@ -129,7 +130,8 @@ EXAMPLES := langchain openai-agents pydantic-ai mcp fastapi
 
 PLATFORMS := phoenix mlflow
 
-platforms: setup ## Test pushing to a genuine Phoenix and MLflow, started on loopback (PLATFORMS="mlflow")
+platforms: setup .venv-frameworks/sdks/.ready ## Test pushing to a genuine Phoenix and MLflow on loopback, and reading by the SDKs of LangSmith and Braintrust
+	REPLAYDIFF_TEST_SDKS=.venv-frameworks/sdks/bin/python $(BIN)/pytest -n 0 tests/cases/test_push_sdk_platforms.py
 	@for name in $(PLATFORMS); do $(MAKE) --no-print-directory .venv-frameworks/$$name/.ready || exit 1; \
 		$(BIN)/python -m tests.stand_ins.genuine $$name .venv-frameworks/$$name/bin/$$name \
 			$(BIN)/pytest -n 0 tests/cases/test_push_$$name.py || exit 1; done

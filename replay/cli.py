@@ -63,7 +63,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "dismiss": "Set items aside, with a reason.",
         "check": "Check one version against the golden set.",
         "cases": "Maintain the golden set: list, show, edit, lint, stats, …",
-        "push": "Send the golden set or a run's result to Langfuse, Phoenix or MLflow.",
+        "push": "Send the golden set or a run's result to an observability platform.",
     },
     "Coding agents": {
         "mcp": "Serve these operations to a coding agent over MCP.",

@@ -17,5 +17,7 @@ PLATFORMS = {
     "langfuse": PlatformEntry("Langfuse", "replaydiff.cases.push.langfuse"),
     "phoenix": PlatformEntry("Phoenix", "replaydiff.cases.push.phoenix"),
     "mlflow": PlatformEntry("MLflow", "replaydiff.cases.push.mlflow"),
+    "langsmith": PlatformEntry("LangSmith", "replaydiff.cases.push.langsmith"),
+    "braintrust": PlatformEntry("Braintrust", "replaydiff.cases.push.braintrust"),
 }
 """Name → title and module."""

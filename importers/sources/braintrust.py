@@ -1,4 +1,4 @@
-"""Logs of Braintrust: rows of its API (`btql`, `fetch`), exports of the UI as JSON, JSONL or CSV, Parquet.
+"""Logs of Braintrust: over its API, or rows of it (`btql`, `fetch`), exports of the UI, JSON, CSV or Parquet.
 
 A row is a span. Of several states of one row the one of the highest transaction counts. Experiments are
 evaluations, and no production traffic; spans of scorers are no part of the agent, their scores the trace's.
@@ -6,18 +6,26 @@ evaluations, and no production traffic; spans of scorers are no part of the agen
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import msgspec
 
 from replaydiff.importers import fields
-from replaydiff.importers.base import Imported, InputFile, Job, RecordError, Skipped
+from replaydiff.importers.base import Imported, InputFile, Job, Query, RecordError, ShowStatus, Skipped
 from replaydiff.importers.convert import Group, Spool, done, grouped
 from replaydiff.importers.reading import Record
+from replaydiff.importers.sources.braintrust_api import address, client, compared, page, project_id
 from replaydiff.importers.spans.interpret import argument, with_notes
 from replaydiff.importers.spans.trace import About, Span, of_spans
+from replaydiff.replay.errors import InputError
+from replaydiff.replay.files import replacing
 from replaydiff.replay.messages import decode, definitions, read_text
-from replaydiff.replay.model import CORRECTION, Json, JsonObject, Score, StepKind, Usage
+from replaydiff.replay.model import CORRECTION, Json, JsonObject, Score, StepKind, Trace, Usage
 
 NAME = "braintrust"
 SUMMARY = "Braintrust logs: rows of its API, exports as JSON, CSV or Parquet"
@@ -34,6 +42,11 @@ _SESSIONS = ("session_id", "sessionId", "conversation_id", "thread_id")
 _USERS = ("user_id", "userId", "user")
 _RELEASES = ("release", "version", "revision")
 EXPERIMENT = "spans of experiments"
+LOOKBACK = timedelta(days=7)
+"""Rows are found by the time they were created; scores come to them later."""
+_EDGE = timedelta(days=1)
+"""How far outside of the span rows are fetched, for traces that its ends cut."""
+_ROWS, _CURSOR = "rows.jsonl", "cursor.json"
 
 
 def recognises(record: Json) -> float:
@@ -184,4 +197,82 @@ def _about(root: JsonObject, rows: Sequence[JsonObject]) -> About:
         tags=fields.tags(root),
         scores=scores,
         metadata=metadata,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Mark:
+    """How far a query was answered."""
+
+    cursor: str | None = None
+    rows: int = 0
+    done: bool = False
+
+
+def origin(query: Query) -> str:
+    """Return the host and the project of a query.
+
+    Raises:
+        CredentialsError: the key is not in the environment.
+        SettingsError: the address in the environment is none.
+        InputError: no project is named.
+    """
+    client(lambda _text: None)
+    if query.project is None:
+        raise InputError("which project of Braintrust? --project NAME says it")
+    return f"{address()} ({query.project})"
+
+
+def read_live(query: Query, folder: Path, show_status: ShowStatus) -> Iterator[Imported]:
+    """Ask for the traces of `query`; see `LiveImporter`.
+
+    Each page is in the folder before the cursor behind it is: one may be there twice, and none is lost.
+    """
+    rows_file, cursor_file = folder / _ROWS, folder / _CURSOR
+    with client(show_status) as http:
+        project = project_id(http, query.project or "")
+        text = cursor_file.read_text() if cursor_file.exists() else "{}"
+        mark = msgspec.json.decode(text, type=_Mark)
+        while not mark.done:
+            rows, following = page(http, "project_logs", project, _created_in(query), mark.cursor)
+            with rows_file.open("a", encoding="utf-8") as target:
+                target.writelines(json.dumps(row) + "\n" for row in rows)
+            mark = _Mark(cursor=following, rows=mark.rows + len(rows), done=following is None)
+            with replacing(cursor_file) as path:
+                path.write_bytes(msgspec.json.encode(mark))
+            show_status(f"{mark.rows:,} rows")
+    size = rows_file.stat().st_size if rows_file.exists() else 0
+    if not size:
+        return
+    file = InputFile(
+        path=str(rows_file),
+        name=f"{address()}/btql",
+        size=size,
+        modified=0.0,
+        lines=True,
+        all_environments=query.all_environments,
+    )
+    for item in read_files([file]):
+        if not isinstance(item, Trace) or _matches(item, query):
+            yield item
+
+
+def _created_in(query: Query) -> JsonObject:
+    """Return the condition on rows that may belong to traces of the query."""
+    bounds: list[Json] = [compared("lt", "created", f"{(query.end + _EDGE).isoformat()}Z")]
+    if query.start is not None:
+        bounds.append(compared("ge", "created", f"{(query.start - _EDGE).isoformat()}Z"))
+    return {"op": "and", "children": bounds}
+
+
+def _matches(trace: Trace, query: Query) -> bool:
+    early = query.start is not None and trace.started_at < query.start and not query.updates
+    return (
+        not early
+        and trace.started_at < query.end
+        and (not query.environments or trace.environment in query.environments)
+        and (not query.releases or trace.release in query.releases)
+        and (not query.names or trace.name in query.names)
+        and (not query.users or trace.user_id in query.users)
+        and set(query.tags) <= set(trace.tags)
     )

@@ -130,7 +130,7 @@ def push(
     mail: bool,
     as_json: bool,
 ) -> ExitCode:
-    """Send the golden set or a run's result to Langfuse, Phoenix or MLflow.
+    """Send the golden set or a run's result to an observability platform.
 
     Without RUN, the cases become the items of a dataset, linked to the traces they were promoted from. With
     RUN, what it replayed is the dataset, each lane an experiment over it, each trial a trace with its tool
@@ -139,13 +139,15 @@ def push(
     servers without experiments get runs of the dataset.
     In Phoenix a trial is a run of the experiment, and scores are its evaluations. In MLflow cases are the
     records of an evaluation dataset, a lane is an evaluation run, a trial a trace of it, and scores are
-    assessments; all are in the experiment MLFLOW_EXPERIMENT_NAME, else in one named as the dataset.
+    assessments; all are in the experiment MLFLOW_EXPERIMENT_NAME, else in one named as the dataset. In
+    LangSmith scores are feedback; in Braintrust scores that are not between 0 and 1 are metadata.
 
-    Sending the same again changes nothing. Cases that left the golden set are archived (in MLflow deleted);
-    what was archived or edited there is left alone, but MLflow forgets what was deleted there. What is sent
-    holds inputs and answers; no other command sends anything. The keys are LANGFUSE_PUBLIC_KEY,
-    LANGFUSE_SECRET_KEY and LANGFUSE_BASE_URL; PHOENIX_BASE_URL and PHOENIX_API_KEY; or MLFLOW_TRACKING_URI
-    and MLFLOW_TRACKING_TOKEN.
+    Sending the same again changes nothing. Cases that left the golden set are archived in Langfuse and
+    Phoenix, and deleted elsewhere; what was archived or edited there is left alone, but MLflow, LangSmith and
+    Braintrust forget what was deleted there. What is sent holds inputs and answers; no other command sends
+    anything. The keys are LANGFUSE_PUBLIC_KEY, LANGFUSE_SECRET_KEY and LANGFUSE_BASE_URL; PHOENIX_BASE_URL
+    and PHOENIX_API_KEY; MLFLOW_TRACKING_URI and MLFLOW_TRACKING_TOKEN; LANGSMITH_API_KEY and
+    LANGSMITH_ENDPOINT; or BRAINTRUST_API_KEY, BRAINTRUST_API_URL and BRAINTRUST_PROJECT.
 
     Exit code 3 means that a part was not accepted; sending again continues.
     """

@@ -60,7 +60,8 @@ def serving(answer: Answer) -> Iterator[Loopback]:
             self._serve(None)
 
         def do_POST(self) -> None:
-            self._serve(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            self._serve(json.loads(content) if content else None)
 
         def do_PATCH(self) -> None:
             self.do_POST()

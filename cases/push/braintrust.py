@@ -1,0 +1,272 @@
+"""The golden set and a run's result back to Braintrust, and what its users changed there.
+
+A case is a record of a dataset, a lane an experiment over it, a trial a root span of the experiment with its
+tool calls below it. Scores are between 0 and 1 there: other figures are metadata. Records and spans have ids
+of ours, and what is inserted again replaces what was there; it is sent only where it changed. The project is
+BRAINTRUST_PROJECT, else one named as the dataset.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import msgspec
+
+from replaydiff.cases.push.platform import rows_to_send
+from replaydiff.cases.push.pull import DatasetChange, plain_case
+from replaydiff.cases.push.records import (
+    DELETED,
+    ITEMS,
+    TRACES,
+    DatasetItem,
+    PulledItem,
+    Pushed,
+    item_id,
+    lane_metadata,
+    lane_name,
+    run_values,
+    started_at,
+    trial_values,
+)
+from replaydiff.cases.push.writes import write
+from replaydiff.diff.result import DiffResult, GradedTrial, ItemVerdict
+from replaydiff.importers.http import HttpError, JsonClient
+from replaydiff.importers.sources.braintrust_api import address, client, rows
+from replaydiff.replay.model import Case, JsonObject, Lane, Status
+
+_BATCH = 100
+_HASH = "sent"
+"""Key of a span's metadata: the hash of what was sent."""
+
+
+class BraintrustDataset:
+    """A dataset of Braintrust, as a `Platform`."""
+
+    def __init__(self, http: JsonClient, name: str, project: str) -> None:
+        self._http, self._name = http, name
+        self.address = address()
+        self._project_id = _created(http, "/v1/project", {"name": project})
+        self._dataset = _created(http, "/v1/dataset", {"project_id": self._project_id, "name": name})
+
+    def items(self) -> list[PulledItem]:
+        """Return the records of the dataset."""
+        return [
+            PulledItem(
+                str(row["id"]),
+                row.get("input"),
+                row.get("expected"),
+                metadata if isinstance(metadata := row.get("metadata"), dict) else {},
+                None,
+            )
+            for row in rows(self._http, "dataset", self._dataset)
+        ]
+
+    def is_removed(self, item_id: str) -> bool:  # noqa: ARG002
+        """Return False: a record that was deleted is not listed any more."""
+        return False
+
+    def upsert(self, rows: Sequence[DatasetItem], items: Sequence[PulledItem], pushed: Pushed) -> None:
+        """Create or replace records."""
+        ids = {item.id for item in items}
+        changed = rows_to_send(
+            [_adopting(row, ids) for row in rows],
+            items,
+            pushed,
+            is_same=lambda row, item: (
+                (row.input, row.expected_output, row.metadata)
+                == (item.input, item.expected_output, item.metadata)
+            ),
+            is_removed=self.is_removed,
+        )
+        records: list[tuple[str, JsonObject]] = [
+            (
+                row.label,
+                {
+                    "id": row.id,
+                    "input": row.input,
+                    "expected": row.expected_output,
+                    "metadata": row.metadata,
+                },
+            )
+            for row in changed
+        ]
+        self._insert("dataset", self._dataset, records, ITEMS, pushed)
+
+    def delete(self, items: Sequence[PulledItem], pushed: Pushed) -> None:
+        """Delete records."""
+        gone: list[tuple[str, JsonObject]] = [
+            (f"item {item.id!r}", {"id": item.id, "_object_delete": True}) for item in items
+        ]
+        self._insert("dataset", self._dataset, gone, DELETED, pushed)
+
+    def score(self, result: DiffResult, rows: Sequence[DatasetItem], pushed: Pushed) -> None:
+        """Send each lane of a run as an experiment, its trials as spans with scores."""
+        by_id = {row.id: row for row in rows}
+        for lane in result.run.lanes:
+            self._push_lane(result, lane, by_id, pushed)
+
+    def case_of(self, item: PulledItem) -> Case:
+        """Return the case of a record that somebody made."""
+        text = isinstance(item.expected_output, str)
+        return plain_case(replace(item, expected_output={"answer": item.expected_output}) if text else item)
+
+    def feedback_change(self, case: Case, item: PulledItem) -> DatasetChange | None:  # noqa: ARG002
+        """Return None: a record has no link to the trace of its case."""
+        return None
+
+    def _push_lane(
+        self, result: DiffResult, lane: Lane, by_id: dict[str, DatasetItem], pushed: Pushed
+    ) -> None:
+        name = lane_name(result, lane)
+        pushed.experiments.append(name)
+        figures = {score.name: score.value for score in run_values(result)} if lane is Lane.NEW else {}
+        experiment = _created(
+            self._http,
+            "/v1/experiment",
+            {
+                "project_id": self._project_id,
+                "name": name,
+                "dataset_id": self._dataset,
+                "metadata": {**lane_metadata(result, lane), **figures},
+            },
+        )
+        present = {
+            str(row["id"]): metadata.get(_HASH) if isinstance(metadata := row.get("metadata"), dict) else None
+            for row in rows(self._http, "experiment", experiment)
+        }
+        changed: list[tuple[str, JsonObject]] = []
+        for verdict in result.items:
+            row = by_id[item_id(self._name, verdict.item.id)]
+            for graded in verdict.lanes.get(lane, ()):
+                spans = _spans(result, lane, self._dataset, row, verdict, graded)
+                label = f"trial {graded.trial.index + 1} of item {verdict.item.id!r} ({lane})"
+                root, metadata = spans[0], spans[0]["metadata"]
+                if isinstance(metadata, dict) and present.get(str(root["id"])) == metadata[_HASH]:
+                    pushed.unchanged[TRACES] += 1
+                else:
+                    changed += [(label, span) for span in spans]
+        self._insert("experiment", experiment, changed, TRACES, pushed)
+
+    def _insert(
+        self,
+        kind: str,
+        object_id: str,
+        events: Sequence[tuple[str, JsonObject]],
+        noun: str,
+        pushed: Pushed,
+    ) -> None:
+        """Insert records or spans, some at a time; only records and root spans are counted."""
+        path = f"/v1/{kind}/{object_id}/insert"
+        for start in range(0, len(events), _BATCH):
+            together = events[start : start + _BATCH]
+            label = together[0][0] if len(together) == 1 else f"{len(together)} from {together[0][0]} on"
+            if (
+                write(self._http, path, {"events": [event for _, event in together]}, label, pushed)
+                is not None
+            ):
+                pushed.sent[noun] += sum(not event.get("span_parents") for _, event in together)
+
+
+@contextmanager
+def connect(dataset: str) -> Iterator[BraintrustDataset]:
+    """Open a dataset of the project that the environment names.
+
+    Raises:
+        SettingsError: the address is none.
+        CredentialsError: the key is not set.
+    """
+    with client(lambda _text: None) as http:
+        yield BraintrustDataset(http, dataset, os.environ.get("BRAINTRUST_PROJECT") or dataset)
+
+
+def _created(http: JsonClient, path: str, body: JsonObject) -> str:
+    """Return the id of the object of this name; the server makes it where it is missing."""
+    answer = http.post(path, body)
+    if not isinstance(answer, dict) or not isinstance(answer.get("id"), str):
+        raise HttpError(f"the answer to {path} is not Braintrust's: it has no id; check BRAINTRUST_API_URL")
+    return str(answer["id"])
+
+
+def _adopting(row: DatasetItem, ids: set[str]) -> DatasetItem:
+    """Return the row of a case; a case that was pulled keeps the id of its record."""
+    case = row.metadata.get("case")
+    return replace(row, id=case) if row.id not in ids and isinstance(case, str) and case in ids else row
+
+
+def _spans(
+    result: DiffResult,
+    lane: Lane,
+    dataset: str,
+    row: DatasetItem,
+    verdict: ItemVerdict,
+    graded: GradedTrial,
+) -> list[JsonObject]:
+    """Return a trial as a root span, with a span below it for each tool call."""
+    trial, start = graded.trial, started_at(result, graded)
+    end = start + timedelta(milliseconds=max(trial.latency_ms or 0.0, 1.0))
+    root = _id(dataset, trial.run_id, trial.item_id, str(lane), str(trial.index))
+    scores: JsonObject = {}
+    figures: JsonObject = {}
+    for score in trial_values(result, lane, verdict, graded):
+        is_score = not isinstance(score.value, str) and 0 <= score.value <= 1
+        (scores if is_score else figures)[score.name] = score.value
+        if score.comment:
+            figures[f"{score.name}_comment"] = score.comment
+    metrics: JsonObject = {"start": start.timestamp(), "end": end.timestamp()}
+    if trial.usage is not None:
+        metrics["prompt_tokens"] = trial.usage.input_tokens
+        metrics["completion_tokens"] = trial.usage.output_tokens
+    metadata: JsonObject = {
+        **row.metadata,
+        **figures,
+        "trial": trial.index + 1,
+        "status": trial.status.value,
+        "cost_usd": trial.cost_usd,
+        "open": f"replay view {trial.item_id} --run {trial.run_id}",
+    }
+    whole: JsonObject = {
+        **_span(root, root, None, f"replay {lane}", "eval", start),
+        "input": row.input,
+        "output": trial.final_response,
+        "expected": row.expected_output,
+        "error": None if trial.status is Status.OK else trial.reason or trial.status.value,
+        "scores": scores,
+        "metadata": metadata,
+        "metrics": metrics,
+        "origin": {"object_type": "dataset", "object_id": dataset, "id": row.id},
+    }
+    spans = [whole]
+    for position, served in enumerate(trial.served):
+        at = start + (end - start) * (position / len(trial.served))
+        call = served.call
+        spans.append(
+            {
+                **_span(_id(root, str(position)), root, root, call.name, "tool", at),
+                "input": call.args,
+                "output": call.result,
+                "error": call.error,
+                "metrics": {"start": at.timestamp(), "end": at.timestamp()},
+            }
+        )
+    metadata[_HASH] = _id(msgspec.json.encode(spans, order="sorted").decode())
+    return spans
+
+
+def _span(span: str, root: str, parent: str | None, name: str, kind: str, at: datetime) -> JsonObject:
+    return {
+        "id": span,
+        "span_id": span,
+        "root_span_id": root,
+        "span_parents": None if parent is None else [parent],
+        "created": at.isoformat(),
+        "span_attributes": {"name": name, "type": kind},
+    }
+
+
+def _id(*parts: str) -> str:
+    return hashlib.sha256("\x00".join(("replaydiff", *parts)).encode()).hexdigest()[:32]

@@ -1,0 +1,352 @@
+"""The golden set and a run's result back to LangSmith, and what its users changed there.
+
+A case is an example of a dataset, a lane an experiment (a project with the dataset as its reference), a trial
+a run of the example with its tool calls below it, a grade a feedback of that run. LangSmith wants UUIDs: each
+is derived from the id of ours, which the metadata of an example keeps, so what is sent twice is there once.
+An example that was deleted there leaves no mark, and a push makes it again.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime, timedelta
+from urllib.parse import urlencode
+
+from replaydiff.cases.push.platform import rows_to_send
+from replaydiff.cases.push.pull import DatasetChange, plain_case
+from replaydiff.cases.push.records import (
+    DELETED,
+    ITEMS,
+    SCORES,
+    TRACES,
+    DatasetItem,
+    NamedScore,
+    PulledItem,
+    Pushed,
+    item_id,
+    lane_metadata,
+    lane_name,
+    run_values,
+    started_at,
+    trial_values,
+)
+from replaydiff.cases.push.writes import write
+from replaydiff.diff.result import DiffResult, GradedTrial, ItemVerdict
+from replaydiff.importers.http import JsonClient
+from replaydiff.importers.sources.langsmith.api import DONE, Api, RunQuery, client, objects
+from replaydiff.replay.messages import read_text
+from replaydiff.replay.model import Case, Json, JsonObject, Lane, Status
+
+_ID = "replay_id"
+"""Key of an example's metadata: the id of the dataset item."""
+_PAGE, _BATCH = 100, 50
+
+
+class LangSmithDataset:
+    """A dataset of LangSmith, as a `Platform`."""
+
+    def __init__(self, http: JsonClient, name: str, address: str) -> None:
+        self._http, self._name = http, name
+        self.address = address
+        self._dataset: str | None = None
+        self._server_ids: dict[str, str] = {}
+        """Id of an item → UUID of its example."""
+
+    def items(self) -> list[PulledItem]:
+        """Return the examples of the dataset."""
+        listed = objects(self._http.get("/api/v1/datasets", {"name": self._name}))
+        self._dataset = next((str(row["id"]) for row in listed if row.get("name") == self._name), None)
+        if self._dataset is None:
+            return []
+        items = [_item(row) for row in _listed(self._http, "/api/v1/examples", {"dataset": self._dataset})]
+        self._server_ids = {item.id: server_id for item, server_id in items}
+        return [item for item, _ in items]
+
+    def is_removed(self, item_id: str) -> bool:  # noqa: ARG002
+        """Return False: an example that was deleted is not known there any more."""
+        return False
+
+    def upsert(self, rows: Sequence[DatasetItem], items: Sequence[PulledItem], pushed: Pushed) -> None:
+        """Create or update examples; create the dataset if it is missing."""
+        if self._dataset is None:
+            created = self._http.post("/api/v1/datasets", {"name": self._name, "data_type": "kv"})
+            self._dataset = str(created["id"]) if isinstance(created, dict) else None
+        changed = rows_to_send(
+            [self._adopting(row) for row in rows],
+            items,
+            pushed,
+            is_same=lambda row, item: (
+                (row.input, row.expected_output, row.metadata)
+                == (item.input, item.expected_output, item.metadata)
+            ),
+            is_removed=self.is_removed,
+        )
+        for row in changed:
+            is_update = row.id in self._server_ids
+            server_id = self._server_ids.setdefault(row.id, _uuid("example", row.id))
+            body: JsonObject = {
+                "inputs": row.input if isinstance(row.input, dict) else {"input": row.input},
+                "outputs": row.expected_output,
+                "metadata": {_ID: row.id, **row.metadata},
+                "dataset_id": self._dataset,
+            }
+            path = f"/api/v1/examples/{server_id}" if is_update else "/api/v1/examples"
+            record = body if is_update else {"id": server_id, **body}
+            if write(self._http, path, record, row.label, pushed, update=is_update) is not None:
+                pushed.sent[ITEMS] += 1
+
+    def delete(self, items: Sequence[PulledItem], pushed: Pushed) -> None:
+        """Delete examples."""
+        server_ids = [self._server_ids[item.id] for item in items]
+        self._http.delete(f"/api/v1/examples?{urlencode({'example_ids': server_ids}, doseq=True)}", None)
+        pushed.sent[DELETED] += len(server_ids)
+
+    def score(self, result: DiffResult, rows: Sequence[DatasetItem], pushed: Pushed) -> None:
+        """Send each lane of a run as an experiment, its trials as runs with feedback."""
+        by_id = {row.id: row for row in rows}
+        for lane in result.run.lanes:
+            self._push_lane(result, lane, by_id, pushed)
+
+    def case_of(self, item: PulledItem) -> Case:
+        """Return the case of an example that somebody made."""
+        return plain_case(item)
+
+    def feedback_change(self, case: Case, item: PulledItem) -> DatasetChange | None:  # noqa: ARG002
+        """Return None: an example has no link to the trace of its case."""
+        return None
+
+    def _adopting(self, row: DatasetItem) -> DatasetItem:
+        """Return the row of a case; a case that was pulled keeps the id of its example."""
+        case = row.metadata.get("case")
+        adopted = row.id not in self._server_ids and isinstance(case, str) and case in self._server_ids
+        return replace(row, id=str(case)) if adopted else row
+
+    def _push_lane(
+        self, result: DiffResult, lane: Lane, rows: dict[str, DatasetItem], pushed: Pushed
+    ) -> None:
+        name = lane_name(result, lane)
+        pushed.experiments.append(name)
+        begun = min(started_at(result, trial) for _, trial in _trials(result, lane))
+        experiment = self._experiment(result, lane, name, begun)
+        present = self._runs(experiment, begun)
+        missing: list[list[JsonObject]] = []
+        scored: list[tuple[str, list[NamedScore]]] = []
+        for verdict, graded in _trials(result, lane):
+            row = rows[item_id(self._name, verdict.item.id)]
+            run_id = _uuid("trial", self._dataset or "", *_key(graded))
+            scored.append((run_id, [*trial_values(result, lane, verdict, graded)]))
+            if run_id in present:
+                pushed.unchanged[TRACES] += 1
+            else:
+                missing.append(_run(result, name, run_id, self._server_ids.get(row.id), row, graded))
+        for start in range(0, len(missing), _BATCH):
+            together = missing[start : start + _BATCH]
+            runs: list[Json] = [run for trial in together for run in trial]
+            self._http.post("/api/v1/runs/batch", {"post": runs, "patch": []})
+            pushed.sent[TRACES] += len(together)
+            pushed.show()
+        self._push_scores(scored, experiment, pushed)
+
+    def _experiment(self, result: DiffResult, lane: Lane, name: str, begun: datetime) -> str:
+        """Return the id of the experiment of this name, creating it if it is missing."""
+        extra: JsonObject = {"metadata": _experiment_metadata(result, lane)}
+        for row in objects(self._http.get("/api/v1/sessions", {"name": name, "limit": 1})):
+            if row.get("extra") != extra:
+                self._http.patch(f"/api/v1/sessions/{row['id']}", {"extra": extra})
+            return str(row["id"])
+        experiment = _uuid("experiment", self._dataset or "", name)
+        body: JsonObject = {
+            "id": experiment,
+            "name": name,
+            "start_time": begun.isoformat(),
+            "reference_dataset_id": self._dataset,
+            "extra": extra,
+        }
+        self._http.post("/api/v1/sessions", body)
+        return experiment
+
+    def _runs(self, experiment: str, begun: datetime) -> set[str]:
+        """Return the ids of the runs that are there."""
+        api, cursor, ids = Api(self._http), "", set()
+        query = RunQuery(project=experiment, start=begun.replace(tzinfo=None) - timedelta(days=1))
+        while cursor != DONE:
+            page, cursor = api.runs(query, cursor)
+            ids |= {str(run["id"]) for run in page}
+        return ids
+
+    def _push_scores(
+        self, scored: Sequence[tuple[str, Sequence[NamedScore]]], experiment: str, pushed: Pushed
+    ) -> None:
+        for start in range(0, len(scored), _BATCH):
+            together = scored[start : start + _BATCH]
+            present = {
+                str(row["id"]): (row.get("score"), row.get("value"), row.get("comment"))
+                for row in _listed(
+                    self._http, "/api/v1/feedback", {"run": [run_id for run_id, _ in together]}
+                )
+            }
+            for run_id, values in together:
+                for value in values:
+                    self._push_score(run_id, value, experiment, present, pushed)
+
+    def _push_score(
+        self,
+        run_id: str,
+        score: NamedScore,
+        experiment: str,
+        present: dict[str, tuple[Json, Json, Json]],
+        pushed: Pushed,
+    ) -> None:
+        feedback_id = _uuid("feedback", run_id, score.name)
+        text = score.value if isinstance(score.value, str) else None
+        number = None if isinstance(score.value, str) else float(score.value)
+        if present.get(feedback_id) == (number, text, score.comment or None):
+            pushed.unchanged[SCORES] += 1
+            return
+        body: JsonObject = {"score": number, "value": text, "comment": score.comment or None}
+        where = f"score {score.name!r} of run {run_id}"
+        if feedback_id in present:
+            path, update = f"/api/v1/feedback/{feedback_id}", True
+        else:
+            path, update = "/api/v1/feedback", False
+            body |= {
+                "id": feedback_id,
+                "run_id": run_id,
+                "trace_id": run_id,
+                "session_id": experiment,
+                "key": score.name,
+                "feedback_source": {"type": "api", "metadata": {}},
+            }
+        if write(self._http, path, body, where, pushed, update=update) is not None:
+            pushed.sent[SCORES] += 1
+
+
+@contextmanager
+def connect(dataset: str) -> Iterator[LangSmithDataset]:
+    """Open a dataset of the workspace that the environment names.
+
+    Raises:
+        SettingsError: the address is none.
+        CredentialsError: the key is not set.
+    """
+    from replaydiff.importers.sources.langsmith.api import address
+
+    with client(lambda _text: None) as http:
+        yield LangSmithDataset(http, dataset, address())
+
+
+def _listed(http: JsonClient, path: str, params: dict[str, str | list[str]]) -> Iterator[JsonObject]:
+    """Yield all rows that are listed under a path by limit and offset."""
+    offset = 0
+    while True:
+        page = objects(http.get(path, {**params, "limit": _PAGE, "offset": offset}))
+        yield from page
+        offset += len(page)
+        if len(page) < _PAGE:
+            return
+
+
+def _item(row: JsonObject) -> tuple[PulledItem, str]:
+    """Return an example as an item, and its own id."""
+    inputs, outputs, metadata = (
+        value if isinstance(value := row.get(key), dict) else {} for key in ("inputs", "outputs", "metadata")
+    )
+    text = None if "messages" in inputs else read_text(inputs)
+    only = next(iter(outputs.values())) if len(outputs) == 1 else None
+    # LangSmith adds keys of its own, such as the split.
+    metadata = {key: value for key, value in metadata.items() if not key.startswith("dataset_")}
+    server_id = str(row["id"])
+    name = metadata.pop(_ID, None)
+    return PulledItem(
+        str(name or server_id),
+        inputs if text is None else text,
+        {"answer": only} if name is None and isinstance(only, str) else outputs,
+        metadata,
+        None,
+    ), server_id
+
+
+def _trials(result: DiffResult, lane: Lane) -> Iterator[tuple[ItemVerdict, GradedTrial]]:
+    for verdict in result.items:
+        for graded in verdict.lanes.get(lane, ()):
+            yield verdict, graded
+
+
+def _experiment_metadata(result: DiffResult, lane: Lane) -> JsonObject:
+    figures = {score.name: score.value for score in run_values(result)} if lane is Lane.NEW else {}
+    return {**lane_metadata(result, lane), **figures}
+
+
+def _run(
+    result: DiffResult,
+    experiment: str,
+    run_id: str,
+    example: str | None,
+    row: DatasetItem,
+    graded: GradedTrial,
+) -> list[JsonObject]:
+    """Return a trial as a run, with a run below it for each tool call."""
+    trial, start = graded.trial, started_at(result, graded)
+    end = start + timedelta(milliseconds=max(trial.latency_ms or 0.0, 1.0))
+    order = _order(start, run_id)
+    root: JsonObject = {
+        "id": run_id,
+        "trace_id": run_id,
+        "dotted_order": order,
+        "session_name": experiment,
+        "name": f"replay {trial.lane}",
+        "run_type": "chain",
+        "inputs": row.input if isinstance(row.input, dict) else {"input": row.input},
+        "outputs": {"output": trial.final_response},
+        "start_time": start.isoformat(),
+        "end_time": end.isoformat(),
+        "error": None if trial.status is Status.OK else trial.reason or trial.status.value,
+        "reference_example_id": example,
+        "extra": {
+            "metadata": {
+                "item": trial.item_id,
+                "trial": trial.index + 1,
+                "status": trial.status.value,
+                "cost_usd": trial.cost_usd,
+                "open": f"replay view {trial.item_id} --run {trial.run_id}",
+            }
+        },
+    }
+    calls: list[JsonObject] = []
+    for position, served in enumerate(trial.served):
+        call, call_id = served.call, _uuid("call", run_id, str(position))
+        at = start + (end - start) * (position / len(trial.served))
+        calls.append(
+            {
+                "id": call_id,
+                "trace_id": run_id,
+                "parent_run_id": run_id,
+                "dotted_order": f"{order}.{_order(at, call_id)}",
+                "session_name": experiment,
+                "name": call.name,
+                "run_type": "tool",
+                "inputs": call.args,
+                "outputs": {"output": call.result},
+                "start_time": at.isoformat(),
+                "end_time": at.isoformat(),
+                "error": call.error,
+            }
+        )
+    return [root, *calls]
+
+
+def _order(at: datetime, run_id: str) -> str:
+    """Return the part of a run in the dotted order, by which LangSmith sorts the runs of a trace."""
+    return f"{at:%Y%m%dT%H%M%S%f}Z{run_id}"
+
+
+def _key(graded: GradedTrial) -> tuple[str, ...]:
+    trial = graded.trial
+    return trial.run_id, trial.item_id, str(trial.lane), str(trial.index)
+
+
+def _uuid(*parts: str) -> str:
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, "\x00".join(("replaydiff", *parts))))
