@@ -1,8 +1,10 @@
 """The only module that runs a coroutine from synchronous code.
 
 It works with and without a running event loop (a notebook has one), and it turns signals into an orderly
-end: Ctrl-C, `kill` and a closed terminal cancel the coroutine, which ends its work; a second signal ends the
-process at once. What had finished is stored by then, and workers end when their parent does.
+end. After Ctrl-C, `kill` or a closed terminal no call that costs money begins any more (`underway`); those in
+flight are waited for, so that none is paid for twice, but no longer than the grace; then the coroutine is
+cancelled, which ends its work. A second signal ends the process at once. What had finished is stored by then,
+and workers end when their parent does.
 """
 
 from __future__ import annotations
@@ -10,9 +12,11 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import os
+import sys
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -52,10 +56,69 @@ CANCELLATION: contextvars.ContextVar[Cancellation | None] = contextvars.ContextV
 """Set by whoever may want to cancel the blocking calls made in this context."""
 
 
-def run_sync(work: Coroutine[Any, Any, T]) -> T:
+GRACE_S = 10.0
+"""Seconds for which calls in flight are waited for after the first signal, if no setting says otherwise."""
+
+
+class _Calls:
+    """The calls of one coroutine that cost money and are in flight."""
+
+    def __init__(self, cancel: Callable[[], object], grace_s: float) -> None:
+        self._cancel, self._grace_s = cancel, grace_s
+        self._count = 0
+        self._is_stopping = False
+
+    async def begin(self) -> None:
+        """Count a call; once a signal has come, wait for the cancellation instead."""
+        if self._is_stopping:
+            await asyncio.get_running_loop().create_future()
+        self._count += 1
+
+    def end(self) -> None:
+        """Count a call as ended; the last one after a signal ends the coroutine."""
+        self._count -= 1
+        if self._is_stopping and not self._count:
+            self._cancel()
+
+    def stop(self) -> None:
+        """Cancel the coroutine as soon as no call is in flight, or when the grace is over."""
+        self._is_stopping = True
+        if not self._count or not self._grace_s:
+            self._cancel()
+            return
+        calls = "1 call" if self._count == 1 else f"{self._count} calls"
+        sys.stderr.write(
+            f"\ninterrupted: waiting at most {self._grace_s:g} s for {calls} in flight; "
+            "interrupt again to end at once\n"
+        )
+        asyncio.get_running_loop().call_later(self._grace_s, self._cancel)
+
+
+_CALLS: contextvars.ContextVar[_Calls | None] = contextvars.ContextVar("replaydiff_calls", default=None)
+
+
+@asynccontextmanager
+async def underway() -> AsyncIterator[None]:
+    """Enclose a call that costs money, until what it returned is kept."""
+    calls = _CALLS.get()
+    if calls is None:
+        yield
+        return
+    await calls.begin()
+    try:
+        yield
+    finally:
+        calls.end()
+
+
+def run_sync(work: Coroutine[Any, Any, T], grace_s: float = GRACE_S) -> T:
     """Run a coroutine to its end and return its result.
 
     Inside a running event loop it gets a loop of its own in another thread, while this one waits.
+
+    Args:
+        work: the coroutine.
+        grace_s: seconds for which calls that are `underway` are waited for after the first signal.
 
     Raises:
         KeyboardInterrupt: a signal or a `Cancellation` ended it.
@@ -63,11 +126,11 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return _run_here(work)
-    return _run_in_thread(work)
+        return _run_here(work, grace_s)
+    return _run_in_thread(work, grace_s)
 
 
-def _run_here(work: Coroutine[Any, Any, T]) -> T:
+def _run_here(work: Coroutine[Any, Any, T], grace_s: float) -> T:
     stopping = Cancellation()
 
     def stop(_number: int, _frame: FrameType | None) -> None:
@@ -77,7 +140,7 @@ def _run_here(work: Coroutine[Any, Any, T]) -> T:
 
     with interruption.handled_by(stop):
         try:
-            return asyncio.run(_cancellable(work, stopping))
+            return asyncio.run(_cancellable(work, stopping, grace_s))
         except asyncio.CancelledError:
             raise KeyboardInterrupt from None
         except Exception as error:
@@ -89,15 +152,17 @@ def _run_here(work: Coroutine[Any, Any, T]) -> T:
                 interruption.answered()
 
 
-async def _cancellable(work: Coroutine[Any, Any, T], stopping: Cancellation) -> T:
-    task = asyncio.ensure_future(work)
+async def _cancellable(work: Coroutine[Any, Any, T], stopping: Cancellation, grace_s: float) -> T:
     loop = asyncio.get_running_loop()
+    calls = _Calls(lambda: task.cancel(), grace_s)
+    _CALLS.set(calls)
+    task = asyncio.ensure_future(work)
     waking = interruption.interruptible(_Waking(loop))
 
     def stop() -> None:
         # In the loop, and not in the handler: DuckDB calls handlers in the middle of a query, too.
         interruption.answered()
-        task.cancel()
+        calls.stop()
 
     stopping.apply_to(lambda: loop.call_soon_threadsafe(stop))
     cancellation = CANCELLATION.get()
@@ -126,7 +191,7 @@ class _Waking:
         self._loop.call_soon_threadsafe(lambda: None)
 
 
-def _run_in_thread(work: Coroutine[Any, Any, T]) -> T:
+def _run_in_thread(work: Coroutine[Any, Any, T], grace_s: float) -> T:
     cancellation = CANCELLATION.get() or Cancellation()
     context = contextvars.copy_context()
     context.run(CANCELLATION.set, cancellation)
@@ -134,7 +199,7 @@ def _run_in_thread(work: Coroutine[Any, Any, T]) -> T:
         try:
             # Ctrl-C may come as soon as the work has begun, before the pool knows its thread.
             with interruption.signals_wait():
-                done = pool.submit(context.run, _run_here, work)
+                done = pool.submit(context.run, _run_here, work, grace_s)
             return done.result()
         except KeyboardInterrupt:
             # Ctrl-C in a notebook interrupts this waiting thread; the work continues until it is cancelled.

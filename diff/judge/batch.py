@@ -32,7 +32,7 @@ from replaydiff.diff.judge.questions import Question, estimated_cost, highest_co
 from replaydiff.diff.judge.votes import CAST_STATES, Key, PricedVote
 from replaydiff.replay.clock import utc_now
 from replaydiff.replay.errors import ReplayError, UnavailableError
-from replaydiff.replay.event_loop import run_sync
+from replaydiff.replay.event_loop import run_sync, underway
 from replaydiff.replay.llm.base import ModelFailure, ModelReply
 from replaydiff.replay.llm.batches import (
     MOST_BYTES,
@@ -174,7 +174,8 @@ class _BatchFetch:
                 named = {
                     f"{mark}-{question.material}-{question.index}": question.request for question in chunk
                 }
-                batch = replace(batch, batch_id=await self._api.send(named))
+                async with underway():
+                    batch = replace(batch, batch_id=await self._api.send(named))
             except ModelFailure as failure:
                 if not failure.passing:
                     drop_batch(con, mark)

@@ -27,7 +27,7 @@ from replaydiff.diff.judge.prompt import PASS, POINTS
 from replaydiff.diff.judge.questions import GradingTask
 from replaydiff.diff.judge.votes import SIMILAR, TrialVotes, VoteCollector, VoteSource, summarize_votes
 from replaydiff.replay.clock import utc_now
-from replaydiff.replay.event_loop import run_sync
+from replaydiff.replay.event_loop import GRACE_S, run_sync
 from replaydiff.replay.llm.base import Budget
 from replaydiff.replay.model import Grade, GradeState, Item, Status, Vote
 from replaydiff.replay.store import pending
@@ -91,6 +91,7 @@ def grade_run(
     progress: Callable[[GradingProgress], None] | None = None,
     budget_usd: float | None = None,
     batch: FetchedVotes | None = None,
+    grace_s: float = GRACE_S,
 ) -> GradingReport:
     """Grade every `ok` trial of a run that this judge has not graded completely.
 
@@ -102,11 +103,14 @@ def grade_run(
         budget_usd: the most that this call may spend.
         batch: what batches of its questions answered (`diff.judge.batch`). A judge that is asked in batches
             is asked nothing else here.
+        grace_s: seconds for which votes in flight are waited for after an interruption.
 
     Raises:
         ReplayError: no call to the model can succeed. What was graded before is kept.
     """
-    return run_sync(_GradingRun(con, run_id, judge, budget_usd, progress, batch or FetchedVotes()).go())
+    return run_sync(
+        _GradingRun(con, run_id, judge, budget_usd, progress, batch or FetchedVotes()).go(), grace_s
+    )
 
 
 class _GradingRun:

@@ -28,6 +28,7 @@ from typing import Any
 from replaydiff.diff.judge import prompt
 from replaydiff.diff.judge.judge import Judge
 from replaydiff.diff.judge.prompt import PASS, POINTS
+from replaydiff.replay.event_loop import underway
 from replaydiff.replay.llm.base import Budget, Model, ModelFailure, ModelReply, ModelRequest, Stop
 from replaydiff.replay.model import GradeState, Message, Vote
 from replaydiff.replay.store.grades import StoredVote
@@ -230,13 +231,19 @@ class VoteSource:
         async with self._slots:
             if self._model is None or not await self._budget.take():
                 return None
-            judge, about, index = key
-            cost: float | None = 0.0
-            try:
-                cast = await request_vote(self._model, request, index, read)
-                cost = cast.cost_usd
-            finally:
-                self._budget.settle(cost)
+            async with underway():
+                return await self._cast(self._model, key, request, read)
+
+    async def _cast(
+        self, model: Model, key: Key, request: ModelRequest, read: Callable[[ModelReply, int], Vote]
+    ) -> PricedVote:
+        judge, about, index = key
+        cost: float | None = 0.0
+        try:
+            cast = await request_vote(model, request, index, read)
+            cost = cast.cost_usd
+        finally:
+            self._budget.settle(cost)
         if cast.vote.state in CAST_STATES:
             self._keep(StoredVote(judge=judge, material=about, vote=cast.vote, cost_usd=cost))
             self._stored_votes[key] = cast.vote

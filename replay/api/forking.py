@@ -117,7 +117,7 @@ def fork(
                 )
 
     try:
-        return run_sync(work())
+        return run_sync(work(), settings.run.grace)
     except KeyboardInterrupt:
         raise Interrupted("interrupted; the trials so far are kept, start the fork again") from None
 

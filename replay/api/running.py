@@ -512,12 +512,20 @@ def replay_and_judge(
     for note in notes:
         channel.message(note)
     was_finished = report.run.finished_at is not None and report.run.finished_at < began
-    grading = None if judge is None else _grade(store, judge, report, channel, was_finished=was_finished)
+    grading = (
+        None if judge is None else _grade(store, settings, judge, report, channel, was_finished=was_finished)
+    )
     return Ended(report=report, grading=grading, notes=tuple(notes))
 
 
 def _grade(
-    store: Path, judge: Judge, report: RunReport, channel: Channel, *, was_finished: bool
+    store: Path,
+    settings: Settings,
+    judge: Judge,
+    report: RunReport,
+    channel: Channel,
+    *,
+    was_finished: bool,
 ) -> GradingReport | None:
     from replaydiff.diff.graders.base import JUDGE, failure_sentence
     from replaydiff.diff.judge.batch import fetch
@@ -541,7 +549,15 @@ def _grade(
         fetched = fetch(store, report.run.id, judge, report=channel.message, budget_usd=left)
         left = None if left is None else left - fetched.spent_usd
         with open_store(store) as con, channel.showing("judging", "trials") as update:
-            grading = grade_run(con, report.run.id, judge, progress=update, budget_usd=left, batch=fetched)
+            grading = grade_run(
+                con,
+                report.run.id,
+                judge,
+                progress=update,
+                budget_usd=left,
+                batch=fetched,
+                grace_s=settings.run.grace,
+            )
     except KeyboardInterrupt:
         raise Interrupted(f"interrupted; all trials and the grades so far are kept: {again}") from None
     except ReplayError as error:

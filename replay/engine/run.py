@@ -293,7 +293,7 @@ def _go(batch: _Execution, write_down: WriteDown | None) -> RunReport:
 
     try:
         with newer_cycles_only():
-            return run_sync(batch.complete(write_down))
+            return run_sync(batch.complete(write_down), batch.grace_s)
     except KeyboardInterrupt:
         if not batch.stored:
             raise Interrupted("interrupted before anything was replayed; nothing was stored") from None
@@ -320,6 +320,8 @@ class _Execution:
         self.retry: frozenset[Status] = frozenset()
         """Trials that ended so are replayed again."""
         self._settings, self._hooks = settings, hooks
+        self.grace_s = settings.run.grace
+        """Seconds for which trials in flight are waited for after an interruption."""
         self._executor = load_executor(settings)
         self._agents = build_agents(run, settings, rules, agent_builder(self._executor))
         self._opened: dict[str, Item] = {}

@@ -25,6 +25,8 @@ from replaydiff.replay.engine.progress import ProgressFile, RunProgress
 from replaydiff.replay.engine.redaction import RunRedactor
 from replaydiff.replay.engine.reuse import reused_lanes
 from replaydiff.replay.engine.schedule import Pace, Slot, block, provider_of
+from replaydiff.replay.event_loop import underway
+from replaydiff.replay.llm.base import LONGEST_WAIT_S, too_long_a_wait
 from replaydiff.replay.model import Item, Lane, Mode, RunRecord, Status
 from replaydiff.replay.settings import Settings
 from replaydiff.replay.store.runs import count_items
@@ -194,6 +196,10 @@ class Runner:
 
     async def replay(self, task: TrialTask) -> None:
         """Replay one trial, and keep what it came to."""
+        async with underway():
+            await self._replay(task)
+
+    async def _replay(self, task: TrialTask) -> None:
         self._running += 1
         try:
             ended = await self._attempt(task)
@@ -226,6 +232,10 @@ class Runner:
             is_final = outcome.status is not Status.INFRA_ERROR or attempts > self._settings.run.retries
             if is_final:
                 return _Ended(task, outcome, attempts)
+            if (outcome.retry_after_s or 0.0) > LONGEST_WAIT_S:
+                raise too_long_a_wait(
+                    outcome.retry_after_s or 0.0, f"continue then with `replay run --resume {self.run.id}`"
+                )
             pause_s = pace.pause(outcome, attempts)
             _log.info(
                 "%s, %s trial %d: %s; attempt %d in %.1f s",

@@ -28,6 +28,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from replaydiff.replay.agents import Outcome
+from replaydiff.replay.llm.base import LONGEST_WAIT_S as LONGEST_REQUESTED_S
 from replaydiff.replay.model import Lane, Status, Version
 
 
@@ -84,7 +85,7 @@ def _position(seed: int, *names: str) -> bytes:
 FIRST_WAIT_S = 1.0
 """Before the second try."""
 LONGEST_WAIT_S = 60.0
-"""However often it failed, and whatever was asked for."""
+"""However often it failed."""
 _TOO_MANY = re.compile(r"\b(429|529)\b|RateLimit|Overloaded|Throttling")
 _PROVIDERS = (
     (re.compile(r"claude"), "anthropic"),
@@ -217,6 +218,6 @@ def waiting_time(requested_s: float | None, tries: int, chance: float) -> float:
     What was asked for is the least that is waited, up to the cap; half as much may come on top.
     """
     if requested_s is not None and requested_s >= 0:
-        return min(requested_s, LONGEST_WAIT_S) * (1 + chance / 2)
+        return min(requested_s, LONGEST_REQUESTED_S) * (1 + chance / 2)
     longest = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(tries - 1, 20))
     return longest * (0.5 + chance / 2)

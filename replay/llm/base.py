@@ -218,7 +218,10 @@ class Backoff:
         from asyncio import sleep
 
         if retry_after_s is not None:
-            check_wait(retry_after_s)
+            if retry_after_s > LONGEST_WAIT_S:
+                raise too_long_a_wait(
+                    retry_after_s, "what is finished is kept; run the same command again then"
+                )
             wait = retry_after_s
             self._not_before = max(self._not_before, time.monotonic() + wait)
         else:
@@ -226,17 +229,11 @@ class Backoff:
         await sleep(wait)
 
 
-def check_wait(seconds: float) -> None:
-    """Check that a pause which a provider asks for is short enough to be waited for.
-
-    Raises:
-        UnavailableError: it is longer than `LONGEST_WAIT_S`.
-    """
-    if seconds > LONGEST_WAIT_S:
-        raise UnavailableError(
-            f"the provider of the model asks to wait {seconds / 60:.0f} minutes before the next call",
-            hint="what is finished is kept; run the same command again then",
-        )
+def too_long_a_wait(seconds: float, hint: str) -> UnavailableError:
+    """Return the error for a provider that asks for a longer pause than `LONGEST_WAIT_S`."""
+    return UnavailableError(
+        f"the provider of the model asks to wait {seconds / 60:.0f} minutes before the next call", hint=hint
+    )
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

@@ -227,6 +227,8 @@ class RunSection:
     """Trials in flight at once."""
     timeout: float = 120.0
     """Seconds for one trial."""
+    grace: float = 10.0
+    """Seconds for which an interrupted command waits for trials and votes in flight, which are paid for."""
     budget: float | None = None
     """US dollars; no block of lanes starts that it may not pay."""
     max_tokens: int | None = None
@@ -265,7 +267,7 @@ class RunSection:
 
     def __post_init__(self) -> None:
         _at_least(self, 1, "trials", "concurrency")
-        _at_least(self, 0, "retries", "budget", "max_tokens")
+        _at_least(self, 0, "retries", "budget", "max_tokens", "grace")
         if not 0 <= self.aa_share <= 1:
             raise ValueError(f"aa_share must be between 0 and 1, not {self.aa_share}")
         if self.timeout <= 0:

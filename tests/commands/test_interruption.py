@@ -96,6 +96,51 @@ def test_a_signal_ends_a_coroutine_in_the_midst_of_a_query(
         assert process.returncode == 130
 
 
+CALLS = """
+import asyncio, os, signal, sys
+from replaydiff.replay.event_loop import run_sync, underway
+
+async def call(name):
+    async with underway():
+        print("sent", name, flush=True)
+        await asyncio.sleep(0.5)
+        print("kept", name, flush=True)
+
+async def work():
+    async with asyncio.TaskGroup() as group:
+        group.create_task(call("a"))
+        group.create_task(call("b"))
+        await asyncio.sleep(0.1)
+        for _ in range(int(sys.argv[2])):
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.sleep(0.1)
+        group.create_task(call("c"))
+
+try:
+    run_sync(work(), float(sys.argv[1]))
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+@pytest.mark.parametrize(
+    ("grace_s", "signals", "kept"),
+    [
+        pytest.param(9, 1, "kept a\nkept b\n", id="waits"),
+        pytest.param(0.2, 1, "", id="grace is over"),
+        pytest.param(0, 1, "", id="no grace"),
+        pytest.param(9, 2, "", id="second signal"),
+    ],
+)
+def test_calls_in_flight_are_waited_for_and_none_begins(
+    tmp_path: Path, grace_s: float, signals: int, kept: str
+) -> None:
+    process = start(tmp_path, "-c", CALLS, str(grace_s), str(signals), program="python")
+    out, err = process.communicate(timeout=SOON_S)
+    assert (out, process.returncode) == ("sent a\nsent b\n" + kept, 130)
+    assert ("waiting at most" in err) == (grace_s > 0)
+
+
 def _wait_until_busy(pid: int) -> None:
     """Wait until a process has computed for some time."""
     path = Path(f"/proc/{pid}/stat")

@@ -297,6 +297,26 @@ def test_what_cannot_be_priced_is_said_where_a_budget_is_set(replay: Replay, pro
     assert "note: 4 trials have no known cost and did not count against the budget" in done.err
 
 
+def test_a_provider_that_wants_to_be_left_alone_for_an_hour_ends_the_run_at_once(
+    replay: Replay, project: Project
+) -> None:
+    source = (
+        "class RateLimitError(Exception):\n"
+        "    status_code, headers = 429, {'retry-after': '3600'}\n"
+        "def call(name, args): ...\n"
+        "def run_agent(text, model=''):\n"
+        "    raise RateLimitError\n"
+    )
+    project.write("limited", source)
+    done = replay("run", "--new", ".")
+    run = project.run()
+    assert done.code == 75
+    assert done.err.endswith(
+        f"asks to wait 60 minutes before the next call; continue then with `replay run --resume {run.id}`\n"
+    )
+    assert (run.finished_at, project.trials()) == (None, [])
+
+
 def test_a_trial_that_takes_too_long_is_ended(replay: Replay, project: Project) -> None:
     project.write("slow", "import time\ndef call(name, args): ...\ndef run_agent(text): time.sleep(30)\n")
     assert replay("run", "--new", ".", "--timeout", "0.2").code == 3

@@ -223,6 +223,16 @@ def interrupted(project: Project, *args: str, number: signal.Signals = signal.SI
     return project.run().id
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_nothing_that_was_in_flight_at_a_signal_is_paid_twice(
+    project: Project, number: signal.Signals
+) -> None:
+    interrupted(project, "--old", "git:v1", "--new", "git:v2", number=number)
+    assert project.times_called() == len(project.trials()) < TRIALS
+    assert resume(project).code == 0
+    assert project.times_called() == len(project.trials()) == TRIALS
+
+
 def versions_that_answered(project: Project, lane: str = "new") -> set[str]:
     return {
         (trial.final_response or "").split(":")[0] for trial in project.trials() if str(trial.lane) == lane

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replaydiff.replay.agents import Outcome
-from replaydiff.replay.engine.schedule import LONGEST_WAIT_S, Pace, provider_of, waiting_time
+from replaydiff.replay.engine.schedule import LONGEST_REQUESTED_S, Pace, provider_of, waiting_time
 from replaydiff.replay.model import Status, Version, VersionKind
 
 
@@ -35,8 +35,8 @@ def failed(reason: str = "", retry_after_s: float | None = None) -> Outcome:
         (None, 3, 2.0, 4.0),
         (None, 50, 30.0, 60.0),
         (10.0, 1, 10.0, 15.0),
-        (3600.0, 1, 60.0, 90.0),
-        (math.inf, 1, 60.0, 90.0),
+        (120.0, 1, 120.0, 180.0),
+        (math.inf, 1, 300.0, 450.0),
         (math.nan, 1, 0.5, 1.0),
         (0.0, 4, 0.0, 0.0),
     ],
@@ -49,7 +49,7 @@ def test_the_wait_doubles_unless_one_was_asked_for(
 
 @given(st.none() | st.floats(), st.integers(1, 10_000), st.floats(0, 1))
 def test_no_wait_is_endless_or_negative(asked_s: float | None, tries: int, chance: float) -> None:
-    assert 0 <= waiting_time(asked_s, tries, chance) <= LONGEST_WAIT_S * 1.5
+    assert 0 <= waiting_time(asked_s, tries, chance) <= LONGEST_REQUESTED_S * 1.5
 
 
 @pytest.mark.parametrize(
