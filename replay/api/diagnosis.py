@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -219,6 +220,10 @@ def _interpreter(settings: Settings) -> Finding:
     from replaydiff.replay.engine.interpreters import find_interpreter
 
     agent = settings.agent
+    if "#" in (agent.entrypoint or ""):
+        node = shutil.which("node")
+        missing = "there is no `node` on PATH; install Node 20.6 or later"
+        return Finding("node", State.OK if node else State.WRONG, node or missing)
     if agent.venv:
         return Finding("python", State.OK, "a virtual environment for each lock file, by `venv` of [agent]")
     try:
@@ -356,8 +361,9 @@ async def _probe(agents: LaneAgents, run: RunRecord, version: Version, recorded:
             return [Finding("start", State.WRONG, str(error))]
         agent = agents.agents[Lane.NEW]
         signature = agent.signature if isinstance(agent, PythonAgent) else ""
-        python = agent.describe().get("python")
-        started = f"version {version.name!r} starts" + (f" with Python {python}" if python else "")
+        python, node = (agent.describe().get(name) for name in ("python", "node"))
+        runtime = f" with Python {python}" if python else f" with Node {node}" if node else ""
+        started = f"version {version.name!r} starts{runtime}"
         called = f"; it is called as {signature}" if signature else ""
         findings = [
             Finding("start", State.OK, started + called),

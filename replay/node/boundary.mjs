@@ -6,7 +6,7 @@
 import { Socket } from "node:net";
 
 import { lineOf } from "./answers.mjs";
-import { TRIAL, running } from "./calls.mjs";
+import { LIVE, TRIAL, running } from "./calls.mjs";
 
 const MOST_EVENTS = 50;
 
@@ -54,17 +54,18 @@ export class Observer {
     Error.stackTraceLimit = 50;
     const at = lineOf(new Error().stack) ?? "the agent's Node process";
     Error.stackTraceLimit = limit;
+    const inTool = LIVE.getStore() !== undefined;
     const now = Number(process.hrtime.bigint()) / 1e9;
     // Of an attempt that fails, the error says where it led.
     socket.once("error", (error) => {
       for (const cause of error.errors ?? [error]) {
         const host = cause.hostname ?? (cause.address?.includes(":") ? `[${cause.address}]` : cause.address);
         const what = host && `${host}:${cause.port ?? target?.port ?? target}`;
-        if (what && !/^(?:ECONNRESET|EPIPE)$/.test(cause.code) && !this.#isReachable(what)) keep(events.blocked, what, at);
+        if (what && !/^(?:ECONNRESET|EPIPE)$/.test(cause.code) && !this.#isReachable(what)) keep(events.blocked, what, [at, inTool]);
       }
     });
     socket.once("connect", () => {
-      if (socket.remotePort === this.proxy && events.proxied.length < MOST_EVENTS) events.proxied.push([now, at, false]);
+      if (socket.remotePort === this.proxy && events.proxied.length < MOST_EVENTS) events.proxied.push([now, at, inTool]);
     });
   }
 
@@ -77,12 +78,12 @@ function record() {
   return { blocked: new Map(), proxied: [] };
 }
 
-function keep(events, what, at) {
-  if (!events.has(what) && events.size < MOST_EVENTS) events.set(what, at);
+function keep(events, what, how) {
+  if (!events.has(what) && events.size < MOST_EVENTS) events.set(what, how);
 }
 
 function reported({ blocked, proxied }) {
-  const listed = [...blocked].map(([what, at]) => [what, at, false]);
+  const listed = [...blocked].map(([what, how]) => [what, ...how]);
   return { ...(listed.length ? { blocked: listed } : {}), ...(proxied.length ? { proxied } : {}) };
 }
 

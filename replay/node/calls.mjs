@@ -7,6 +7,8 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import { readSync, writeSync } from "node:fs";
 
 export const TRIAL = new AsyncLocalStorage();
+/** The name of the tool that runs for real, while it does. */
+export const LIVE = new AsyncLocalStorage();
 /** Trial → what ends it; those that have begun and not ended. */
 export const running = new Map();
 export const LARGEST_LINE = 64 * 1024 * 1024;
@@ -47,6 +49,8 @@ export function encode(message) {
  * @param fail makes the exception of a recorded error
  */
 export async function answer(name, args, run, convert = (result) => result, fail = (text) => new Error(text)) {
+  // A tool that may run may consist of several functions that are replaced.
+  if (LIVE.getStore() === name) return run();
   let reply;
   try {
     reply = ask(name, args);
@@ -56,16 +60,17 @@ export async function answer(name, args, run, convert = (result) => result, fail
   }
   if ("error" in reply) throw fail(reply.error);
   if (!("live" in reply)) return convert(reply.result);
-  return report(reply, await outcomeOf(run));
+  return report(reply, await outcomeOf(() => LIVE.run(name, run)));
 }
 
 /** Answer a tool call of a synchronous caller. */
 export function answerSync(name, args, run) {
+  if (LIVE.getStore() === name) return run();
   const reply = ask(name, args);
   if ("error" in reply) throw new Error(reply.error);
   if (!("live" in reply)) return reply.result;
   try {
-    return report(reply, { result: run() });
+    return report(reply, { result: LIVE.run(name, run) });
   } catch (error) {
     if (!(error instanceof Stopped)) report(reply, { error: String(error) });
     throw error;

@@ -33,13 +33,14 @@ class AgentSection:
     """`[agent]`: what all versions share; a version may replace any of it."""
 
     entrypoint: str | None = None
-    """The function, object or class to call: `module:attr[.attr…]`, sync or async."""
+    """The function, object or class to call: `module:attr[.attr…]`, or in JavaScript and TypeScript
+    `./file#export[.attr…]`; sync or async."""
     factory: bool = False
     """Call the entrypoint once, without arguments, to get the agent."""
     tools: tuple[str, ...] | Literal["endpoint"] | None = None
-    """Required. Patch points of a Python agent, or a framework such as "langchain"; "endpoint" for an agent
-    at a URL or behind a command. Any tool not listed runs, behind the boundary; `[]` states that there are
-    none, or that they may run."""
+    """Required. Patch points of an agent in Python or JavaScript, or a framework such as "langchain";
+    "endpoint" for an agent at a URL or behind a command. Any tool not listed runs, behind the boundary; `[]`
+    states that there are none, or that they may run."""
     adapter: str | None = None
     """Your own adapter, used for every revision: a Python file, relative to replay.toml, with `run_agent`
     instead of `entrypoint`, or `patch(answer)` for `tools = ["adapter"]`, or both."""
@@ -77,7 +78,8 @@ class AgentSection:
     replay is installed as a tool."""
     venv: bool = False
     """Run it in its own virtual environment, built with that interpreter from the lock file of its folder
-    (uv.lock, requirements.lock, requirements.txt or pyproject.toml) and kept in `.replay/venvs`."""
+    (uv.lock, requirements.lock, requirements.txt or pyproject.toml) and kept in `.replay/venvs`; an agent in
+    Node at a revision with the packages of its package-lock.json."""
     args: JsonObject = field(default_factory=dict)
     """Extra keyword arguments of the entrypoint."""
     env: dict[str, str] = field(default_factory=dict)

@@ -6,9 +6,12 @@ skipped.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import re
 import shutil
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,13 +23,14 @@ from replaydiff.replay.agents.boundary import resolve
 from replaydiff.replay.engine.blocked import is_incidental
 from replaydiff.replay.model import Status
 from replaydiff.replay.settings import ToolSection
-from tests.agents.running import calls, item, recorded, run
+from tests.agents.running import agent, calls, item, recorded, run
 from tests.node.model import model
 
 AGENTS = Path(__file__).parent / "agents"
 ENVIRONMENTS = Path(
     os.environ.get("REPLAYDIFF_FRAMEWORKS", Path(__file__).parent.parent.parent / ".venv-frameworks")
 )
+RUNTIME = ENVIRONMENTS / "node-runtime" / "node_modules" / "node" / "bin"
 PREFIX = {"claude-agent-sdk": "mcp__shop__"}
 """How a framework's tools are called by the model."""
 FAILURE = {
@@ -63,13 +67,12 @@ def replay(tmp_path: Path) -> Iterator[Replay]:
             packages = ENVIRONMENTS / f"node-{framework}" / "node_modules"
             if not packages.exists():
                 pytest.skip(f"{framework} is not installed: make node")
-            runtime = ENVIRONMENTS / "node-runtime" / "node_modules" / "node" / "bin"
             if not folder.exists():
                 shutil.copytree(AGENTS, folder)
                 (folder / "node_modules").symlink_to(packages.resolve())
                 (folder / "package.json").write_text(json.dumps({"type": options.pop("kind", "module")}))
             environment = {
-                "PATH": f"{runtime}{os.pathsep}{os.environ['PATH']}",
+                "PATH": f"{RUNTIME}{os.pathsep}{os.environ['PATH']}",
                 "CANARY_FILE": str(canary),
                 **dict.fromkeys(("MODEL_URL", "ANTHROPIC_BASE_URL", "OPENAI_BASE_URL"), url),
             }
@@ -146,3 +149,37 @@ def test_type_script_is_read_by_tsx_or_by_node(
         kind=kind,
     )
     assert outcome.final_response == "open,cancelled,refunded,m,1", outcome
+
+
+PAGES = sorted((AGENTS.parent.parent.parent / "docs" / "frameworks" / "javascript").glob("*.md"))
+TYPE_SCRIPT = re.compile(r"^```ts\n// src/agent.ts\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SETTINGS = re.compile(r"^```toml\n# replay.toml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_agent_of_a_page_starts(page: Path, tmp_path: Path) -> None:
+    environment = ENVIRONMENTS / f"node-{page.stem}" / "node_modules"
+    if not environment.exists():
+        pytest.skip(f"{page.stem} is not installed: make node")
+    text = page.read_text(encoding="utf-8")
+    settings = tomllib.loads(SETTINGS.findall(text)[0])["agent"]
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "agent.ts").write_text(TYPE_SCRIPT.findall(text)[0])
+    (tmp_path / "src" / "model.js").write_text(
+        "export const model = {};\nexport const choose = () => ({});\n"
+    )
+    (tmp_path / "package.json").write_text('{"type": "module"}')
+    (tmp_path / "node_modules").symlink_to(environment.resolve())
+    variables = {"OPENAI_API_KEY": "none", "PATH": f"{RUNTIME}{os.pathsep}{os.environ['PATH']}"}
+
+    async def start() -> Any:
+        agent_ = agent(settings["entrypoint"], folder=tmp_path, tools=tuple(settings["tools"]), env=variables)
+        try:
+            await agent_.start()
+            return agent_
+        finally:
+            await agent_.close()
+
+    names = asyncio.run(start()).tools
+    [name] = names
+    assert name.endswith("cancel_order") or name == f"every tool of {page.stem}"
