@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from replaydiff.replay.api.channel import Channel
-from replaydiff.replay.api.forking import version_as_replayed
 from replaydiff.replay.api.options import RunOptions, check_runs_here, settings_with
+from replaydiff.replay.engine.versions import version_as_replayed
 from replaydiff.replay.errors import Interrupted, ReplayError
 from replaydiff.replay.model import Item, Json, Lane, Rule, Status, ToolCall, Trial, Witness
 from replaydiff.replay.settings import Settings

@@ -194,16 +194,18 @@ def diff_of(
     """Compute what changed in a run of a store; see `Project.diff`, and `chosen_run` for `compared`."""
     from replaydiff.diff.compute import compute
     from replaydiff.diff.gate import check_form
-    from replaydiff.replay.api.forks import refuse_fork
     from replaydiff.replay.model import Lane
     from replaydiff.replay.store.connection import open_store
-    from replaydiff.replay.store.runs import chosen_run
+    from replaydiff.replay.store.runs import EXPERIMENT, chosen_run
 
     check_form(gate)
     candidate = None if lane is None else Lane.parse(lane)
     with open_store(store, read_only=True) as con:
         chosen = chosen_run(con, run, compared=compared)
-        refuse_fork(chosen)
+        if EXPERIMENT in chosen.settings:
+            from replaydiff.replay.fork.forks import refuse_fork
+
+            refuse_fork(chosen)
         metric_names, conditions = tuple(metrics), tuple(gate) or None
         return Diff(
             compute(con, chosen.id, settings, metrics=metric_names, gate=conditions, candidate=candidate)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from replaydiff.diff.plan import PlannedSize as PlannedSize
     from replaydiff.diff.result import DiffResult
     from replaydiff.diff.trend import TrendPoint as TrendPoint
-    from replaydiff.replay.model import Case, Grade, Item, Lane, ModelCall, Trace, Trial
+    from replaydiff.replay.model import Case, Grade, Item, Lane, ModelCall, RunRecord, Trace, Trial
     from replaydiff.replay.store.traces import Listed
 
 TraceSummary: TypeAlias = "Listed"
@@ -102,10 +102,9 @@ def find(
 def _item(
     con: DuckDBPyConnection, name: str, run_id: str, lane: Lane | None, trial: int | None
 ) -> ReplayedItem:
-    from replaydiff.replay.api.forks import forked_from
     from replaydiff.replay.store.grades import iter_grades
     from replaydiff.replay.store.model_calls import model_calls_of
-    from replaydiff.replay.store.runs import chosen_run, get_item
+    from replaydiff.replay.store.runs import EXPERIMENT, chosen_run, get_item
     from replaydiff.replay.store.trials import trials_of
 
     run = chosen_run(con, run_id)
@@ -124,8 +123,14 @@ def _item(
         trials=trials,
         grades=grades,
         model_calls=calls,
-        origin=forked_from(con, run),
+        origin=_forked_from(con, run) if EXPERIMENT in run.settings else None,
     )
+
+
+def _forked_from(con: DuckDBPyConnection, run: RunRecord) -> Trial | None:
+    from replaydiff.replay.fork.forks import forked_from
+
+    return forked_from(con, run)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -118,11 +118,11 @@ def check_runs_here(settings: Settings, command: str) -> None:
         UnknownNameError: no executor is called that.
     """
     from replaydiff.replay.agents import build
-    from replaydiff.replay.engine.executors import LOCAL, RAY, agent_builder, load_executor
+    from replaydiff.replay.engine.executors import BUILTIN, LOCAL, agent_builder, load_executor
 
     name = settings.run.executor
-    # Ray itself need not be installed to know that.
-    if name == RAY or (name != LOCAL and agent_builder(load_executor(settings)) is not build):
+    # What a built-in one needs, such as Ray, need not be installed to know that.
+    if name in BUILTIN or (name != LOCAL and agent_builder(load_executor(settings)) is not build):
         raise SettingsError(
             f"{command} starts the agent on this machine, and [run] executor = {name!r} starts it elsewhere",
             hint=f"set REPLAY_RUN_EXECUTOR={LOCAL} to run it here",

@@ -29,11 +29,11 @@ from replaydiff.replay.trust import trust_by_use, trust_in_this_process
 if TYPE_CHECKING:
     from replaydiff.replay.api.checking import StartedVersion
     from replaydiff.replay.api.diagnosis import Diagnosis
-    from replaydiff.replay.api.forks import ForkResult
     from replaydiff.replay.api.importing import Display, ImportReport, LiveOptions
     from replaydiff.replay.api.inspecting import Plan, ReplayedItem, Trend
     from replaydiff.replay.api.review import CauseReview
     from replaydiff.replay.bisect.result import BisectResult
+    from replaydiff.replay.fork.forks import ForkResult
     from replaydiff.replay.model import Case, Json, JsonObject, Trace
     from replaydiff.replay.settings import Settings
     from replaydiff.replay.store.traces import Listed
@@ -485,23 +485,19 @@ class Project:
             VersionError: the revisions have no commit between them, or an end does not start.
             Interrupted: by a signal; `resume` continues.
         """
-        from replaydiff.replay.api import bisecting
+        from replaydiff.replay.bisect import start
 
         trust_by_use(self.settings)
         if resume:
             changes: JsonObject = {"max_trials": max_trials, "hunks": hunks, "settings": settings}
             name = None if resume is True else run_id(resume)
-            return bisecting.resume_bisect(
-                self.store.path, self.settings, options, self.channel, name, changes
-            )
-        request = bisecting.BisectRequest(
+            return start.resume_bisect(self.store.path, self.settings, options, self.channel, name, changes)
+        request = start.BisectRequest(
             good=good or "", bad=bad or "", metric=metric, hunks=hunks, settings=settings,
-            confidence=confidence, max_trials=max_trials or bisecting.DEFAULT_MAX_TRIALS,
+            confidence=confidence, max_trials=max_trials or start.DEFAULT_MAX_TRIALS,
         )  # fmt: skip
-        chosen = bisecting.Chosen(
-            run=run_id(run), golden=self._golden(cases), cause=cause, items=tuple(items)
-        )
-        return bisecting.bisect(self.store.path, self.settings, options, self.channel, request, chosen)
+        chosen = start.Chosen(run=run_id(run), golden=self._golden(cases), cause=cause, items=tuple(items))
+        return start.bisect(self.store.path, self.settings, options, self.channel, request, chosen)
 
     abisect = in_thread(bisect)
 
@@ -537,14 +533,14 @@ class Project:
             InputError: there is no such trial or tool call.
             VersionError: the trial's version is no longer what it was.
         """
-        from replaydiff.replay.api import forking
+        from replaydiff.replay.fork import start
 
         trust_by_use(self.settings)
-        request = forking.ForkRequest(
+        request = start.ForkRequest(
             item=item, run=run_id(run), lane=lane, trial=trial, at=at, result=result, message=message,
             system=system, ablate=ablate,
         )  # fmt: skip
-        return forking.fork(self.store.path, self.settings, options, self.channel, request)
+        return start.fork(self.store.path, self.settings, options, self.channel, request)
 
     afork = in_thread(fork)
 

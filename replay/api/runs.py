@@ -11,8 +11,8 @@ from replaydiff.replay.errors import InputError
 
 if TYPE_CHECKING:
     from replaydiff.diff.trend import TrendPoint as TrendPoint
-    from replaydiff.replay.api.forks import ForkResult, ForkSummary
     from replaydiff.replay.engine.progress import RunningRun as RunningRun
+    from replaydiff.replay.fork.forks import ForkResult, ForkSummary
     from replaydiff.replay.model import RunRecord, Trial
     from replaydiff.replay.settings import Settings
 
@@ -130,7 +130,7 @@ class Runs:
 
     def forks(self) -> list[ForkSummary]:
         """Return the runs of forks, newest first."""
-        from replaydiff.replay.api import forks
+        from replaydiff.replay.fork import forks
 
         return forks.forks(self._store)
 
@@ -146,7 +146,7 @@ class Runs:
             UnknownNameError: there is no such run.
             InputError: the trial that it forked is no longer in the store.
         """
-        from replaydiff.replay.api import forks
+        from replaydiff.replay.fork import forks
 
         return forks.stored_forks(self._store, run_id(run) or "")
 

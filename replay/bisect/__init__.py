@@ -1,1 +1,4 @@
-"""Which commit, hunk or setting changed an agent: inference on values alone, no process and no store."""
+"""Find which commit, hunk or setting changed an agent: a companion, which the core does without.
+
+`inference`, `search`, `minimise` and `hunks` compute on values alone; `bisection` replays what they ask for.
+"""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, Protocol
 
 from replaydiff.replay.agents import Agent, Rules, build
@@ -19,7 +20,10 @@ from replaydiff.replay.settings import Settings
 GROUP = "replaydiff.executors"
 """Entry points of this group are executors of other distributions, named by `[run] executor`."""
 LOCAL = "local"
-RAY = "ray"
+BUILTIN = {
+    "ray": "replaydiff.replay.engine.cluster.executor:ray_executor",
+}
+"""Executors besides the local one: name → a function of the settings."""
 
 
 class TrialRunner(Protocol):
@@ -79,15 +83,17 @@ def load_executor(settings: Settings) -> Executor:
     name = settings.run.executor
     if name == LOCAL:
         return LocalExecutor()
-    if name == RAY:
-        from replaydiff.replay.engine.cluster.executor import RayExecutor
-
-        return RayExecutor(settings.ray, install_timeout_s=settings.run.install_timeout)
+    if name in BUILTIN:
+        module, _, function = BUILTIN[name].partition(":")
+        built_in: Executor = getattr(import_module(module), function)(settings)
+        return built_in
     from importlib.metadata import entry_points
 
     entries = {entry.name: entry for entry in entry_points(group=GROUP)}
     if name not in entries:
-        raise UnknownNameError("executor", name, (LOCAL, RAY, *entries), "see docs/extending/executors.md")
+        raise UnknownNameError(
+            "executor", name, (LOCAL, *BUILTIN, *entries), "see docs/extending/executors.md"
+        )
     try:
         executor: Any = entries[name].load()()
     except Exception as error:  # noqa: BLE001 - another distribution's code may raise anything

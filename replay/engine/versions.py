@@ -35,11 +35,11 @@ from replaydiff.replay.engine.code import Code, Origin, code_of
 from replaydiff.replay.engine.environments import environment
 from replaydiff.replay.engine.interpreters import find_interpreter
 from replaydiff.replay.engine.node_packages import link_packages
-from replaydiff.replay.errors import UnknownNameError, VersionError
+from replaydiff.replay.errors import InputError, UnknownNameError, VersionError
 from replaydiff.replay.files import home_of, write_whole
 from replaydiff.replay.masking import masked_version
 from replaydiff.replay.messages import parse
-from replaydiff.replay.model import JsonObject, Mode, Version, VersionKind
+from replaydiff.replay.model import JsonObject, Lane, Mode, RunRecord, Version, VersionKind
 from replaydiff.replay.settings import Settings, VersionEntry
 
 _KEYS: dict[str, tuple[type, str]] = {
@@ -548,3 +548,22 @@ def _no_entrypoint(name: str, settings: Settings) -> str:
         f'version {name!r} has no entrypoint; write entrypoint = "app.agent:run_agent" '
         f"(module:function of your agent) in [agent] of {settings.file}"
     )
+
+
+def version_as_replayed(run: RunRecord, lane: Lane, settings: Settings) -> Version:
+    """Return the version of a lane with the code that the run replayed; its settings must be unchanged.
+
+    Raises:
+        InputError: the lane is a recording.
+        VersionError: the version has changed since.
+    """
+    stored = run.lanes[lane]
+    if stored.kind is VersionKind.OBSERVED:
+        raise InputError(f"lane {lane} of run {run.id} is a recording", hint="name a lane that was replayed")
+    now, differing = resumed(stored, settings, run.mode)
+    if differing:
+        raise VersionError(
+            f"version {stored.name!r} is not what run {run.id} replayed ({', '.join(differing)} changed)",
+            hint="put it back, or begin a new run",
+        )
+    return now

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from replaydiff.replay.agents.base import Outcome as Outcome
     from replaydiff.replay.agents.base import Rules as Rules
     from replaydiff.replay.api.diff import Diff as Diff
-    from replaydiff.replay.api.forks import ForkResult as ForkResult
     from replaydiff.replay.api.importing import ImportReport as ImportReport
     from replaydiff.replay.api.options import RunOptions as RunOptions
     from replaydiff.replay.api.project import Project as Project
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from replaydiff.replay.engine.executors import Executor as Executor
     from replaydiff.replay.engine.executors import TrialTask as TrialTask
     from replaydiff.replay.errors import ReplayError as ReplayError
+    from replaydiff.replay.fork.forks import ForkResult as ForkResult
     from replaydiff.replay.llm.own import JudgeProvider as JudgeProvider
     from replaydiff.replay.model import Expectation as Expectation
     from replaydiff.replay.model import Grade as Grade
@@ -62,7 +62,7 @@ _EXPORTS = {
     "Rules": "replaydiff.replay.agents.base",
     "ReplayedTrial": "replaydiff.replay.agents.attempt",
     "ToolError": "replaydiff.replay.agents.attempt",
-    "ForkResult": "replaydiff.replay.api.forks",
+    "ForkResult": "replaydiff.replay.fork.forks",
     "BisectResult": "replaydiff.replay.bisect.result",
     "Executor": "replaydiff.replay.engine.executors",
     "TrialTask": "replaydiff.replay.engine.executors",

@@ -7,8 +7,8 @@ import json
 import pytest
 
 import replaydiff as rd
-from replaydiff.replay.api.forks import compare_fork
 from replaydiff.replay.errors import ExitCode, InputError, SettingsError
+from replaydiff.replay.fork.forks import compare_fork
 from replaydiff.replay.model import Lane, Rule, ServedCall, Status, ToolCall, Trial
 from tests.engine.project import Project, git
 from tests.view.test_view import serving

@@ -20,6 +20,7 @@ import pytest
 
 from replaydiff.cases.push import PLATFORMS
 from replaydiff.importers.base import BUILTIN
+from replaydiff.replay.worker.frameworks.base import NAMES
 from tests.stand_ins.full import full
 
 ROOT = Path(__file__).parents[2]
@@ -47,6 +48,8 @@ class Companion(NamedTuple):
     """How the line of the entry begins, without its indent."""
     belongings: tuple[str, ...] = ()
     """Modules that only the room uses, and samples; they are deleted with it."""
+    doors: frozenset[str] | None = None
+    """Modules that import the room when they are asked for it; None where the entry alone names it."""
 
 
 def _of_importer(name: str) -> Companion:
@@ -62,7 +65,36 @@ def _of_platform(name: str) -> Companion:
     return Companion(f"push {name}", f"{room}.py", "cases/push/__init__.py", entry, belongings.get(name, ()))
 
 
+def _of_framework(name: str) -> Companion:
+    room = f"replay/worker/frameworks/{name.replace('-', '_')}.py"
+    return Companion(
+        f"{name}'s tools", room, "replay/worker/frameworks/base.py", f'"{name}",', (), frozenset()
+    )
+
+
+def _of_command(name: str, room: str, *doors: str, modules: tuple[str, ...] = ()) -> Companion:
+    """Return a command whose line in the table of commands is the entry."""
+    belongings = (f"replay/commands/{name}.py", *modules)
+    belongings = tuple(module for module in belongings if module != room)
+    return Companion(name, room, "replay/cli.py", f'"{name}": ', belongings, frozenset(doors))
+
+
+_API, _NAMES = "replay/api/project.py", "src/replaydiff/__init__.py"
 COMPANIONS = [
+    *map(_of_framework, NAMES),
+    Companion("ray", "replay/engine/cluster", "replay/engine/executors.py", '"ray": '),
+    _of_command("bisect", "replay/bisect", _API, _NAMES),
+    _of_command(
+        "fork",
+        "replay/fork",
+        _API,
+        _NAMES,
+        "replay/api/runs.py",
+        "replay/api/diff.py",
+        "replay/api/inspecting.py",
+    ),
+    _of_command("view", "replay/view"),
+    _of_command("mcp", "replay/commands/mcp_server.py", modules=("replay/commands/mcp_access.py",)),
     *(_of_importer(name) for name in BUILTIN if name not in CORE_IMPORTERS),
     *map(_of_platform, PLATFORMS),
 ]
@@ -97,6 +129,9 @@ def test_a_companion_is_reached_through_one_entry(companion: Companion) -> None:
         for line in text.splitlines()
         if name.search(line)
     ]
+    if companion.doors is not None:
+        assert {line.partition(":")[0] for line in lines} == companion.doors, lines
+        return
     assert [line.startswith(f"{companion.table}: {companion.entry}") for line in lines] == [True], lines
 
 

@@ -24,7 +24,7 @@ from replaydiff.diff.document import to_json
 from replaydiff.diff.result import Answer, Block, Cause, CauseState, DiffResult, GradedTrial, Verdict
 from replaydiff.diff.statistics.trials import least_p, stratified
 from replaydiff.diff.stopping import new_plan
-from replaydiff.replay.api.bisecting import cause_of_run
+from replaydiff.replay.bisect.start import cause_of_run
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.model import (
     ExpectedCall,

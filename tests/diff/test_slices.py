@@ -11,7 +11,7 @@ from replaydiff.diff.cause_decisions import decisions_path, write_decisions
 from replaydiff.diff.compute import compute
 from replaydiff.diff.result import Answer, CauseState, DiffResult
 from replaydiff.diff.slices import groups_of
-from replaydiff.replay.api.bisecting import cause_of_run
+from replaydiff.replay.bisect.start import cause_of_run
 from replaydiff.replay.model import Item
 from replaydiff.replay.settings import GateSection
 from tests.diff.build import RUN_ID, WHEN, case, filled, item, settings, trials

@@ -22,7 +22,7 @@ from replaydiff.replay.engine.executors import LocalExecutor
 from replaydiff.replay.errors import SettingsError, VersionError
 from replaydiff.replay.gateway.providers import BASES
 from replaydiff.replay.model import Version, VersionKind
-from replaydiff.replay.settings import RaySection
+from replaydiff.replay.settings import RaySection, Settings
 
 PROVIDER_KEYS = (
     "ANTHROPIC_API_KEY",
@@ -47,6 +47,15 @@ REMOTE_KINDS = (VersionKind.PYTHON, VersionKind.COMMAND)
 
 Connect = Callable[[RaySection, Path], Backend]
 """Connects to a cluster; gets the folder whose subfolders every node needs."""
+
+
+def ray_executor(settings: Settings) -> RayExecutor:
+    """Return the executor of `executor = "ray"`.
+
+    Raises:
+        SettingsError: Ray is not installed.
+    """
+    return RayExecutor(settings.ray, install_timeout_s=settings.run.install_timeout)
 
 
 class RayExecutor(LocalExecutor):

@@ -14,7 +14,7 @@ from replaydiff.replay.view.pages.traces import Part, call_part, shortened
 from replaydiff.replay.view.site import Site
 
 if TYPE_CHECKING:
-    from replaydiff.replay.api.forks import ForkedFact, ForkResult
+    from replaydiff.replay.fork.forks import ForkedFact, ForkResult
     from replaydiff.replay.view.cache import Cached
 
 

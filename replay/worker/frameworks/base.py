@@ -23,9 +23,17 @@ from .. import calls, imports, kinds, replies, shapes, trampoline
 from . import calling
 
 NAMES = (
-    "langchain", "openai-agents", "pydantic-ai", "mcp", "crewai", "llama-index", "google-adk", "strands",
-    "smolagents", "autogen",
-)  # fmt: skip
+    "langchain",
+    "openai-agents",
+    "pydantic-ai",
+    "mcp",
+    "crewai",
+    "llama-index",
+    "google-adk",
+    "strands",
+    "smolagents",
+    "autogen",
+)
 """The frameworks that `tools` may name."""
 
 CLIENT_TYPES = (

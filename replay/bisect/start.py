@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from replaydiff.replay.api.bisection import ALL, Bisection, differing_settings, read_history
 from replaydiff.replay.api.channel import Channel
 from replaydiff.replay.api.options import RunOptions, check_runs_here, resumed_settings, settings_with
+from replaydiff.replay.bisect.bisection import ALL, Bisection, differing_settings, read_history
 from replaydiff.replay.errors import InputError, Interrupted, ReplayError, SettingsError, UnknownNameError
 from replaydiff.replay.settings import Settings
 

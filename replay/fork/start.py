@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from replaydiff.replay.api.channel import Channel
-from replaydiff.replay.api.forks import ABLATED, KIND, ForkResult, compare_fork, fork_id, repeated_id
 from replaydiff.replay.api.options import RunOptions, check_runs_here, settings_with
 from replaydiff.replay.errors import InputError, Interrupted, SettingsError, VersionError
+from replaydiff.replay.fork.forks import ABLATED, KIND, ForkResult, compare_fork, fork_id, repeated_id
 from replaydiff.replay.settings import Settings
 
 if TYPE_CHECKING:
-    from replaydiff.replay.model import Item, Json, Lane, RunRecord, ServedCall, Trial, Version
+    from replaydiff.replay.model import Item, Json, RunRecord, ServedCall, Trial, Version
 
 DEFAULT_TRIALS = 5
 
@@ -145,30 +145,9 @@ def _origin(store: Path, request: ForkRequest) -> tuple[RunRecord, Item, Trial]:
     return run, item, origin
 
 
-def version_as_replayed(run: RunRecord, lane: Lane, settings: Settings) -> Version:
-    """Return the version of a lane with the code that the run replayed; its settings must be unchanged.
-
-    Raises:
-        InputError: the lane is a recording.
-        VersionError: the version has changed since.
-    """
-    from replaydiff.replay.engine.versions import resumed
-    from replaydiff.replay.model import VersionKind
-
-    stored = run.lanes[lane]
-    if stored.kind is VersionKind.OBSERVED:
-        raise InputError(f"lane {lane} of run {run.id} is a recording", hint="name a lane that was replayed")
-    now, differing = resumed(stored, settings, run.mode)
-    if differing:
-        raise VersionError(
-            f"version {stored.name!r} is not what run {run.id} replayed ({', '.join(differing)} changed)",
-            hint="put it back, or begin a new run",
-        )
-    return now
-
-
 def _version(run: RunRecord, origin: Trial, settings: Settings, request: ForkRequest) -> Version:
     """Return the version of the trial, with the system prompt of the request."""
+    from replaydiff.replay.engine.versions import version_as_replayed
     from replaydiff.replay.model import VersionKind
 
     now = version_as_replayed(run, origin.lane, settings)
