@@ -51,7 +51,7 @@ def agent(entrypoint: str, *, folder: Path = AGENTS, **options: Any) -> Agent:
         settings["tools"] = settings.pop("tools_settings")
     # Another interpreter of the agent: `make interpreters`.
     options.setdefault("python", os.environ.get("REPLAY_TEST_PYTHON"))
-    kind = VersionKind.NODE if "#" in entrypoint else VersionKind.PYTHON
+    kind = VersionKind.NODE if "#" in (entrypoint or "") else VersionKind.PYTHON
     version = Version(name="candidate", kind=kind, entrypoint=entrypoint, path=str(folder), **options)
     return build(version, Rules(**settings))
 

@@ -192,7 +192,9 @@ def test_a_recording_without_a_control_holds_nothing(replay: Replay, project: Pr
 
 def test_several_models_are_ranked_by_their_next_actions(replay: Replay, project: Project) -> None:
     news = ("--new", "model=claude-opus-5-5", "--new", "model=claude-haiku-4-5")
-    done = replay("compare", "--sample", "october", "--mode", "step", "--old", "observed", *news, "--json")
+    ran = replay("run", "--sample", "october", "--mode", "step", "--old", "observed", *news)
+    assert ran.code == 0, ran.err
+    done = replay("diff", "--json")
     assert done.code == 0, done.err
     document = json.loads(done.out)
     assert sorted(one["lane"] for one in document["ranking"]) == ["new", "new2"]
