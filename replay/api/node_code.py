@@ -122,6 +122,8 @@ def _read(text: str, file: str, is_entry_file: bool, findings: CodeFindings) -> 
         is_exported = bool(match["export"]) or name in exported
         score = 2 * bool(_ENTRY_NAME.match(name)) + 2 * asks_model + is_entry_file
         score += 2 * bool(_TEXT_NAME.match(parameters)) - (name in findings.names)
+        # A route handler of Next.js and others.
+        score += 3 * (name == "POST")
         if is_exported and parameters and score >= 3:
             findings.entrypoints.append(
                 CodeReference(value=f"./{file}#{name}", location=location, score=score)

@@ -115,6 +115,8 @@ function ask(name, args) {
       `${name} was called before the first trial, while the agent was being imported; ` +
         "a function that makes tools is no tool itself: name the tools that it makes, or their framework",
     );
+  if (trial === undefined && running.size)
+    throw new Error(`${name} was called from code that belongs to no trial, such as a queue; isolation = "trial" in [run] runs each trial alone`);
   if (!running.has(trial)) throw new Stopped("the trial is over");
   let line;
   try {

@@ -61,7 +61,7 @@ class Worker {
     try {
       this.send({ ready: await this.#ready(order) });
     } catch (error) {
-      const reason = error instanceof Unusable ? error.message : `the worker failed: ${error.stack}`;
+      const reason = error instanceof Unusable ? error.message : `the worker failed: ${answers.sentence(error)}`;
       this.send({ failed: reason, blocked: [], ...this.#observer.before() });
       this.#control.end();
     }

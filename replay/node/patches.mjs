@@ -97,6 +97,7 @@ export class Patches {
   install() {
     const plan = { points: {}, packages: this.frameworks.flatMap(({ key, modules }) => modules.map((each) => ({ key, ...each }))) };
     for (const { url, path, key } of this.points) (plan.points[url] ??= {})[path[0]] = key;
+    if (!Module.register) throw new Unusable(`Node ${process.versions.node} is too old; use Node 20.6 or later`);
     hooks.initialize(plan);
     if (typeof Module.registerHooks === "function") Module.registerHooks({ load: hooks.loadSync });
     else Module.register("./hooks.mjs", { parentURL: import.meta.url, data: plan });

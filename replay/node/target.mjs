@@ -1,6 +1,7 @@
 // How the agent is called: a function, a class, or an agent object of a framework.
 
 import { parametersOf } from "./parameters.mjs";
+import { routeTarget } from "./route.mjs";
 
 const METHODS = ["invoke", "generate", "run", "chat", "answer", "reply"];
 const MESSAGES = /^(messages|history|conversation)$/;
@@ -18,6 +19,7 @@ export class Unusable extends Error {}
  * @param args of the version
  */
 export function targetOf(value, owner, label, args) {
+  if (typeof value === "function" && /[#.]POST$/.test(label)) return routeTarget(value, label, args);
   if (typeof value === "function") return ofFunction(value, owner, label, args);
   const method = METHODS.find((name) => typeof value?.[name] === "function");
   if (!method)

@@ -42,6 +42,7 @@ AGENTS_OF = [
     ("ai", "./ai.mjs#runAgent"),
     ("ai", "./ai.mjs#streamed"),
     ("ai", "./ai.mjs#agent"),
+    ("ai", "./ai.mjs#POST"),
     ("ai", "./ai.cjs#runAgent"),
     ("openai-agents", "./openai-agents.mjs#runAgent"),
     ("openai-agents", "./openai-agents.mjs#streamed"),

@@ -60,6 +60,12 @@ def test_functions_are_proposed_by_the_name_that_the_model_has_for_them(tmp_path
     assert proposal.tools == ("./agent.js#cancelOrder as cancel_order",)
 
 
+def test_a_route_handler_is_proposed(tmp_path: Path) -> None:
+    text = FRAMEWORK.replace("runAgent(prompt: string)", "POST(request: Request)")
+    proposal = propose(project(tmp_path, "app/api/chat/route.ts", text))
+    assert proposal.entrypoint == "./app/api/chat/route.ts#POST"
+
+
 def test_a_name_is_located_in_the_text(tmp_path: Path) -> None:
     folder = project(tmp_path, "agent.js", PLAIN)
     found = locate("./agent.js#cancelOrder as cancel_order", folder, search_installed=False)

@@ -35,3 +35,9 @@ export async function hosted(prompt) {
   const search = { type: "provider-defined", id: "x.web_search", name: "web_search", args: {}, inputSchema: z.object({}) };
   return generateText({ model, tools: { web_search: search }, prompt });
 }
+
+export async function POST(request) {
+  const { messages } = await request.json();
+  const result = streamText({ ...settings(), messages: await ai.convertToModelMessages(messages) });
+  return result.toUIMessageStreamResponse();
+}
