@@ -49,10 +49,12 @@ export class Observer {
   #watch(socket, [target]) {
     const trial = TRIAL.getStore() ?? (running.size === 1 ? running.keys().next().value : undefined);
     const events = trial === undefined ? (this.#hasBegun ? undefined : this.#before) : this.#trials.get(trial);
-    if (!events) return;
+    const port = Number(target?.port ?? target);
+    // A socket with a path is nobody's outside.
+    if (!events || !port) return;
     const limit = Error.stackTraceLimit;
     Error.stackTraceLimit = 50;
-    const at = lineOf(new Error().stack) ?? "the agent's Node process";
+    const at = lineOf(new Error().stack);
     Error.stackTraceLimit = limit;
     const inTool = LIVE.getStore() !== undefined;
     const now = Number(process.hrtime.bigint()) / 1e9;
@@ -60,7 +62,7 @@ export class Observer {
     socket.once("error", (error) => {
       for (const cause of error.errors ?? [error]) {
         const host = cause.hostname ?? (cause.address?.includes(":") ? `[${cause.address}]` : cause.address);
-        const what = host && `${host}:${cause.port ?? target?.port ?? target}`;
+        const what = host && `${host}:${cause.port ?? port}`;
         if (what && !/^(?:ECONNRESET|EPIPE)$/.test(cause.code) && !this.#isReachable(what)) keep(events.blocked, what, [at, inTool]);
       }
     });
