@@ -152,6 +152,8 @@ export async function useTypeScript(points) {
     if (process.features.typescript) return;
     throw new Unusable(`${file} is TypeScript, which Node ${process.versions.node} does not read; install tsx in the agent's project, or use Node 22.18 or later`);
   }
+  // It would write to its cache during a trial, and a trial that writes gets a process of its own.
+  process.env.TSX_DISABLE_CACHE ??= "1";
   await import(pathToFileURL(loader).href);
 }
 
