@@ -108,13 +108,14 @@ frameworks: setup ## Test the adapters against the genuine frameworks (FRAMEWORK
 # Frameworks in JavaScript, and the Node that runs their agents; some need a newer one than is on PATH.
 node-runtime_npm := node@24
 node-ai_npm := ai@6 @ai-sdk/openai-compatible@2 zod
+node-ai-7_npm := ai@7 @ai-sdk/openai-compatible zod
 node-openai-agents_npm := @openai/agents openai zod
 node-langchain_npm := @langchain/core @langchain/langgraph @langchain/openai zod
 node-mastra_npm := @mastra/core @ai-sdk/openai-compatible@2 zod
 node-mcp_npm := @modelcontextprotocol/sdk zod
 node-claude-agent-sdk_npm := @anthropic-ai/claude-agent-sdk zod
 node-tsx_npm := tsx
-NODE_FRAMEWORKS := runtime ai openai-agents langchain mastra mcp claude-agent-sdk tsx
+NODE_FRAMEWORKS := runtime ai ai-7 openai-agents langchain mastra mcp claude-agent-sdk tsx
 
 .venv-frameworks/node-%/.ready: Makefile
 	mkdir -p $(@D)

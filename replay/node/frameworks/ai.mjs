@@ -7,7 +7,7 @@ import { withExecute } from "./tool.mjs";
 export default {
   key: "ai",
   package: "ai",
-  modules: [{ pattern: "/node_modules/ai/dist/[^/]+\\.m?js$", names: ["generateText", "streamText"] }],
+  modules: [{ pattern: "/node_modules/ai/dist/[^/]+\\.m?js$", names: ["generateText", "streamText", "streamTextLowMemory"] }],
   replacing: (tools) => (name, call) =>
     function (options, ...others) {
       return call.call(this, { ...options, ...answered(options, tools) }, ...others);
