@@ -326,7 +326,9 @@ class PythonAgent:
             reason = f"no answer within {self._rules.timeout_s:g} seconds"
             status = Status.TIMEOUT
         except WorkerDied as died:
-            lost = None if died.isolated else Lost.SUSPECT if died.began else Lost.BYSTANDER
+            # One that is asked to end ends by itself, its trials with it.
+            ended_itself = died.isolated and not self._closed
+            lost = None if ended_itself else Lost.SUSPECT if died.began else Lost.BYSTANDER
             if died.isolated and worker.trials > 1 and not attempt.stopped and not self._closed:
                 return Lost.DOUBTFUL
             reason = f"the agent's process ended: {died}"

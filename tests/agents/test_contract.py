@@ -16,9 +16,11 @@ from replaydiff.replay.agents import Agent, Outcome, Rules, attempt, build
 from replaydiff.replay.model import Item, MissReason, Rule, Status, Version, VersionKind
 from replaydiff.replay.settings import ToolSection
 from tests.agents.running import AGENTS, calls, recorded
+from tests.node import AGENTS as NODE_AGENTS
+from tests.node import needs_node
 
 PROGRAM = (sys.executable, str(AGENTS / "talking.py"))
-KINDS = ("python", "http", "command", "persistent")
+KINDS = ("python", pytest.param("node", marks=needs_node), "http", "command", "persistent")
 SHIPPED = recorded("get_order_status", "shipped", order_id="1")
 
 Make = Callable[..., Agent]
@@ -36,6 +38,9 @@ def make(kind: str, tmp_path: Path) -> Iterator[Make]:
     fields: dict[str, Any]
     if kind == "python":
         fields = {"kind": VersionKind.PYTHON, "entrypoint": "talking:run_agent", "tools": ("talking:call",)}
+    elif kind == "node":
+        entrypoint, tool = "./talking.mjs#runAgent", "./talking.mjs#call"
+        fields = {"kind": VersionKind.NODE, "entrypoint": entrypoint, "tools": (tool,)}
     elif kind == "http":
         said = tmp_path / "said.txt"
         with said.open("w") as stdout:
@@ -55,7 +60,8 @@ def make(kind: str, tmp_path: Path) -> Iterator[Make]:
         }
 
     def make(**options: Any) -> Agent:
-        version = Version(name="candidate", path=str(AGENTS), **fields)
+        folder = NODE_AGENTS if kind == "node" else AGENTS
+        version = Version(name="candidate", path=str(folder), **fields)
         return build(version, Rules(**{"timeout_s": 20.0, "concurrency": 2, **options}))
 
     yield make
@@ -145,9 +151,10 @@ def test_a_tool_that_may_run_runs_and_is_told(make: Make, kind: str) -> None:
     outcome = run_one(make, "careful 2", live=("get_order_status",))
     [served] = outcome.served
     assert (outcome.status, served.rule, served.call.answered) == (Status.OK, Rule.LIVE, True)
-    if kind == "python":
+    if kind in ("python", "node"):
         assert outcome.final_response == "it said: the real tool ran"
-        assert served.call.error == "SystemError: the real tool ran"
+        error = "SystemError" if kind == "python" else "RangeError"
+        assert served.call.error == f"{error}: the real tool ran"
     else:
         assert outcome.final_response == served.call.result == "the real tool ran"
 
