@@ -9,6 +9,9 @@ import { lineOf } from "./answers.mjs";
 import { LIVE, TRIAL, running } from "./calls.mjs";
 
 const MOST_EVENTS = 50;
+const [MAJOR, MINOR] = process.versions.node.split(".").map(Number);
+/** This Node sends its requests through the proxy of NODE_USE_ENV_PROXY. */
+const USES_PROXY = MAJOR > 24 || (MAJOR === 24 && MINOR >= 5) || (MAJOR === 22 && MINOR >= 21);
 
 export class Observer {
   #before = record();
@@ -20,6 +23,7 @@ export class Observer {
     const described = JSON.parse(process.env.REPLAY_BOUNDARY ?? "null");
     delete process.env.REPLAY_BOUNDARY;
     if (!described) return;
+    this.needsProxy = described.kind === "landlock" && !USES_PROXY;
     this.reachable = described.reachable.map(pattern);
     this.proxy = Number(/:(\d+)\/?$/.exec(process.env.HTTPS_PROXY ?? "")?.[1]);
     const { connect } = Socket.prototype;
@@ -40,6 +44,12 @@ export class Observer {
     const events = this.#trials.get(trial);
     this.#trials.delete(trial);
     return events ? reported(events) : {};
+  }
+
+  /** Return why a host's name was not resolved, to be put after a failure's reason; empty where it was. */
+  explanation(reason) {
+    if (!this.needsProxy || !/ENOTFOUND|EAI_AGAIN/.test(reason)) return "";
+    return `; Node ${process.versions.node} does not use the proxy of this boundary: run it with Node 22.21, 24.5 or later, or with boundary = "namespaces"`;
   }
 
   before() {

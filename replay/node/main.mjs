@@ -135,7 +135,8 @@ class Worker {
     } catch (error) {
       const ms = performance.now() - began;
       if (error instanceof calls.Stopped) return { ms, failed: answers.failed("agent_error", error.message) };
-      return { ms, failed: answers.failure(error) };
+      const failed = answers.failure(error);
+      return { ms, failed: { ...failed, reason: failed.reason + this.#observer.explanation(failed.reason) } };
     }
   }
 }

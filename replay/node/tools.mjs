@@ -5,7 +5,7 @@ import { answer, answerSync } from "./calls.mjs";
 import { parametersOf } from "./parameters.mjs";
 
 /** What a tool object calls the function that does its work. */
-const WORKERS = ["execute", "invoke", "handler", "func", "run", "call"];
+const WORKERS = ["execute", "func", "handler", "run"];
 const DISPATCHER_NAMES = /^_*(name|tool|tool_?name|fn|func|function_?name|fn_?name)_*$/i;
 const DISPATCHER_ARGS = /^_*(args?|arguments|input|tool_?input|tool_?args|params?|parameters|payload)_*$/i;
 /** Parameters after the arguments that are none. */
@@ -45,7 +45,7 @@ export class Tools {
   }
 
   /** Replace what a path leads to within a value; return whether there was anything. */
-  inside(owner, path, { label: key, as }) {
+  inside(owner, path, { label: key, as, path: [root] }) {
     for (const [index, name] of path.entries()) {
       if (isClass(owner) && owner.prototype && name in owner.prototype) owner = owner.prototype;
       const value = owner?.[name];
@@ -54,16 +54,16 @@ export class Tools {
       else owner = value;
       if (owner == null) return false;
     }
-    return this.table(owner, as ?? path.at(-1), key, new Set());
+    return this.table(owner, path.at(-1) ?? root, key, new Set(), as);
   }
 
   /** Replace the tools of a table, or the worker of a tool object. */
-  table(owner, name, path, seen) {
+  table(owner, name, path, seen, as) {
     if (owner === null || typeof owner !== "object" || seen.has(owner)) return false;
     seen.add(owner);
     const worker = WORKERS.find((each) => typeof owner[each] === "function");
     if (worker && !(owner instanceof Map)) {
-      const named = [owner.name, owner.id, name].find((each) => typeof each === "string" && each);
+      const named = [as, owner.name, owner.id, name].find((each) => typeof each === "string" && each);
       return this.property(owner, worker, named, path);
     }
     const isList = Array.isArray(owner);

@@ -28,6 +28,7 @@ TOOLS = (
     "./shop.mjs#noteOrder",
     "./shop.mjs#TOOLS",
     "./shop.mjs#Service.ship",
+    "./shop.mjs#find as find_order",
     "./shop.mjs#dispatch",
     "./orders.mjs#orders",
     "./orders.mjs#default",
@@ -37,6 +38,7 @@ TAPE = (
     recorded("noteOrder", "noted", order_id="1", text="x"),
     recorded("get_status", "open", order_id="1"),
     recorded("ship", "shipped", order_id="1"),
+    recorded("find_order", "here", order_id="1"),
     recorded("lookup", "other", a=1),
     recorded("list", ["1"], state="open"),
     recorded("cancel_order", "cancelled", order_id="1"),
@@ -49,12 +51,13 @@ STEPS = [
     ("noteOrder", {"order_id": "1", "text": "x"}),
     ("get_status", ORDER),
     ("ship", ORDER),
+    ("find", ORDER),
     ("dispatch", {"name": "lookup", "args": {"a": 1}}),
     ("listOrders", {"state": "open"}),
     ("cancelOrder", ORDER),
     ("close", ORDER),
 ]
-ANSWERS = '[{"id":"1"},"noted","open","shipped","other",["1"],"cancelled",null]'
+ANSWERS = '[{"id":"1"},"noted","open","shipped","here","other",["1"],"cancelled",null]'
 
 
 def run_shop(entrypoint: str, trial: Item, canary: Path, **options: Any) -> Any:
@@ -75,7 +78,7 @@ def test_every_kind_of_tool_is_answered(entrypoint: str, boundary: str, tmp_path
 
 def test_a_recorded_error_is_thrown_by_a_tool_behind_an_index_file(tmp_path: Path) -> None:
     outcome = run_shop("runAgent", item([("refundOrder", ORDER)], FAILED), tmp_path / "canary")
-    assert (outcome.status, outcome.reason) == (Status.AGENT_ERROR, "Error: too late (shop.mjs:45)")
+    assert (outcome.status, outcome.reason) == (Status.AGENT_ERROR, "Error: too late (shop.mjs:48)")
 
 
 def test_a_call_without_a_recording_ends_the_trial_whatever_the_agent_catches(tmp_path: Path) -> None:

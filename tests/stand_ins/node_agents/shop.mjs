@@ -25,6 +25,8 @@ export const TOOLS = {
   close: { name: "close_order", execute: async (input) => real(`close_order ${input.order_id}`) },
 };
 
+export const find = { execute: ({ order_id }) => real(`find ${order_id}`) };
+
 export class Service {
   async ship({ order_id }) {
     return real(`ship ${order_id}`);
@@ -40,6 +42,7 @@ const LOCAL = { getOrder, cancelOrder, noteOrder, refundOrder };
 async function step(name, args) {
   if (name === "dispatch") return dispatch(args.name, JSON.stringify(args.args));
   if (name === "ship") return new Service().ship(args);
+  if (name === "find") return find.execute(args);
   if (name === "listOrders") return orders.list(args);
   if (name in TOOLS) return (TOOLS[name].execute ?? TOOLS[name])(args);
   return name === "getOrder" ? LOCAL.getOrder(args.orderId) : name === "noteOrder" ? noteOrder(args.order_id, args.text) : LOCAL[name](args);
