@@ -11,11 +11,12 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
 
 from replaydiff.replay.api.local_tools import local_tools
+from replaydiff.replay.api.model_keys import keys_of_class, keys_of_package, keys_of_text
 from replaydiff.replay.api.reach import Need
 
 
@@ -38,8 +39,6 @@ FRAMEWORKS = {
     "autogen_agentchat": "autogen",
 }
 """Imported package → the name that `tools` has for it."""
-KEYS = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY", "agents": "OPENAI_API_KEY"}
-"""Imported package → the variable that its client reads."""
 _SKIPPED = _words("venv env node_modules tests test build dist site-packages __pycache__ docs migrations")
 _MOST_FILES, _MOST_BYTES = 2000, 1_000_000
 _ENTRY_NAMES = re.compile(
@@ -50,6 +49,13 @@ _ENTRY_METHODS = ("run", "solve", "answer", "chat", "invoke", "ainvoke", "__call
 _TEXTS = _words("text message messages input question query prompt user_input user_message content state")
 _MODEL_CALLS = _words("create stream run run_sync invoke ainvoke parse kickoff complete completion")
 _GRAPHS = _words("create_react_agent create_agent compile AgentExecutor create_deep_agent")
+_AGENT_CLASSES = {
+    "pydantic_ai": _words("Agent"),
+    "strands": _words("Agent"),
+    "smolagents": _words("CodeAgent ToolCallingAgent"),
+}
+"""Imported package → its classes whose objects are called with a text."""
+_SESSIONS = re.compile(r"^(session|thread|conversation|chat)(_?id)?$")
 _TOOL_NAMES = _words("name tool tool_name function function_name fn_name")
 _TOOL_ARGS = _words("args arguments input params tool_input tool_args parameters inputs kwargs")
 _TOOL_DECORATORS = _words("tool function_tool tool_plain")
@@ -72,6 +78,24 @@ class CodeReference:
     """`app/agent.py:12`."""
     score: int = 0
     """How much speaks for it; compared with other guesses of its kind only."""
+    factory: bool = False
+    """It returns the agent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionFunction:
+    """A function that answers a message within a session that it keeps: `reply(session_id, message)`."""
+
+    module: str
+    name: str
+    location: str
+    is_async: bool
+    session: str
+    """The parameter that names the session."""
+    text: str
+    """The parameter with the user's message."""
+    memory: str | None
+    """The table of the module that holds the messages of each session; None where it was not recognised."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +108,17 @@ class Service:
     """A request template, where the endpoint's model has one field for the text."""
     response: str | None
     """The path of the reply, where the endpoint returns a literal object."""
+    framework: str = ""
+    """`fastapi`, `flask` or `django`, where it can be called in this process; else empty."""
+    module: str = ""
+    name: str = ""
+    is_async: bool = False
+    app: str = ""
+    """The application of Flask, or the module of Django's settings."""
+    model: str | None = None
+    """The model of the request's body."""
+    text: str | None = None
+    """The field of the body with the user's message."""
 
 
 @dataclass(slots=True)
@@ -103,6 +138,9 @@ class CodeFindings:
     """Functions whose effects stay in the agent's folder."""
     environment: dict[str, None] = field(default_factory=dict)
     services: list[Service] = field(default_factory=list)
+    sessions: list[SessionFunction] = field(default_factory=list)
+    django_settings: str | None = None
+    """The module that manage.py or wsgi.py names."""
     needs: list[Need] = field(default_factory=list)
     """Services and files outside of a boundary."""
     unreadable: list[str] = field(default_factory=list)
@@ -114,6 +152,10 @@ class CodeReader:
     def __init__(self, module: str, file: str, findings: CodeFindings) -> None:
         self._module, self._file, self._findings = module, file, findings
         self._models: dict[str, ast.ClassDef] = {}
+        self._packages: set[str] = set()
+        """What the module imports, by the first name."""
+        self._tables: set[str] = set()
+        """Names that are assigned an empty table."""
         self._filled: set[str] = set()
         """Names whose elements are assigned: `REGISTRY[name] = function`."""
 
@@ -124,6 +166,9 @@ class CodeReader:
         for statement in tree.body:
             if isinstance(statement, ast.ClassDef):
                 self._models[statement.name] = statement
+            elif isinstance(statement, ast.Assign | ast.AnnAssign) and _is_empty_table(statement.value):
+                target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
+                self._tables.add(ast.unparse(target))
         self._findings.local.update(local_tools(tree))
         for statement in tree.body:
             if isinstance(statement, Function):
@@ -145,11 +190,15 @@ class CodeReader:
             names = {alias.name for alias in node.names}
             # `agents` is a common name of a folder of one's own.
             is_sdk = node.module.partition(".")[0] != "agents" or names & {"Agent", "Runner", "function_tool"}
-            self._imported([node.module] if is_sdk else [])
+            self._imported([node.module, *(f"{node.module}.{name}" for name in names)] if is_sdk else [])
+            for name in names:
+                self._needs(keys_of_class(name))
             if node.module.startswith("google.adk"):
                 self._findings.frameworks["google-adk"] += 1
         elif isinstance(node, ast.Dict):
             self._read_definition(node)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            self._needs(keys_of_text(node.value))
         elif isinstance(node, Function):
             for decorator in node.decorator_list:
                 if _called(decorator) in _TOOL_DECORATORS:
@@ -162,10 +211,14 @@ class CodeReader:
     def _imported(self, modules: Iterable[str]) -> None:
         for module in modules:
             top = module.partition(".")[0]
+            self._packages.add(top)
             if top in FRAMEWORKS:
                 self._findings.frameworks[FRAMEWORKS[top]] += 1
-            if top in KEYS:
-                self._findings.environment.setdefault(KEYS[top])
+            self._needs(keys_of_package(module))
+
+    def _needs(self, variables: Iterable[str]) -> None:
+        for name in variables:
+            self._findings.environment.setdefault(name)
 
     def _read_definition(self, node: ast.Dict) -> None:
         """Take in the name of a tool definition: an object with a name and a schema of its arguments."""
@@ -180,6 +233,8 @@ class CodeReader:
         source = node.value if isinstance(node, ast.Subscript) else node.func
         key = node.slice if isinstance(node, ast.Subscript) else node.args[0] if node.args else None
         name = _text_of(key)
+        if name == "DJANGO_SETTINGS_MODULE" and isinstance(node, ast.Call) and len(node.args) > 1:
+            self._findings.django_settings = _text_of(node.args[1])
         if name is not None and ast.unparse(source) in (_MAPPINGS if is_required else _GETTERS):
             self._variable(name, required=is_required)
 
@@ -202,6 +257,12 @@ class CodeReader:
         service = self._service(node)
         if service is not None:
             self._findings.services.append(service)
+        elif self._is_factory(node, parameters):
+            score = 4 + _module_score(self._module) - 2 * node.name.startswith("_")
+            guess = replace(self._guess(node.name, node, score), factory=True)
+            self._findings.entrypoints.append(guess)
+        elif not is_tool and (session := self._session(node, parameters)) is not None:
+            self._findings.sessions.append(session)
         elif not is_tool and _takes_text(parameters):
             score = (
                 3 * bool(_ENTRY_NAMES.match(node.name)) + 2 * ("agent" in node.name) + 2 * _asks_model(node)
@@ -209,6 +270,53 @@ class CodeReader:
             score += _module_score(self._module) - 2 * node.name.startswith("_")
             if score >= 3:
                 self._findings.entrypoints.append(self._guess(node.name, node, score))
+
+    def _is_factory(self, node: Function, parameters: list[ast.arg]) -> bool:
+        """Return whether a function without required parameters returns an agent that it makes."""
+        if len(parameters) > len(node.args.defaults):
+            return False
+        made = {
+            ast.unparse(inner.targets[0])
+            for inner in ast.walk(node)
+            if isinstance(inner, ast.Assign) and self._is_agent(inner.value)
+        }
+        return any(
+            isinstance(inner, ast.Return)
+            and inner.value is not None
+            and (self._is_agent(inner.value) or ast.unparse(inner.value) in made)
+            for inner in ast.walk(node)
+        )
+
+    def _is_agent(self, value: ast.expr | None) -> bool:
+        """Return whether an expression makes an agent that can be called as an entrypoint."""
+        if isinstance(value, ast.Await):
+            value = value.value
+        if not isinstance(value, ast.Call):
+            return False
+        classes = [names for package, names in _AGENT_CLASSES.items() if package in self._packages]
+        is_pattern = isinstance(value.func, ast.Attribute) and ast.unparse(value.func.value) in (
+            "re",
+            "regex",
+        )
+        return not is_pattern and _called(value) in frozenset().union(_GRAPHS, *classes)
+
+    def _session(self, node: Function, parameters: list[ast.arg]) -> SessionFunction | None:
+        """Return a function that takes a session and a text, and nothing else that is required."""
+        required = parameters[: len(parameters) - len(node.args.defaults)]
+        sessions = [parameter.arg for parameter in required if _SESSIONS.match(parameter.arg)]
+        texts = [parameter.arg for parameter in required if parameter.arg in _TEXTS]
+        if len(sessions) != 1 or len(texts) != 1 or len(required) != 2:
+            return None
+        tables = (_looked_up_in(inner, sessions[0]) for inner in ast.walk(node))
+        return SessionFunction(
+            module=self._module,
+            name=node.name,
+            location=f"{self._file}:{node.lineno}",
+            is_async=isinstance(node, ast.AsyncFunctionDef),
+            session=sessions[0],
+            text=texts[0],
+            memory=next((name for name in tables if name in self._tables), None),
+        )
 
     def _read_class(self, node: ast.ClassDef) -> None:
         methods = {inner.name: inner for inner in node.body if isinstance(inner, Function)}
@@ -234,7 +342,7 @@ class CodeReader:
         if not isinstance(target, ast.Name):
             return
         value = node.value
-        if isinstance(value, ast.Call) and _called(value) in _GRAPHS:
+        if self._is_agent(value):
             self._findings.entrypoints.append(self._guess(target.id, node, 5))
         names = _names_in_table(value) if value is not None and _TABLES.search(target.id) else []
         if names:
@@ -253,30 +361,57 @@ class CodeReader:
             )
 
     def _service(self, node: Function) -> Service | None:
-        """Return the endpoint that a decorator such as `@app.post("/chat")` makes of a function."""
+        """Return the endpoint that a decorator (`@app.post("/chat")`) makes of a function, or a view."""
         for decorator in node.decorator_list:
             if not isinstance(decorator, ast.Call) or not isinstance(decorator.func, ast.Attribute):
                 continue
             path = _text_of(decorator.args[0]) if decorator.args else None
-            if decorator.func.attr == "post" and path is not None:
-                location = f"{self._file}:{node.lineno}"
-                request = self._request(node)
-                return Service(path=path, location=location, request=request, response=_response(node))
+            is_posted = decorator.func.attr == "post" or (
+                decorator.func.attr == "route" and "POST" in ast.unparse(decorator)
+            )
+            if is_posted and path is not None:
+                return self._endpoint(node, path, ast.unparse(decorator.func.value))
+        names = [parameter.arg for parameter in _parameters(node)]
+        if names == ["request"] and "django" in self._packages and _response(node) is not None:
+            return self._endpoint(node, "/", "")
         return None
 
-    def _request(self, node: Function) -> str | None:
+    def _endpoint(self, node: Function, path: str, app: str) -> Service:
+        model, field = self._body(node)
+        text = field or _read_key(node)
+        frameworks = ("fastapi" if model is not None else "", "flask", "django")
+        framework = next((name for name in frameworks if name in self._packages), "")
+        kind = "messages" if text == "messages" else "input"
+        return Service(
+            path=path,
+            location=f"{self._file}:{node.lineno}",
+            request=f'{{"{text}": {{{{ {kind} | tojson }}}}}}' if text else None,
+            response=_response(node),
+            framework=framework,
+            module=self._module,
+            name=node.name,
+            is_async=isinstance(node, ast.AsyncFunctionDef),
+            app=app,
+            model=model,
+            text=None if text == "messages" else text,
+        )
+
+    def _body(self, node: Function) -> tuple[str | None, str | None]:
+        """Return the model of the body, if the function needs nothing else, and its field for the text."""
+        required = node.args.args[: len(node.args.args) - len(node.args.defaults)]
         for parameter in node.args.args:
             model = self._models.get(ast.unparse(parameter.annotation)) if parameter.annotation else None
-            fields = [
-                inner.target.id
+            fields = {
+                inner.target.id: inner.value
                 for inner in (model.body if model is not None else ())
                 if isinstance(inner, ast.AnnAssign) and isinstance(inner.target, ast.Name)
-            ]
+            }
             texts = [name for name in fields if name in _TEXTS]
-            if len(texts) == 1:
-                kind = "messages" if texts[0] == "messages" else "input"
-                return f'{{"{texts[0]}": {{{{ {kind} | tojson }}}}}}'
-        return None
+            if model is not None and len(texts) == 1:
+                needed = [name for name, value in fields.items() if value is None and name not in texts]
+                is_alone = not needed and len(required) <= 1 and "Depends(" not in ast.unparse(node.args)
+                return (model.name if is_alone else None), texts[0]
+        return None, None
 
 
 def _names_in_table(value: ast.expr) -> list[str]:
@@ -293,6 +428,23 @@ def _names_in_table(value: ast.expr) -> list[str]:
         if isinstance(elements, ast.List | ast.Tuple):
             return [element.id for element in elements.elts if isinstance(element, ast.Name)]
     return []
+
+
+def _looked_up_in(node: ast.AST, key: str) -> str | None:
+    """Return the table in which a name is looked up: `TABLE[key]`, `TABLE.get(key)`."""
+    if isinstance(node, ast.Subscript) and ast.unparse(node.slice) == key:
+        return ast.unparse(node.value)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
+        is_looked_up = node.func.attr in ("get", "setdefault") and ast.unparse(node.args[0]) == key
+        return ast.unparse(node.func.value) if is_looked_up else None
+    return None
+
+
+def _is_empty_table(value: ast.expr | None) -> bool:
+    """Return whether a value is a table that is filled later: `{}`, `dict()`, `defaultdict(list)`."""
+    if isinstance(value, ast.Dict):
+        return not value.keys
+    return isinstance(value, ast.Call) and _called(value) in ("dict", "defaultdict")
 
 
 def _parameters(node: Function) -> list[ast.arg]:
@@ -347,13 +499,31 @@ def _explicit_name(decorator: ast.expr) -> str | None:
 
 
 def _response(node: Function) -> str | None:
-    """Return the path of the text in a literal object that a function returns."""
+    """Return the path of the text in a literal object that a function returns, also as `jsonify(…)`."""
     for inner in ast.walk(node):
-        if isinstance(inner, ast.Return) and isinstance(inner.value, ast.Dict):
-            texts = [key for key in map(_text_of, inner.value.keys) if key in _REPLIES]
-            if texts:
-                return f"$.{texts[0]}"
+        if not isinstance(inner, ast.Return):
+            continue
+        value, keys = inner.value, list[str | None]()
+        if isinstance(value, ast.Call) and _called(value) in ("jsonify", "JsonResponse", "JSONResponse"):
+            keys = [keyword.arg for keyword in value.keywords]
+            value = value.args[0] if value.args else None
+        if isinstance(value, ast.Dict):
+            keys += map(_text_of, value.keys)
+        texts = [key for key in keys if key in _REPLIES]
+        if texts:
+            return f"$.{texts[0]}"
     return None
+
+
+def _read_key(node: Function) -> str | None:
+    """Return the one key for a text that a function reads: `request.json["message"]`."""
+    keys = {
+        _text_of(inner.slice if isinstance(inner, ast.Subscript) else next(iter(inner.args), None))
+        for inner in ast.walk(node)
+        if isinstance(inner, ast.Subscript) or (isinstance(inner, ast.Call) and _called(inner) == "get")
+    }
+    texts = [key for key in keys if key in _TEXTS]
+    return texts[0] if len(texts) == 1 else None
 
 
 def _text_of(node: ast.AST | None) -> str | None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from replaydiff.replay.api.agent_code import CodeFindings, CodeReference, source_files
+from replaydiff.replay.api.model_keys import keys_of_package
 
 ENDINGS = (".ts", ".tsx", ".mts", ".cts", ".js", ".mjs", ".cjs")
 FRAMEWORKS = {
@@ -105,6 +106,8 @@ def _read(text: str, file: str, is_entry_file: bool, findings: CodeFindings) -> 
     for package in _IMPORT.findall(text):
         if package in FRAMEWORKS:
             findings.frameworks[FRAMEWORKS[package]] += 1
+        for name in keys_of_package(package):
+            findings.environment.setdefault(name)
     for first, second in _VARIABLE.findall(text):
         findings.environment.setdefault(first or second)
     names = [name for pattern in _NAMED_TOOLS for name in pattern.findall(text)]

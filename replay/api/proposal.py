@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from replaydiff.replay.api.adapters import FILE, adapter_of_service, adapter_of_session
 from replaydiff.replay.api.agent_code import CodeFindings, CodeReader, CodeReference, Service, source_files
 from replaydiff.replay.api.node_code import add_functions_of_tools, read_node_code
 from replaydiff.replay.api.reach import needs_of, outside_tools
@@ -51,6 +52,10 @@ class SetupProposal:
     environment: tuple[str, ...] = ()
     """Variables that the agent needs."""
     services: tuple[Service, ...] = ()
+    adapter: str | None = None
+    """The text of an adapter, where no entrypoint can be named."""
+    adapter_location: str | None = None
+    """What it calls."""
     network: tuple[CodeReference, ...] = ()
     """Services, `host:port`, that the code names outside of tools and models."""
     writable: tuple[CodeReference, ...] = ()
@@ -140,6 +145,10 @@ def _proposal(
         unsure.append(f"whether {', '.join(doubtful)} read or write: set `effect` of each")
     if findings.unreadable:
         unsure.append(f"{', '.join(findings.unreadable[:3])} cannot be read as Python and was left out")
+    adapter, called = (None, None) if entrypoints else _adapter(findings)
+    if adapter is not None:
+        unsure = [sentence for sentence in unsure if not sentence.startswith("no entrypoint")]
+        unsure.append(f"whether {FILE} calls {called} as production does: read it")
     reach = _reach(findings, {*names, *(point.rpartition(":")[2] for point in tools or ())})
     return SetupProposal(
         path=path,
@@ -151,11 +160,26 @@ def _proposal(
         live=tuple(name for name in names if name in findings.local),
         environment=tuple(findings.environment),
         services=tuple(findings.services),
+        adapter=adapter,
+        adapter_location=called,
         network=tuple(need for need in reach if not need.value.startswith("/")),
         writable=tuple(need for need in reach if need.value.startswith("/")),
         traces=tuple(traces),
         unsure=tuple(unsure),
     )
+
+
+def _adapter(findings: CodeFindings) -> tuple[str | None, str | None]:
+    """Return an adapter for a function with a session, else for a route, and where that is."""
+    for function in findings.sessions[:1]:
+        return adapter_of_session(function), function.location
+    settings = findings.django_settings or ""
+    for service in findings.services:
+        if service.framework == "django":
+            service = replace(service, app=settings)
+        if (text := adapter_of_service(service)) is not None:
+            return text, service.location
+    return None, None
 
 
 def _reach(findings: CodeFindings, tools: Collection[str]) -> list[CodeReference]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
+from replaydiff.replay.api.adapters import FILE as ADAPTER
 from replaydiff.replay.api.diagnosis import Diagnosis, diagnose
 from replaydiff.replay.api.proposal import SetupProposal
 from replaydiff.replay.errors import ReplayError
@@ -43,13 +45,14 @@ def write_setup(folder: Path, proposal: SetupProposal) -> list[SetupFile]:
     folder.mkdir(parents=True, exist_ok=True)
     names = ("replay.toml", "cases/golden.jsonl", ".github/workflows/replay.yml", ".gitignore")
     settings_file, golden, workflow, ignored = (folder / name for name in names)
-    for target in (settings_file, golden, workflow, ignored):
+    for target in (settings_file, golden, workflow, ignored, folder / ADAPTER):
         check_link(target)
     settings = _template("replay.toml").replace("@AGENT@\n", _agent(proposal))
     return [
         _write(settings_file, settings),
         _write(golden, ""),
         _write(workflow, _workflow(folder, proposal)),
+        *([_write(folder / ADAPTER, proposal.adapter)] if proposal.adapter is not None else []),
         _ignore(ignored),
     ]
 
@@ -90,7 +93,8 @@ def check_setup(folder: Path, *, probe: bool) -> Diagnosis:
 
     settings = load(folder)
     agent = settings.agent
-    can_start = bool(agent.entrypoint) and agent.tools is not None and not settings.store_path.exists()
+    is_named = bool(agent.entrypoint or agent.adapter) and agent.tools is not None
+    can_start = is_named and not settings.store_path.exists()
     version = str(folder.resolve()) if probe and can_start else None
     return diagnose(lambda: settings, lambda: settings.store_path, probe=version)
 
@@ -158,10 +162,14 @@ def _entrypoint(proposal: SetupProposal) -> Iterator[str]:
     if proposal.entrypoints:
         best, *others = proposal.entrypoints
         yield f"entrypoint = {toml_text(best.value)}{_comment(best.location)}"
+        if best.factory:
+            yield "factory = true                # it returns the agent"
         yield from (
             f"# entrypoint = {toml_text(candidate.value)}{_comment(candidate.location)}"
             for candidate in others
         )
+    elif proposal.adapter is not None:
+        yield f'adapter = "./{ADAPTER}"   # {single_line(proposal.adapter_location or "")}'
     else:
         yield '# entrypoint = "app.agent:run_agent"'
     for service in proposal.services:
@@ -180,24 +188,62 @@ def _comment(location: str | None) -> str:
 
 
 def _workflow(folder: Path, proposal: SetupProposal) -> str:
-    packages = "".join(f"          {command}\n" for command in _packages(folder))
-    source = install_source()
+    packages = "".join(f"          {command}\n" for command in [*_packages(folder)] or ["true # none"])
     names = list(dict.fromkeys(proposal.environment or ("ANTHROPIC_API_KEY",)))
     variables = "".join(f"          {name}: ${{{{ secrets.{name} || vars.{name} }}}}\n" for name in names)
     return (
         _template("workflow.yml")
-        .replace("@INSTALL@", "vars.REPLAYDIFF" + (f" || '{source}'" if source else ""))
+        .replace("@INSTALL@", json.dumps(install_source() or ""))
+        .replace("@RUNTIMES@", "".join(_runtimes(folder)))
         .replace("@PACKAGES@", packages)
         .replace("@ENVIRONMENT@", f"        env:\n{variables}")
     )
 
 
+_PYTHON = "3.12"
+"""Where the agent's repository names none."""
+_RUNTIME = """      - uses: {action}
+        if: steps.cases.outputs.found
+        with: {{{version}}}
+"""
+
+
+def _runtimes(folder: Path) -> Iterator[str]:
+    """Yield the steps that set up what the agent runs in."""
+    is_node = (folder / "package.json").is_file()
+    if not is_node or _is_python(folder):
+        named = _text(folder / ".python-version").strip()
+        version = named if re.fullmatch(r"3\.\d+(\.\d+)?", named) else _PYTHON
+        action = "actions/setup-python@a26af69be951a213d495a4c3e4e4022e16d87065 # v5.6.0"
+        yield _RUNTIME.format(action=action, version=f'python-version: "{version}"')
+    if is_node:
+        file = next((name for name in (".nvmrc", ".node-version") if (folder / name).is_file()), None)
+        version = f"node-version-file: {file}" if file else "node-version: lts/*"
+        action = "actions/setup-node@49933ea5288caeca8642d1e84afbd3f7d6820020 # v4.4.0"
+        yield _RUNTIME.format(action=action, version=version)
+
+
+def _is_python(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in ("requirements.txt", "pyproject.toml", "uv.lock"))
+
+
 def _packages(folder: Path) -> Iterable[str]:
     """Yield the commands that install the agent's own packages."""
-    if (folder / "requirements.txt").is_file():
+    if (folder / "uv.lock").is_file():
+        yield "pipx run uv sync --frozen"
+    elif (folder / "poetry.lock").is_file():
+        yield "pipx install --quiet poetry"
+        yield "poetry install --no-interaction --no-root"
+    elif (folder / "requirements.txt").is_file():
         yield "pip install -r requirements.txt"
     elif (folder / "pyproject.toml").is_file() and "[project]" in _text(folder / "pyproject.toml"):
         yield "pip install ."
+    if (folder / "pnpm-lock.yaml").is_file():
+        yield "corepack enable && pnpm install --frozen-lockfile"
+    elif (folder / "yarn.lock").is_file():
+        yield "corepack enable && yarn install --immutable"
+    elif (folder / "package.json").is_file():
+        yield "npm ci" if (folder / "package-lock.json").is_file() else "npm install --no-package-lock"
 
 
 def _text(file: Path) -> str:
@@ -228,18 +274,20 @@ def install_source() -> str | None:
 
 def _origin(clone: Path) -> str | None:
     """Return the https address of the repository that a folder was cloned from."""
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(clone), "remote", "get-url", "origin"],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    except OSError:
-        return None
-    url = done.stdout.strip()
+    url = _git(clone, "remote", "get-url", "origin")
     # One with a user or password in it is a secret.
-    return f"git+{url}" if url.startswith("https://") and "@" not in url else None
+    if not url.startswith("https://") or "@" in url:
+        return None
+    commit = _git(clone, "rev-parse", "HEAD")
+    return f"git+{url}@{commit}" if commit else f"git+{url}"
+
+
+def _git(clone: Path, *words: str) -> str:
+    try:
+        done = subprocess.run(["git", "-C", str(clone), *words], capture_output=True, text=True, check=False)
+    except OSError:
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
 
 
 def _write(target: Path, text: str) -> SetupFile:

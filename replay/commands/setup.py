@@ -10,10 +10,11 @@ from pathlib import Path
 import click
 from click.shell_completion import get_completion_class
 
+from replaydiff.replay.api.adapters import FILE as ADAPTER
 from replaydiff.replay.api.agent_code import CodeReference
 from replaydiff.replay.api.diagnosis import Diagnosis, diagnose
 from replaydiff.replay.api.proposal import SetupProposal, propose
-from replaydiff.replay.api.setup import check_setup, write_agent_files, write_setup
+from replaydiff.replay.api.setup import check_setup, install_source, write_agent_files, write_setup
 from replaydiff.replay.api.tool_notes import describe_notes
 from replaydiff.replay.commands.options import App, command, json_option, print_json
 from replaydiff.replay.errors import ExitCode
@@ -82,7 +83,10 @@ _INDENT = 13
 
 def _show_proposal(proposal: SetupProposal) -> None:
     for guess in proposal.entrypoints[:1]:
-        click.echo(f"entrypoint   {single_line(guess.value)} ({single_line(guess.location)})")
+        kind = ", which returns the agent" if guess.factory else ""
+        click.echo(f"entrypoint   {single_line(guess.value)} ({single_line(guess.location)}{kind})")
+    if proposal.adapter is not None:
+        click.echo(f"adapter      {ADAPTER} calls {single_line(proposal.adapter_location or '')}")
     if proposal.tools:
         location = f" ({proposal.tools_location})" if proposal.tools_location else ""
         click.echo(f"tools        {single_line(', '.join(proposal.tools) + location)}")
@@ -141,6 +145,7 @@ def _ask(proposal: SetupProposal) -> SetupProposal:
     return replace(
         proposal,
         entrypoints=tuple(named),
+        adapter=None if named else proposal.adapter,
         tools=points if points or has_none else None,
         tools_location=proposal.tools_location if is_same else None,
         effects=effects,
@@ -152,7 +157,7 @@ def _show_end(proposal: SetupProposal, diagnosis: Diagnosis) -> None:
         if finding.name in ("agent", "entrypoint", "tools", "start", "boundary", "recorded", "settings"):
             click.echo(f"{finding.state:<8} {finding.name:<12} {single_line(finding.text)}")
     missing = [
-        *(["entrypoint"] if proposal.entrypoint is None else []),
+        *(["entrypoint"] if proposal.entrypoint is None and proposal.adapter is None else []),
         *(["tools"] if proposal.tools is None else []),
     ]
     first = [f"name your agent's {' and '.join(missing)} in replay.toml"] if missing else []
@@ -161,9 +166,12 @@ def _show_end(proposal: SetupProposal, diagnosis: Diagnosis) -> None:
         "replay doctor --probe",
         f"replay import auto {source}",
         "replay sample --month --size 50 --name monthly",
-        "replay run --old git:main --new .",
+        # A version is compared with another one; with itself it only shows the noise.
+        "replay run --old git:main --new .          # on a branch; else name two revisions",
         "replay diff",
     )
+    if install_source() is None:
+        first.append("name in .github/workflows/replay.yml where CI installs replaydiff from (REPLAYDIFF)")
     click.echo("Next: " + "\n  ".join([*first, *commands]))
 
 

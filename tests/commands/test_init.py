@@ -401,17 +401,20 @@ def test_the_workflow_is_green_on_the_first_pull_request(tmp_path: Path) -> None
     (tmp_path / "cases" / "golden.jsonl").write_text('{"id": "a", "input": "b"}\n')
     assert ends_with(cases["run"]) == 0
     assert output.read_text() == "found=true\n"
-    assert check["run"] == "replay check -o replay-report.xml"
-    assert "pip install -r requirements.txt\n" in install["run"]
+    assert check["run"] == "replay check -o replay-report.xml -o replay-report.md"
+    packages = next(step for step in job["steps"] if step.get("name") == "packages")
+    assert packages["run"] == "pip install -r requirements.txt\n"
     # Where this copy came from is known or not; a name that is not published is never installed.
     source = install_source()
-    assert (
-        install["env"]["REPLAYDIFF"] == "${{ vars.REPLAYDIFF" + (f" || '{source}'" if source else "") + " }}"
-    )
+    assert install["env"]["REPLAYDIFF"] == (source or "")
     assert source != "replaydiff"
-    only = install["run"].splitlines()[0]
-    assert ends_with(f"pip() {{ :; }}; {only}", REPLAYDIFF="") != 0
-    assert ends_with(f"pip() {{ :; }}; {only}", REPLAYDIFF="a place") == 0
+    assert ends_with(f"pipx() {{ :; }}; {install['run']}", REPLAYDIFF="") != 0
+    assert ends_with(f"pipx() {{ :; }}; {install['run']}", REPLAYDIFF="an address") == 0
+    summary = next(step for step in job["steps"] if step.get("name") == "summary")["run"]
+    assert ends_with(summary, GITHUB_STEP_SUMMARY=str(tmp_path / "summary")) == 0
+    (tmp_path / "replay-report.md").write_text("# SHIP\n")
+    assert ends_with(summary, GITHUB_STEP_SUMMARY=str(tmp_path / "summary")) == 0
+    assert (tmp_path / "summary").read_text() == "# SHIP\n"
 
 
 def test_questions_on_a_terminal_correct_the_proposal(

@@ -1,0 +1,85 @@
+"""Write the adapter with which `replay` calls an agent that no entrypoint names: a session's, a route's.
+
+The agent's own code stays as it is. An adapter imports that of each revision; see docs/frameworks/adapter.md.
+"""
+
+from __future__ import annotations
+
+import re
+
+from replaydiff.replay.api.agent_code import Service, SessionFunction
+
+FILE = "replay_adapter.py"
+
+
+def adapter_of_session(function: SessionFunction) -> str:
+    """Return an adapter that gives each conversation a session of its own.
+
+    A trial brings the conversation so far, since its turns may run in different processes. What came before
+    is put where the function keeps it; where that is not known, a second turn is refused.
+    """
+    wait, define = ("await ", "async def") if function.is_async else ("", "def")
+    names = sorted({function.name, *([function.memory] if function.memory else [])})
+    if function.memory:
+        earlier = f"    {function.memory}[session] = [*before]\n"
+    else:
+        earlier = (
+            "    if before:\n"
+            "        raise RuntimeError(\n"
+            f'            "this conversation has several turns: in {FILE}, put `before` where "\n'
+            f'            "{function.name} keeps a session"\n'
+            "        )\n"
+        )
+    return (
+        _head(function.location)
+        + f"from uuid import uuid4\n\nfrom {function.module} import {', '.join(names)}\n\n\n"
+        + f"{define} run_agent(messages):\n"
+        + "    *before, last = messages\n"
+        + "    session = uuid4().hex\n"
+        + earlier
+        + f'    return {wait}{function.name}({function.session}=session, {function.text}=last["content"])\n'
+    )
+
+
+def adapter_of_service(service: Service) -> str | None:
+    """Return an adapter that calls a route in this process; None where what it reads is not known."""
+    if service.text is None:
+        return None
+    head = _head(service.location)
+    field = service.response.removeprefix("$.") if service.response else None
+    wait, define = ("await ", "async def") if service.is_async else ("", "def")
+    if service.framework == "fastapi" and service.model is not None:
+        taken = f'["{field}"]' if field else ""
+        return (
+            f"{head}from {service.module} import {', '.join(sorted((service.model, service.name)))}\n\n\n"
+            f"{define} run_agent(text):\n"
+            f"    answer = {wait}{service.name}({service.model}({service.text}=text))\n"
+            f"    return answer{taken}\n"
+        )
+    if field is None or not re.fullmatch(r"[\w/<>:.{}-]+", service.path):
+        return None
+    if service.framework == "flask":
+        return (
+            f"{head}from {service.module} import {service.app}\n\n\n"
+            "def run_agent(text):\n"
+            f'    body = {{"{service.text}": text}}\n'
+            f'    answer = {service.app}.test_client().post("{service.path}", json=body)\n'
+            f'    return answer.get_json()["{field}"]\n'
+        )
+    if service.framework == "django" and re.fullmatch(r"\w+(\.\w+)*", service.app):
+        return (
+            f"{head}import json\nimport os\n\nimport django\nfrom django.test import RequestFactory\n\n"
+            f'os.environ.setdefault("DJANGO_SETTINGS_MODULE", "{service.app}")\n'
+            "django.setup()\n"
+            f"from {service.module} import {service.name}\n\n\n"
+            f"{define} run_agent(text):\n"
+            f'    request = RequestFactory().post("/", {{"{service.text}": text}}, "application/json")\n'
+            f'    return json.loads(({wait}{service.name}(request)).content)["{field}"]\n'
+        )
+    return None
+
+
+def _head(location: str) -> str:
+    """Return the docstring; the name of a file is anybody's text."""
+    shown = re.sub(r"[^\w/.: -]", "?", location)
+    return f'"""Written by `replay init`: how replay calls {shown}. Change it as you need."""\n\n'

@@ -1,0 +1,180 @@
+"""`replay init` for the shapes that agents have: sessions, routes, factories, clients; and CI for what they run in."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from replaydiff.replay import settings as settings_module
+from replaydiff.replay.api.proposal import propose
+from replaydiff.replay.api.setup import write_setup
+
+SESSION = """
+import json
+
+SESSIONS = {}
+
+def book_flight(seat): ...
+
+def reply(session_id: str, message: str) -> str:
+    history = SESSIONS.setdefault(session_id, [])
+    history.append({"role": "user", "content": message})
+    return " / ".join(turn["content"] for turn in history)
+"""
+FASTAPI = """
+from fastapi import FastAPI
+from pydantic import BaseModel
+
+app = FastAPI()
+
+class ChatRequest(BaseModel):
+    message: str
+    thread: str | None = None
+
+@app.post("/chat")
+async def chat(request: ChatRequest):
+    return {"reply": "hello"}
+"""
+FLASK = """
+from flask import Flask, jsonify, request
+
+app = Flask(__name__)
+
+@app.route("/chat", methods=["POST"])
+def chat():
+    return jsonify(reply=answer_with_model(request.json["message"]))
+"""
+DJANGO = {
+    "manage.py": 'import os\nos.environ.setdefault("DJANGO_SETTINGS_MODULE", "shop.settings")\n',
+    "shop/views.py": """
+import json
+from django.http import JsonResponse
+
+def chat(request):
+    return JsonResponse({"answer": think(json.loads(request.body)["question"])})
+""",
+}
+
+
+def write(folder: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+def test_a_function_with_a_session_gets_an_adapter_that_passes_the_turns_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, {"booking/__init__.py": "", "booking/service.py": SESSION})
+    write_setup(tmp_path, propose(tmp_path))
+    assert (
+        'adapter = "./replay_adapter.py"   # booking/service.py:8' in (tmp_path / "replay.toml").read_text()
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    adapter: dict[str, Any] = {}
+    exec((tmp_path / "replay_adapter.py").read_text(), adapter)
+    roles = ("user", "assistant", "user")
+    turns = [{"role": role, "content": text} for role, text in zip(roles, "abc", strict=True)]
+    assert adapter["run_agent"](turns) == "a / b / c"
+    assert adapter["run_agent"](turns[:1]) == "a", "a session of its own"
+    for module in ("booking", "booking.service"):
+        sys.modules.pop(module, None)
+
+
+def test_a_session_whose_memory_is_not_seen_refuses_a_second_turn(tmp_path: Path) -> None:
+    code = SESSION.replace("SESSIONS.setdefault(session_id, [])", "load(session_id)")
+    adapter = propose(write(tmp_path, {"service.py": code})).adapter
+    assert adapter is not None
+    assert "raise RuntimeError(" in adapter
+    compile(adapter, "adapter", "exec")
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"a.py": FASTAPI}, 'answer = await chat(ChatRequest(message=text))\n    return answer["reply"]'),
+        (
+            {"a.py": FLASK},
+            'app.test_client().post("/chat", json=body)\n    return answer.get_json()["reply"]',
+        ),
+        (DJANGO, 'return json.loads((chat(request)).content)["answer"]'),
+    ],
+    ids=["fastapi", "flask", "django"],
+)
+def test_a_route_is_called_in_the_process_of_the_worker(
+    tmp_path: Path, files: dict[str, str], expected: str
+) -> None:
+    proposal = propose(write(tmp_path, files))
+    assert proposal.adapter is not None
+    assert expected in proposal.adapter
+    compile(proposal.adapter, "adapter", "exec")
+    assert "read it" in proposal.unsure[-1]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from langchain.agents import create_agent\ndef build():\n    return create_agent('openai:gpt-5', [])\n",
+        "from pydantic_ai import Agent\ndef make(model='openai:gpt-5'):\n    agent = Agent(model)\n    return agent\n",
+        "import langgraph.graph, langchain_openai\nasync def graph():\n    return StateGraph(dict).compile()\n",
+    ],
+    ids=["create_agent", "pydantic-ai", "compile"],
+)
+def test_a_function_that_returns_an_agent_is_a_factory(tmp_path: Path, code: str) -> None:
+    words = "import re\ndef words():\n    return re.compile('a')\n"
+    proposal = propose(write(tmp_path, {"app/agent.py": code, "app/words.py": words}))
+    [guess] = proposal.entrypoints
+    assert (guess.factory, guess.location.partition(":")[0]) == (True, "app/agent.py")
+    assert proposal.environment == ("OPENAI_API_KEY",)
+    write_setup(tmp_path, proposal)
+    assert settings_module.load(tmp_path).agent.factory
+
+
+@pytest.mark.parametrize(
+    ("code", "variables"),
+    [
+        ("from langchain_google_genai import ChatGoogleGenerativeAI", {"GOOGLE_API_KEY"}),
+        ("from google import genai", {"GOOGLE_API_KEY"}),
+        ("from openai import AzureOpenAI", {"OPENAI_API_KEY", "AZURE_OPENAI_API_KEY", "AZURE_OPENAI_ENDPOINT"}),
+        ("import groq, mistralai", {"GROQ_API_KEY", "MISTRAL_API_KEY"}),
+        ("M = 'bedrock/anthropic.claude-v5'", {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"}),
+        ("from claude_agent_sdk import query", {"ANTHROPIC_API_KEY"}),
+        ("LINK = 'openai://x'\nTEXT = 'openai: it answers'", set()),
+    ],
+)  # fmt: skip
+def test_the_key_of_every_client_is_passed_to_the_workflow(
+    tmp_path: Path, code: str, variables: set[str]
+) -> None:
+    assert set(propose(write(tmp_path, {"agent.py": code})).environment) == variables
+
+
+@pytest.mark.parametrize(
+    ("files", "actions", "commands"),
+    [
+        ({"uv.lock": "", "pyproject.toml": ""}, ["setup-python"], "pipx run uv sync --frozen\n"),
+        ({"package.json": "{}", "package-lock.json": ""}, ["setup-node"], "npm ci\n"),
+        (
+            {"package.json": "{}", "requirements.txt": ""},
+            ["setup-python", "setup-node"],
+            "pip install -r requirements.txt\nnpm install --no-package-lock\n",
+        ),
+        ({"a.py": ""}, ["setup-python"], "true # none\n"),
+    ],
+    ids=["uv", "node", "both", "nothing"],
+)
+def test_the_workflow_sets_up_what_the_agent_runs_in(
+    tmp_path: Path, files: dict[str, str], actions: list[str], commands: str
+) -> None:
+    write_setup(write(tmp_path, files), propose(tmp_path))
+    workflow = yaml.safe_load((tmp_path / ".github/workflows/replay.yml").read_text())
+    steps = workflow["jobs"]["check"]["steps"]
+    used = [step["uses"].partition("@")[0].partition("/")[2] for step in steps if "uses" in step]
+    assert used == ["checkout", *actions, "upload-artifact"]
+    assert next(step for step in steps if step.get("name") == "packages")["run"] == commands
+    assert workflow["jobs"]["check"]["timeout-minutes"] == 30
+    assert workflow["concurrency"]["cancel-in-progress"] is True
