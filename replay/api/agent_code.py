@@ -275,7 +275,7 @@ class CodeReader:
         """Return whether a function without required parameters returns an agent that it makes."""
         if len(parameters) > len(node.args.defaults):
             return False
-        made = {
+        agents = {
             ast.unparse(inner.targets[0])
             for inner in ast.walk(node)
             if isinstance(inner, ast.Assign) and self._is_agent(inner.value)
@@ -283,7 +283,7 @@ class CodeReader:
         return any(
             isinstance(inner, ast.Return)
             and inner.value is not None
-            and (self._is_agent(inner.value) or ast.unparse(inner.value) in made)
+            and (self._is_agent(inner.value) or ast.unparse(inner.value) in agents)
             for inner in ast.walk(node)
         )
 

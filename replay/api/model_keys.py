@@ -78,7 +78,7 @@ _PACKAGES = {
     "@ai-sdk/xai": "xai",
     "@ai-sdk/deepseek": "deepseek",
 }
-_OWN = {"@ai-sdk/google": ("GOOGLE_GENERATIVE_AI_API_KEY",)}
+_SPECIAL = {"@ai-sdk/google": ("GOOGLE_GENERATIVE_AI_API_KEY",)}
 """Packages that read a variable of their own."""
 _MODEL = re.compile(r"([a-z][a-z_-]*)[:/][A-Za-z0-9]")
 
@@ -91,8 +91,8 @@ def keys_of_package(package: str) -> tuple[str, ...]:
     """
     parts = package.split(".")
     names = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
-    name = next((name for name in names if name in _PACKAGES or name in _OWN), None)
-    return () if name is None else _OWN.get(name) or _PROVIDERS[_PACKAGES[name]]
+    name = next((name for name in names if name in _PACKAGES or name in _SPECIAL), None)
+    return () if name is None else _SPECIAL.get(name) or _PROVIDERS[_PACKAGES[name]]
 
 
 def keys_of_class(name: str) -> tuple[str, ...]:
