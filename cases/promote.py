@@ -208,7 +208,7 @@ def find_item(con: DuckDBPyConnection, name: str, run_id: str | None) -> ItemInR
     from replaydiff.replay.store.traces import get_trace
     from replaydiff.replay.store.trials import trials_of
 
-    run = get_run(con, run_id) if run_id else latest_run(con)
+    run = get_run(con, run_id) if run_id else latest_run(con, finished=True) or latest_run(con)
     if run is not None:
         try:
             item = get_item(con, run.id, name)

@@ -86,7 +86,7 @@ def resume_check(
 
     settings = _settings(resumed_settings(base, options), None)
     with open_store(store, read_only=True) as con:
-        run = get_run(con, run_id) if run_id else latest_run(con, unfinished=True)
+        run = get_run(con, run_id) if run_id else latest_run(con, finished=False)
     if run is None:
         raise InputError("there is no unfinished check to resume; `replay check` starts one")
     if run.golden_path is None or Lane.NEW not in run.lanes:

@@ -179,7 +179,7 @@ def resume_bisect(
     settings = resumed_settings(base, options)
     check_runs_here(settings, "replay bisect")
     with open_store(store, read_only=True) as con:
-        run = get_run(con, run_id) if run_id else latest_run(con, unfinished=True, experiment=KIND)
+        run = get_run(con, run_id) if run_id else latest_run(con, finished=False, experiment=KIND)
         last = run or latest_run(con, experiment=KIND)
     if run is None:
         hint = f"`replay bisect --resume {last.id}` prints the result of the last one; " if last else ""

@@ -1,9 +1,8 @@
 """The journal of a run: every finished trial is a line in a file as soon as it ends.
 
-The store takes trials by the hundred, since one at a time costs a hundred times as much; a process can be
-killed in between. So each trial is first appended to `journal/RUN.jsonl` beside the store and only forgotten
-there once the store has it. Writing a line costs some microseconds and survives `kill -9`; it is brought to
-the disk itself once a second.
+The store takes the trials of a second at once, since one at a time costs a hundred times as much; a process
+can be killed in between. So each trial is first appended to `journal/RUN.jsonl` beside the store and only
+forgotten there once the store has it. Writing a line costs some microseconds and survives `kill -9`.
 """
 
 from __future__ import annotations
@@ -29,13 +28,10 @@ from replaydiff.replay.store.trials import finished_keys, write_trials
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-BATCH = 2000
-"""Trials that are moved into the store at a time: in batches of 500 each costs nearly twice as much."""
-BATCH_BYTES = 4 * 2**20
-"""Of the journal, after which they are moved however few they are: until then they are in memory too."""
 _SETTLE_AFTER = 5000
 """Trials after which the store is made to let go of what it holds in memory."""
-_SYNC_S = 1.0
+_EVERY_S = 1.0
+"""Seconds after which trials are moved into the store, where other commands see them."""
 
 _CALL = b'{"model_call":'
 """How the line of a model call begins; those of a trial stand before it."""
@@ -66,8 +62,8 @@ class Journal:
         for trial, calls in _left_in(self._path):
             self._waiting.append(trial)
             self._calls += calls
-        self._unsettled = self._size = 0
-        self._synced = time.monotonic()
+        self._unsettled = 0
+        self._drained = time.monotonic()
         self.drain()
 
     def add(self, ended: Sequence[tuple[Trial, Sequence[ModelCall]]]) -> None:
@@ -91,11 +87,8 @@ class Journal:
                 f"the journal {self._path} cannot be written: {error.strerror}; no finished trial is lost",
                 hint=f"correct that, then `replay run --resume {ended[0][0].run_id}`",
             ) from error
-        if len(self._waiting) >= BATCH or self._size >= BATCH_BYTES:
+        if time.monotonic() - self._drained > _EVERY_S:
             self.drain()
-        elif time.monotonic() - self._synced > _SYNC_S:
-            os.fsync(self._file)
-            self._synced = time.monotonic()
 
     def _line(self, trial: Trial, calls: Sequence[ModelCall]) -> tuple[bytes, Trial, list[ModelCall]]:
         """Return a trial's part of the file, and the trial and its calls without secrets."""
@@ -120,7 +113,6 @@ class Journal:
             while left:
                 left = left[os.write(self._file, left) :]
         finally:
-            self._size += len(data) - len(left)
             room = len(data) - len(left)
             for line, (trial, calls) in zip(lines, redacted, strict=True):
                 room -= len(line)
@@ -142,8 +134,7 @@ class Journal:
             settle(self._con)
             self._unsettled = 0
         os.ftruncate(self._file, 0)
-        self._size = 0
-        self._synced = time.monotonic()
+        self._drained = time.monotonic()
 
     def close(self) -> None:
         """Move everything into the store and remove the file. Where that fails, the file keeps it."""

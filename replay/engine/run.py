@@ -268,7 +268,7 @@ def resume(
         Interrupted: once more.
     """
     with open_store(store, read_only=True) as con:
-        run = latest_run(con, unfinished=not retry) if run_id is None else get_run(con, run_id)
+        run = latest_run(con, finished=None if retry else False) if run_id is None else get_run(con, run_id)
         ended = {} if run is None else count_statuses(con, run.id)
     if run is None:
         raise InputError("there is no unfinished run to resume; `replay run` starts one")

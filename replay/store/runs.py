@@ -130,17 +130,18 @@ def get_run(con: DuckDBPyConnection, run_id: str) -> RunRecord:
 def latest_run(
     con: DuckDBPyConnection,
     *,
-    unfinished: bool = False,
+    finished: bool | None = None,
     compared: bool = False,
     experiment: str | None = None,
 ) -> RunRecord | None:
-    """Return the newest run, or the newest that is unfinished or compares versions; None if there is none.
+    """Return the newest run, of those that have (not) finished, or compare versions; None if there is none.
 
     The runs of a bisection or a fork are experiments, and only looked at where one is named.
     """
     kind = f"settings->>'$.{EXPERIMENT}.kind'"
     where = f"WHERE {kind} IS NOT DISTINCT FROM ?"
-    where += " AND finished_at IS NULL" if unfinished else ""
+    if finished is not None:
+        where += f" AND finished_at IS {'NOT ' if finished else ''}NULL"
     where += " AND json_exists(lanes, '$.old') AND json_exists(lanes, '$.new')" if compared else ""
     runs = _runs(con, f"{where} ORDER BY created_at DESC, run_id DESC LIMIT 1", [experiment])
     return runs[0] if runs else None
@@ -148,6 +149,8 @@ def latest_run(
 
 def chosen_run(con: DuckDBPyConnection, run_id: str | None, *, compared: bool = False) -> RunRecord:
     """Return the run that a command is about: by its id or a unique beginning of it, else the newest.
+
+    A run that has finished is preferred: one in progress would change the answer of every command.
 
     Args:
         con: the store.
@@ -160,7 +163,15 @@ def chosen_run(con: DuckDBPyConnection, run_id: str | None, *, compared: bool = 
     """
     if run_id:
         return get_run(con, run_id)
-    latest = (latest_run(con, compared=True) if compared else None) or latest_run(con)
+    latest = (
+        (
+            latest_run(con, finished=True, compared=True) or latest_run(con, compared=True)
+            if compared
+            else None
+        )
+        or latest_run(con, finished=True)
+        or latest_run(con)
+    )
     if latest is None:
         raise InputError("there is no run in the store", hint=_HINT)
     return latest

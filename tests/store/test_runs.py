@@ -121,7 +121,7 @@ def test_finding_runs(con: DuckDBPyConnection) -> None:
     for n, run_id in enumerate(ids):
         create_run(con, run(run_id, created_at=WHEN + timedelta(days=n)), items(1))
     finish_run(con, ids[2], WHEN)
-    newest, unfinished = latest_run(con), latest_run(con, unfinished=True)
+    newest, unfinished = latest_run(con), latest_run(con, finished=False)
     assert newest is not None
     assert unfinished is not None
     assert (newest.id, newest.finished_at, unfinished.id) == (ids[2], WHEN, ids[1])
