@@ -98,9 +98,11 @@ export class Tools {
     this.paths.add(path);
     const read = (args) => (isDispatcher ? [String(args[0]), decoded(args[1])] : [name, named(parameters, args)]);
     const isAsync = returnsPromise(fn);
+    const isGenerator = /Generator/.test(fn.constructor.name);
     const replacement = function (...args) {
       const run = () => (new.target ? Reflect.construct(fn, args, new.target) : Reflect.apply(fn, this, args));
       const call = read(args);
+      if (isGenerator) return each(isAsync ? answer(...call, run) : answerSync(...call, run), isAsync);
       return isAsync ? answer(...call, run) : answerSync(...call, run);
     };
     Object.defineProperties(replacement, {
@@ -113,6 +115,13 @@ export class Tools {
     replaced.add(replacement);
     return replacement;
   }
+}
+
+/** Return a generator of a recorded list, or of the one value that was recorded; as the tool's own it may run. */
+function each(result, isAsync) {
+  const items = (value) => (typeof value?.next === "function" || Array.isArray(value) ? value : [value]);
+  if (!isAsync) return (function* () { yield* items(result); })();
+  return (async function* () { yield* items(await result); })();
 }
 
 /** Return arguments as an object: the text of one is decoded, other text is kept as `{_raw: text}`. */

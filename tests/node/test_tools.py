@@ -108,9 +108,15 @@ def test_a_tool_does_not_run_in_a_thread_or_process_of_the_agent() -> None:
         assert text == "cancel_order was called in a thread or process that the agent started; it was not run"
 
 
+def test_a_generator_yields_what_was_recorded() -> None:
+    trial = Item(id="w", input="watch", tape=(recorded("watch_order", ["packed", "sent"], **ORDER),))
+    outcome = run_one("./apart.mjs#runAgent", trial, folder=AGENTS, tools=("./apart.mjs#watch_order",))
+    assert outcome.final_response == "packed,sent"
+
+
 def test_what_the_boundary_blocks_is_named_with_its_line() -> None:
     outcome = run_one("./apart.mjs#runAgent", "connect", folder=AGENTS, tools=(), boundary=resolve("auto"))
-    assert [(event.what, event.at) for event in outcome.blocked] == [("198.51.100.7:25", "apart.mjs:14")]
+    assert [(event.what, event.at) for event in outcome.blocked] == [("198.51.100.7:25", "apart.mjs:18")]
 
 
 def test_failures_are_each_trial_s_own() -> None:
