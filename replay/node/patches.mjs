@@ -173,8 +173,11 @@ export function versionOf(name) {
 }
 
 function installedFramework(key) {
-  const { package: name } = FRAMEWORKS[key];
-  if (versionOf(name)) return FRAMEWORKS[key];
-  throw new Unusable(`tools names ${key}, and ${name} is not installed for ${process.cwd()}; install it, or remove it`);
+  const { package: name, supported } = FRAMEWORKS[key];
+  const version = versionOf(name);
+  if (!version) throw new Unusable(`tools names ${key}, and ${name} is not installed for ${process.cwd()}; install it, or remove it`);
+  if (!supported.includes(version.split(".")[0]))
+    throw new Unusable(`the tools of ${name} ${version} cannot be answered; supported is ${supported.join(", ")}: name your tools one by one instead`);
+  return FRAMEWORKS[key];
 }
 

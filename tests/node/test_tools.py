@@ -153,6 +153,7 @@ def test_failures_are_each_trial_s_own() -> None:
         ("./shop.mjs#runAgent", ("./shop.mjs#gone",), "the tool ./shop.mjs#gone is not there"),
         ("./shop.mjs#runAgent", ("./index.mjs#refund",), "name the file that defines it"),
         ("./shop.mjs#runAgent", ("a-framework",), "or be one of"),
+        ("./shop.mjs#runAgent", ("mastra",), "@mastra/core is not installed"),
         ("./shop.mjs#TOOLS", (), "cannot be called; an agent is a function"),
     ],
 )

@@ -7,6 +7,7 @@ import { withExecute } from "./tool.mjs";
 export default {
   key: "ai",
   package: "ai",
+  supported: ["6", "7"],
   modules: [{ pattern: "/node_modules/ai/dist/[^/]+\\.m?js$", names: ["generateText", "streamText", "streamTextLowMemory"] }],
   replacing: (tools) => (name, call) =>
     function (options, ...others) {

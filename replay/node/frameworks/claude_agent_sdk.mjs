@@ -7,6 +7,7 @@ import { ToolFailed, asFailure, asResult } from "./tool.mjs";
 export default {
   key: "claude-agent-sdk",
   package: "@anthropic-ai/claude-agent-sdk",
+  supported: ["0"],
   modules: [{ pattern: "/@anthropic-ai/claude-agent-sdk/sdk\\.mjs$", names: ["createSdkMcpServer"] }],
   replacing: ({ see }) => (name, create) => (options) =>
     create({

@@ -6,6 +6,7 @@ import { answer } from "../calls.mjs";
 export default {
   key: "langchain",
   package: "@langchain/core",
+  supported: ["1"],
   modules: [{ pattern: "/@langchain/core/dist/tools/index\\.c?js$", names: ["StructuredTool"] }],
   replacing: ({ see }) => (name, StructuredTool) => {
     const { call } = StructuredTool.prototype;

@@ -12,6 +12,7 @@ const instances = new WeakSet();
 export default {
   key: "mastra",
   package: "@mastra/core",
+  supported: ["1"],
   modules: [{ pattern: "/@mastra/core/dist/[^/]+\\.c?js$", names: ["Tool", "CoreToolBuilder"] }],
   replacing: (tools) => (name, made) =>
     new Proxy(made, {

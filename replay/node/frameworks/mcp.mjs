@@ -7,6 +7,7 @@ import { ToolFailed, asFailure, asResult } from "./tool.mjs";
 export default {
   key: "mcp",
   package: "@modelcontextprotocol/sdk",
+  supported: ["1"],
   modules: [{ pattern: "/@modelcontextprotocol/sdk/dist/(esm|cjs)/client/index\\.js$", names: ["Client"] }],
   replacing: ({ see }) => (name, Client) => {
     const { callTool } = Client.prototype;

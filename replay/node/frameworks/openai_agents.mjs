@@ -12,6 +12,7 @@ const HOSTED = [
 export default {
   key: "openai-agents",
   package: "@openai/agents",
+  supported: ["0"],
   modules: [
     { pattern: "/@openai/agents-core/dist/tool\\.m?js$", names: ["tool", ...HOSTED] },
     { pattern: "/@openai/agents-openai/dist/tools\\.m?js$", names: HOSTED },
