@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from pathlib import Path
 
-from replaydiff.replay.engine.checkout import commit_of, git, toplevel
+from replaydiff.replay.engine.checkout import commit_of, git, toplevel, without_programs
 from replaydiff.replay.engine.items import GoldenSource, from_golden
 from replaydiff.replay.errors import InputError, ReplayError
 from replaydiff.replay.golden import read_golden
@@ -267,7 +267,8 @@ def _source_of(imports: Imports, module: str) -> Path:
 
 
 def _changed_files(folder: Path, top: Path, commit: str, golden: Path, settings: Settings) -> Iterator[Path]:
-    named = git(top, "diff", "--name-only", "-z", "--no-renames", commit).split("\0")
+    words = ("diff", "--name-only", "-z", "--no-renames", "--no-ext-diff", "--no-textconv", commit)
+    named = git(top, *words, options=without_programs(top)).split("\0")
     new = git(folder, "ls-files", "--others", "--exclude-standard", "--full-name", "-z").split("\0")
     root = settings.root.resolve()
     case_files = {golden, golden.with_name("retired.jsonl"), settings.root / settings.judge.calibration}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 import threading
 import time
@@ -18,12 +19,13 @@ from pathlib import Path
 COLLECT_S = 5.0
 """Seconds between two looks for processes to collect."""
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+_PSS = re.compile(r"^Pss: +(\d+) kB$", re.M)
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_GET_CHILD_SUBREAPER = 37
 
 
 def resident_mb(pid: int) -> float:
-    """Return the resident memory of a process and all its descendants, in megabytes."""
+    """Return the memory of a process and all its descendants, in megabytes; pages they share count once."""
     return sum(_resident(member) for member in _family(pid)) / 2**20
 
 
@@ -50,8 +52,12 @@ def _children(pid: int | str) -> list[int]:
 
 def _resident(pid: int) -> int:
     try:
+        # Proportional: a page that n processes share since a fork counts as 1/n for each.
+        [pss] = _PSS.findall(Path(f"/proc/{pid}/smaps_rollup").read_text())
+        return int(pss) * 1024
+    except PermissionError:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
-    except (OSError, IndexError):
+    except (OSError, ValueError):
         return 0
 
 

@@ -214,6 +214,14 @@ def test_a_case_that_changed_itself_is_checked(shop: Path, replay: Replay) -> No
     done = replay("check", "--changed", "HEAD", "--json")
     assert "1 of 3 cases: 1 of them changed themselves since HEAD" in done.err
     assert list(json.loads(done.out)["check"]["ended"]) == ["which"]
+    # A filter of the repository's settings is a program, and it is not ours to run.
+    (shop / ".git" / "info").mkdir(exist_ok=True)
+    (shop / ".git" / "info" / "attributes").write_text("* filter=own\n")
+    for name in ("clean", "smudge", "process"):
+        with (shop / ".git" / "config").open("a") as config:
+            config.write(f'[filter "own"]\n{name} = touch {shop.parent / "ran"}\nrequired = true\n')
+    assert replay("check", "--changed", "HEAD").code == 0
+    assert not (shop.parent / "ran").exists()
     unknown = replay("check", "--changed", "mian")
     assert (unknown.code, "there is no git revision 'mian'" in unknown.err) == (2, True)
 
