@@ -117,12 +117,22 @@ def ingest(
     *,
     progress: Progress | None = None,
     redaction: Redaction | None = None,
+    default_release: str | None = None,
 ) -> Report:
-    """Read the files and write what is in them; then forget the rejects of earlier imports of them."""
+    """Read the files and write what is in them; then forget the rejects of earlier imports of them.
+
+    Args:
+        con: the store.
+        importer: reads the files.
+        files: all of one source.
+        progress: called now and then.
+        redaction: what replaces personal data.
+        default_release: that of traces which name none.
+    """
     began = clock.utc_now()
     report = Report(importer.NAME, len(files))
     with newer_cycles_only(), ExitStack() as stack:
-        items = _read(importer, files, redaction)
+        items = _read(importer, files, redaction, default_release)
         if isinstance(items, Generator):
             stack.enter_context(closing(items))
         write(con, report, items, progress, redaction)
@@ -131,13 +141,15 @@ def ingest(
     return report
 
 
-def _read(importer: Importer, files: Sequence[InputFile], redaction: Redaction | None) -> Iterator[Writable]:
+def _read(
+    importer: Importer, files: Sequence[InputFile], redaction: Redaction | None, default_release: str | None
+) -> Iterator[Writable]:
     """Yield what is in the files; read them in several processes if that is worth it."""
     source = divided(importer)
     is_small = sum(file.size for file in files) < SMALL_BYTES
     if source is None or is_small or redaction is not None or cores() == 1:
-        return encoded(importer.read_files(files), redaction)
-    return run_jobs(source.read_jobs(files), cores())
+        return encoded(importer.read_files(files), redaction, default_release)
+    return run_jobs(source.read_jobs(files), cores(), default_release)
 
 
 def ingest_rejects(

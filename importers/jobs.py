@@ -41,19 +41,32 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def encoded(items: Iterable[Imported], redaction: Redaction | None = None) -> Iterator[Writable]:
-    """Yield items as they are written, redacted if that is required."""
+def encoded(
+    items: Iterable[Imported], redaction: Redaction | None = None, release: str | None = None
+) -> Iterator[Writable]:
+    """Yield items as they are written, redacted if that is required.
+
+    Args:
+        items: what an importer yields.
+        redaction: what replaces personal data.
+        release: that of traces which name none.
+    """
     for item in items:
+        if release is not None and isinstance(item, Trace) and item.release is None:
+            item = replace(item, release=release)
         redacted = item if redaction is None else redaction.item(item)
         yield encode_trace(redacted) if isinstance(redacted, Trace) else redacted
 
 
-def run_jobs(items: Iterable[Imported | Job | FileJob | AllReceived], processes: int) -> Iterator[Writable]:
+def run_jobs(
+    items: Iterable[Imported | Job | FileJob | AllReceived], processes: int, release: str | None = None
+) -> Iterator[Writable]:
     """Yield items, and what the jobs among them give, in order, as they are written.
 
     Args:
         items: what an importer yields.
         processes: how many carry out the jobs.
+        release: that of traces which name none.
 
     Raises:
         UnavailableError: a process was killed.
@@ -73,10 +86,10 @@ def run_jobs(items: Iterable[Imported | Job | FileJob | AllReceived], processes:
                 # What receives belongs to this process.
                 sent = replace(item, receive=None) if isinstance(item, Job) else item
                 with _without_interrupts():
-                    pending.append((item, pool.submit(_run_job, sent)))
+                    pending.append((item, pool.submit(_run_job, sent, release)))
                 ahead += item.size
             elif not isinstance(item, AllReceived):
-                yield from encoded([item])
+                yield from encoded([item], release=release)
         for job, future in pending:
             yield from received(job, future.result())
     except BrokenProcessPool:
@@ -92,8 +105,14 @@ def run_jobs(items: Iterable[Imported | Job | FileJob | AllReceived], processes:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _run_job(job: Job | FileJob) -> list[Writable | Deferred]:
-    return [encode_trace(item) if isinstance(item, Trace) else item for item in job.items()]
+def _run_job(job: Job | FileJob, release: str | None) -> list[Writable | Deferred]:
+    items: list[Writable | Deferred] = []
+    for item in job.items():
+        if isinstance(item, Deferred):
+            items.append(item)
+        else:
+            items.extend(encoded([item], release=release))
+    return items
 
 
 @contextmanager

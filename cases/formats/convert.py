@@ -41,7 +41,9 @@ def read(path: Path, source: str | None = None) -> ConvertedCases:
     Raises:
         InputError: it cannot be read, or a record of it is no case; names file and line.
     """
-    text = read_text(path)
+    text = read_text(path, unpack=True)
+    if path.suffix.lower() == ".gz":
+        path = path.with_suffix("")
     content = None if source in GOLDEN_FORMS else _content(path, text)
     if content is not None and source is None:
         source = next((name for name in FORMATS if load(name).recognises(content.document)), None)

@@ -1,7 +1,8 @@
 """tau2-bench: the tasks of a result file or of a list of tasks.
 
 id                        id
-input                     user_scenario.instructions: a text, or its parts one below the other
+input                     user_scenario.instructions: a text, or its parts one below the other; the ticket
+                          where the simulations of the file have no user (solo mode)
 expected_tool_calls       evaluation_criteria.actions of the agent that change something; with compare_args,
                           those arguments alone
 match                     unordered, without the tools that change nothing; args: subset where an action names
@@ -42,10 +43,33 @@ def records(document: Json) -> tuple[list[Json], list[str]]:
     listed = document.get("tasks") if isinstance(document, dict) else document
     tasks: list[Json] = listed if isinstance(listed, list) else [document]
     names: list[Json] = [*sorted(name for name in _called(document) if not _changes(name))]
+    solo = _is_solo(document)
     return [
-        {**task, OF_DOCUMENT: names} if isinstance(task, dict) and "evaluation_criteria" in task else task
+        {**(_with_ticket(task) if solo else task), OF_DOCUMENT: names}
+        if isinstance(task, dict) and "evaluation_criteria" in task
+        else task
         for task in tasks
     ], []
+
+
+def _is_solo(document: Json) -> bool:
+    """Whether the simulations of a result file have no user, so that the agent was given the ticket."""
+    simulations = document.get("simulations") if isinstance(document, dict) else None
+    messages = [
+        message
+        for simulation in (simulations if isinstance(simulations, list) else ())
+        if isinstance(simulation, dict) and isinstance(listed := simulation.get("messages"), list)
+        for message in listed
+        if isinstance(message, dict)
+    ]
+    return bool(messages) and not any(message.get("role") == "user" for message in messages)
+
+
+def _with_ticket(task: JsonObject) -> JsonObject:
+    """Return a task with its ticket in place of the user's scenario."""
+    if not isinstance(task.get("ticket"), str):
+        return task
+    return {**{key: value for key, value in task.items() if key != "ticket"}, "user_scenario": task["ticket"]}
 
 
 def _called(value: Json) -> set[str]:

@@ -169,6 +169,7 @@ _READ = frozenset(
     }
 )  # fmt: skip
 """Fields of a record with a meaning of their own; any other text or number is metadata."""
+_AGENTDOJO = ("utility", "security")
 ConvertLog = Callable[[Json, InputFile], Iterable[Imported | LoggedCall]]
 
 
@@ -373,12 +374,18 @@ def _trace(source: str, exchange: LoggedExchange, started_at: datetime, run: Con
     scores = fields.scores(record)
     if "reward" in record and "reward" not in scores:
         scores = {**scores, **fields.scores({"scores": {"reward": record["reward"]}})}
+    if {"suite_name", "user_task_id", "utility", "security"} <= record.keys():
+        # A run of AgentDojo: whether the task was solved, and whether no injection was followed.
+        scores = {**fields.scores({"scores": {key: record[key] for key in _AGENTDOJO}}), **scores}
+        duration = fields.number(record, "duration")
+        latency = duration * 1000 if latency is None and duration is not None else latency
     if "object" not in record and record.get("type") != "message":
         # It is a record of somebody's own around the messages, and no object of the API.
         for key, value in record.items():
             if (
                 key not in _READ
                 and key not in metadata
+                and key not in scores
                 and isinstance(value, str | int | float)
                 and value != ""
             ):

@@ -2,14 +2,14 @@
 
 Messages are OpenAI's in roles, with `tool_calls: [{id, name, arguments, requestor}]` and results as tool
 messages with the call's id. In domains where the simulated user has tools of its own (telecom), calls and
-results with `requestor: "user"` are the user's: they are no calls of the agent, and are counted in a note.
-The rewards are scores, and why the simulation ended is metadata. The tasks of the file become cases with
-`replay cases convert FILE --from tau2`.
+results with `requestor: "user"` are the user's: they are no calls of the agent, and are counted in a note. In
+solo mode there is no user: the task's ticket is the input. The rewards are scores, and why the simulation
+ended is metadata. The tasks of the file become cases with `replay cases convert FILE --from tau2`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from replaydiff.importers import fields
 from replaydiff.importers.base import FileJob, Imported, InputFile, Note, RecordError, Skipped
@@ -64,13 +64,18 @@ def _traces(record: Json, file: InputFile) -> Iterator[Imported]:
     if not isinstance(record.get("simulations"), list):
         raise RecordError("there are no simulations in it: looked for info, tasks and simulations")
     info = fields.mapping(record, "info")
+    tickets = {
+        str(task["id"]): ticket
+        for task in fields.sequence(record, "tasks")
+        if isinstance(task, dict) and "id" in task and isinstance(ticket := task.get("ticket"), str)
+    }
     if not record["simulations"]:
         yield Skipped("result files without simulations")
     for number, simulation in enumerate(fields.sequence(record, "simulations"), start=1):
         try:
             if not isinstance(simulation, dict):
                 raise RecordError(f"a simulation must be an object, not {fields.kind(simulation)}")
-            trace, of_user = _trace(simulation, info)
+            trace, of_user = _trace(simulation, info, tickets)
         except RecordError as error:
             yield refused(NAME, file, Record(number, simulation), str(error))
             continue
@@ -86,14 +91,27 @@ def _traces(record: Json, file: InputFile) -> Iterator[Imported]:
         yield trace
 
 
-def _trace(simulation: JsonObject, info: JsonObject) -> tuple[Trace, int]:
-    """The trace of a simulation, and how many calls the simulated user made."""
+def _trace(simulation: JsonObject, info: JsonObject, tickets: Mapping[str, str]) -> tuple[Trace, int]:
+    """The trace of a simulation, and how many calls the simulated user made.
+
+    Args:
+        simulation: the record of it.
+        info: what the file says of agent and domain.
+        tickets: id of a task → what an agent without a user was asked.
+    """
     trace_id = fields.text(simulation, "id")
     started_at = fields.time(simulation, "start_time", "timestamp")
     if trace_id is None or started_at is None:
         raise RecordError(f"the simulation has no {'id' if trace_id is None else 'start_time'}")
     listed = _flat(fields.sequence(simulation, "messages"))
-    messages = read_messages([part for message in listed if (part := _agents_part(message))]) or ()
+    parts = [part for message in listed if (part := _agents_part(message))]
+    ticket = tickets.get(str(simulation.get("task_id")))
+    if ticket is not None and not any(part["role"] == "user" for part in parts):
+        after = next(
+            (position for position, part in enumerate(parts) if part["role"] != "system"), len(parts)
+        )
+        parts.insert(after, {"role": "user", "content": ticket})
+    messages = read_messages([*parts]) or ()
     if not messages:
         raise RecordError("the simulation has no messages")
     run = conversation(messages)

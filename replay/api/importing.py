@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from replaydiff.importers.base import Importer, InputFile
     from replaydiff.importers.ingest import Progress, Report
     from replaydiff.importers.redacting import Redaction
+    from replaydiff.importers.score_files import AttachedScores
     from replaydiff.replay.api.tool_notes import ToolNote
     from replaydiff.replay.effects import ToolEffect
     from replaydiff.replay.result_form import ResultForms
@@ -186,8 +187,11 @@ def import_files(
     *,
     strict: bool,
     all_environments: bool,
+    default_release: str | None = None,
 ) -> tuple[list[Report], bool]:
     """Import files and folders; return a report for each source, and whether the store was empty before.
+
+    Traces that name no release get `default_release`.
 
     Raises:
         ReplayError: a file cannot be read, or (`strict`) a record cannot be imported.
@@ -211,10 +215,30 @@ def import_files(
             for reader, group in groups.values() if strict else ():
                 check(reader.read_files(group), redaction)
             reports = [
-                ingest(con, reader, group, progress=progress, redaction=redaction)
+                ingest(
+                    con,
+                    reader,
+                    group,
+                    progress=progress,
+                    redaction=redaction,
+                    default_release=default_release,
+                )
                 for reader, group in groups.values()
             ]
         return reports, first
+
+
+def import_scores(store: Path, settings: Settings, paths: Sequence[str], by: str) -> AttachedScores:
+    """Give stored traces the scores of files.
+
+    Raises:
+        ReplayError: a file cannot be read, or traces have no field `by`.
+    """
+    from replaydiff.importers.collect import collected
+    from replaydiff.importers.score_files import attach_scores
+
+    with collected(paths) as files, store_with_redaction(store, settings) as (con, _):
+        return attach_scores(con, files, by)
 
 
 def _report_detected(reader: Importer, files: Sequence[InputFile], channel: Channel) -> None:

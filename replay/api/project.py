@@ -27,6 +27,7 @@ from replaydiff.replay.files import set_writer_wait
 from replaydiff.replay.trust import trust_by_use, trust_in_this_process
 
 if TYPE_CHECKING:
+    from replaydiff.importers.score_files import AttachedScores
     from replaydiff.replay.api.checking import StartedVersion
     from replaydiff.replay.api.diagnosis import Diagnosis
     from replaydiff.replay.api.importing import Display, ImportReport, LiveOptions
@@ -117,6 +118,7 @@ class Project:
                 shown,
                 strict=strict,
                 all_environments=bool(options.get("all_environments")),
+                default_release=next(iter(options.get("releases") or ()), None),
             )
         else:
             reports, first = importing.import_live(
@@ -125,6 +127,23 @@ class Project:
         return importing.report_of(self.store.path, self.settings, reports, before, first=first)
 
     aimport_ = in_thread(import_)
+
+    def import_scores(self, *paths: str | Path, by: str = "trace_id") -> AttachedScores:
+        """Give stored traces the scores of files.
+
+        Args:
+            paths: files whose rows have scores, a column each, or `name` and `value`.
+            by: the field of a trace that a row names, such as `metadata.task_id`.
+
+        Raises:
+            InputError: a row cannot be used; nothing was changed.
+            UnknownNameError: traces have no such field.
+        """
+        from replaydiff.replay.api import importing
+
+        return importing.import_scores(self.store.path, self.settings, [str(path) for path in paths], by)
+
+    aimport_scores = in_thread(import_scores)
 
     # --- look ---
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from replaydiff.replay.api.importing import Display, ImportReport, LiveOptions
 
 _SECONDS_BETWEEN_LINES = 5
+_SCORES = "scores"
+"""In place of a source: files of scores for traces that are stored."""
 
 
 class SizedFile(Protocol):
@@ -108,7 +110,13 @@ _spans = [
 _filters = [
     click.option("--project", metavar="NAME", help="Live: project or experiment, where the source has them."),
     click.option("--environment", "environments", multiple=True, metavar="NAME", help="Live: only this one."),
-    click.option("--release", "releases", multiple=True, metavar="NAME", help="Live: only this one."),
+    click.option(
+        "--release",
+        "releases",
+        multiple=True,
+        metavar="NAME",
+        help="Live: only this one. With files: the release of traces that name none.",
+    ),
     click.option("--tag", "tags", multiple=True, metavar="TAG", help="Live: only with this tag."),
     click.option("--name", "names", multiple=True, metavar="NAME", help="Live: only of this name."),
     click.option("--user", "users", multiple=True, metavar="ID", help="Live: only of this user."),
@@ -145,6 +153,11 @@ def _live_options(function: Any) -> Any:
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @_live_options
 @click.option(
+    "--by",
+    metavar="FIELD",
+    help="With `scores`: the field of a trace that rows name, like metadata.task_id; default trace_id.",
+)
+@click.option(
     "--strict", is_flag=True, help="Read everything first; a record that cannot be imported stops it."
 )
 @click.option("--rejects", is_flag=True, help="List the records that were rejected, with the reasons.")
@@ -164,6 +177,7 @@ def import_(
     since: str | None,
     lookback: str | None,
     minutes: float | None,
+    by: str | None,
     strict: bool,
     rejects: bool,
     retry: bool,
@@ -183,13 +197,15 @@ def import_(
 
     A record that cannot be imported is rejected and the rest is imported; the exit code is then 3, --rejects
     lists the reasons, and --retry imports them again. Importing the same again changes nothing; a later state
-    of a trace replaces the earlier one.
+    of a trace replaces the earlier one. `scores` in place of a source gives stored traces the scores of a
+    file, whose rows name them by `--by`.
 
     \b
     Example:
       replay import auto traces.jsonl
       replay import openai logs/ --json
       replay import langfuse --month 2026-10 --environment production
+      replay import scores graded.csv --by metadata.task_id
       replay import --rejects
     """
     spans = {"--month": month, "--from": start, "--to": end, "--since": since, "--lookback": lookback}
@@ -200,13 +216,24 @@ def import_(
         if paths or narrowing_flags or strict or (rejects and retry):
             raise InputError("--rejects and --retry take no other arguments than the name of a source")
         return _show_rejects(app, source, as_json) if rejects else _retry(app, source, as_json)
+    if source == _SCORES:
+        if narrowing_flags or strict or not paths:
+            raise InputError("`replay import scores FILE… --by FIELD` takes files, and no other options")
+        return _attach(app, paths, by or "trace_id", as_json)
+    if by is not None:
+        raise InputError("--by goes with `replay import scores FILE`")
     if source is None:
         raise InputError(
             "which source? `replay import SOURCE [PATH]`, like `replay import auto traces.jsonl`"
         )
     options: LiveOptions = {"all_environments": bool(filters["all_environments"])}
     if paths:
-        if narrowing := [name for name in narrowing_flags if name != "all_environments"]:
+        options["releases"] = filters["releases"]
+        if len(filters["releases"]) > 1:
+            raise InputError(
+                "--release names one release for the files", hint="import the others by themselves"
+            )
+        if narrowing := [name for name in narrowing_flags if name not in ("all_environments", "releases")]:
             raise InputError(
                 f"{_flag(narrowing[0])} is for a live import; files are imported whole, and `replay sample "
                 "--where` chooses among traces"
@@ -261,6 +288,23 @@ def _show(done: ImportReport, as_json: bool) -> ExitCode:
     if done.first and not done.redacted and any(report.traces for report in done.reports):
         _echo(_ADVICE)
     return done.exit_code
+
+
+def _attach(app: App, paths: Sequence[str], by: str, as_json: bool) -> ExitCode:
+    from dataclasses import asdict
+
+    from replaydiff.replay.api.importing import count
+
+    attached = app.project.import_scores(*paths, by=by)
+    if as_json:
+        print_json(asdict(attached))
+    else:
+        names = ", ".join(attached.names) or "no score"
+        _echo(f"{names}: attached to {count(attached.traces, 'trace')} from {count(attached.rows, 'row')}")
+        if attached.unmatched:
+            values = f"{count(attached.unmatched, 'value')} of {by}"
+            _echo(single_line(f"{values} that no stored trace has, such as {attached.example!r}"))
+    return ExitCode.PARTIAL if attached.unmatched else ExitCode.OK
 
 
 def _show_rejects(app: App, source: str | None, as_json: bool) -> ExitCode:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import gzip
+import zlib
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -13,6 +15,7 @@ from replaydiff.replay.errors import InputError
 BOM = "\ufeff"
 DEEPEST = 100
 """How deep a case may be nested; deeper ones are no case, and would exhaust whoever walks over them."""
+_GZIP = b"\x1f\x8b"
 _MARKS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"\x00\x00\xfe\xff": "UTF-32"}
 
 
@@ -38,8 +41,12 @@ def form_of(path: Path, text: str) -> Form:
     return Form.ARRAY if ending == ".json" and not text.strip(f"{BOM} \t\r\n") else Form.LINES
 
 
-def read_text(path: Path) -> str:
+def read_text(path: Path, *, unpack: bool = False) -> str:
     """Return the text of a file, its byte order mark included.
+
+    Args:
+        path: the file.
+        unpack: read a file that is packed with gzip, which cannot be written back.
 
     Raises:
         InputError: it cannot be read, or is not UTF-8.
@@ -48,6 +55,11 @@ def read_text(path: Path) -> str:
         raw = path.read_bytes()
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}", hint="name a golden set") from None
+    if unpack and raw.startswith(_GZIP):
+        try:
+            raw = gzip.decompress(raw)
+        except (OSError, EOFError, zlib.error) as error:
+            raise InputError(f"{path} is not a readable gzip file: {error}", hint="fetch it again") from None
     for mark, name in _MARKS.items():
         if raw.startswith(mark):
             raise InputError(f"{path} is {name} text; save it as UTF-8")

@@ -25,7 +25,7 @@ from replaydiff.replay.result_form import ResultForms
 from replaydiff.replay.store import arrow, sql
 from replaydiff.replay.store.connection import transaction
 from replaydiff.replay.store.memory import all_rows
-from replaydiff.replay.store.sql import resolve
+from replaydiff.replay.store.sql import encode, resolve
 from replaydiff.replay.store.trace_codec import (
     CALL_COLUMNS,
     PACKED,
@@ -224,6 +224,16 @@ def traces_between(
         [source, end, start],
     ).fetchall()
     return dict(rows)
+
+
+def add_scores(con: DuckDBPyConnection, scores: Mapping[str, Mapping[str, Score]]) -> None:
+    """Give traces further scores: id in the store → name → value; an earlier score of a name is replaced."""
+    con.execute(
+        "UPDATE traces SET scores = json_merge_patch(coalesce(traces.scores, '{}'), added.more) FROM"
+        " (SELECT unnest(?::VARCHAR[]) AS id, unnest(?::VARCHAR[]) AS more) AS added"
+        " WHERE trace_id = added.id",
+        [[*scores], [encode(dict(values)) for values in scores.values()]],
+    )
 
 
 def delete_traces(con: DuckDBPyConnection, trace_ids: Sequence[str]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,8 @@ def test_json_is_one_document_and_nothing_else(tmp_path: Path) -> None:
         "rejected": 0,
         "skipped": 1,
         "duplicates": 0,
+        "deleted_upstream": 0,
+        "deleted": 0,
         "older": 0,
         "no_content": 0,
         "incomplete": 0,
@@ -217,9 +220,9 @@ def test_a_folder_of_many_files_is_told_in_one_line(tmp_path: Path) -> None:
 
 def test_flags_of_a_live_import_are_refused_for_files(tmp_path: Path) -> None:
     write(tmp_path / "good.jsonl", good_record("jsonl", 1))
-    code, _, err = replay(tmp_path, "import", "jsonl", "good.jsonl", "--release", "2.1")
+    code, _, err = replay(tmp_path, "import", "jsonl", "good.jsonl", "--user", "ada")
     assert code == 2
-    assert err.startswith("error: --release is for a live import")
+    assert err.startswith("error: --user is for a live import")
 
 
 @pytest.mark.parametrize(
@@ -241,3 +244,109 @@ def test_experiments_in_files_are_left_out_unless_asked_for(
     _, out, _ = replay(tmp_path, "import", source, file, "--all-environments", "--json")
     report = json.loads(out)
     assert (report["traces"]["new"], report["skipped"]) == (1, 0)
+
+
+def _solo(folder: Path) -> Path:
+    """A result file of tau2 in solo mode, packed."""
+    call = {"id": "c1", "name": "fix_bill", "arguments": {"line": "L1"}, "requestor": "assistant"}
+    messages = [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "id": "c1", "content": "done", "requestor": "assistant"},
+        {"role": "assistant", "content": "###STOP###"},
+    ]
+    task = {
+        "id": "t1",
+        "ticket": "Fix the bill of line L1.",
+        "user_scenario": {"instructions": "You are Ada."},
+        "evaluation_criteria": {"actions": [call]},
+    }
+    simulation = {
+        "id": "s1",
+        "task_id": "t1",
+        "start_time": "2026-10-01T10:00:00",
+        "end_time": "2026-10-01T10:01:00",
+        "reward_info": {"reward": 1.0},
+        "messages": messages,
+    }
+    document = {"info": {}, "tasks": [task], "simulations": [simulation]}
+    path = folder / "solo.json.gz"
+    path.write_bytes(gzip.compress(json.dumps(document).encode()))
+    return path
+
+
+def test_a_solo_run_of_tau2_has_its_ticket_as_input_of_trace_and_case(tmp_path: Path) -> None:
+    _solo(tmp_path)
+    code, out, _ = replay(tmp_path, "import", "tau2", "solo.json.gz", "--release", "base")
+    assert (code, "not known" in out) == (0, False)
+    with open_store(store(tmp_path), read_only=True) as con:
+        trace = get_trace(con, "s1")
+    assert (trace.input, trace.release, trace.tool_path) == ("Fix the bill of line L1.", "base", "fix_bill")
+    code, _, err = replay(tmp_path, "cases", "convert", "solo.json.gz", "cases.jsonl")
+    assert code == 0, err
+    case = json.loads((tmp_path / "cases.jsonl").read_text())
+    assert case["input"] == trace.input
+    assert case["expected_tool_calls"] == [{"name": "fix_bill", "args": {"line": "L1"}}]
+
+
+def test_a_release_is_for_traces_that_name_none_and_for_one_import(tmp_path: Path) -> None:
+    records = [good_record("jsonl", 1) | {"release": "1.0"}, good_record("jsonl", 2)]
+    records[1].pop("release", None)
+    write(tmp_path / "f.jsonl", *records)
+    assert replay(tmp_path, "import", "jsonl", "f.jsonl", "--release", "2.0")[0] == 0
+    with open_store(store(tmp_path), read_only=True) as con:
+        releases = con.execute("SELECT release FROM traces ORDER BY started_at, trace_id").fetchall()
+    assert sorted(releases) == [("1.0",), ("2.0",)]
+    assert replay(tmp_path, "import", "jsonl", "f.jsonl", "--release", "a", "--release", "b")[0] == 2
+
+
+def test_utility_and_security_of_agentdojo_are_scores(tmp_path: Path) -> None:
+    run = {
+        "suite_name": "banking",
+        "pipeline_name": "gpt-4o",
+        "user_task_id": "user_task_0",
+        "injection_task_id": None,
+        "messages": [{"role": "user", "content": "Pay"}, {"role": "assistant", "content": "Paid"}],
+        "duration": 2.5,
+        "utility": True,
+        "security": False,
+    }
+    write(tmp_path / "f.jsonl", run)
+    assert replay(tmp_path, "import", "auto", "f.jsonl")[0] == 0
+    with open_store(store(tmp_path), read_only=True) as con:
+        ((trace_id,),) = con.execute("SELECT trace_id FROM traces").fetchall()
+        trace = get_trace(con, trace_id)
+    assert (trace.scores, trace.latency_ms) == ({"utility": True, "security": False}, 2500)
+    assert "utility" not in trace.metadata
+
+
+def test_scores_of_a_file_are_attached_to_stored_traces_and_stay(tmp_path: Path) -> None:
+    records = [good_record("jsonl", n) | {"metadata": {"task_id": n}, "scores": {"own": 1}} for n in (1, 2)]
+    file = write(tmp_path / "f.jsonl", *records)
+    replay(tmp_path, "import", "jsonl", file)
+    (tmp_path / "s.csv").write_text("task_id,reward,passed,note\n1,0.5,true,slow\n9,1,false,\n")
+    code, out, _ = replay(tmp_path, "import", "scores", "s.csv", "--by", "metadata.task_id")
+    assert (code, out.splitlines()[0]) == (3, "note, passed, reward: attached to 1 trace from 2 rows")
+    assert "1 value of metadata.task_id that no stored trace has, such as '9'" in out
+    by_id = write(tmp_path / "s.jsonl", {"trace_id": records[1]["trace_id"], "name": "reward", "value": 2})
+    assert replay(tmp_path, "import", "scores", by_id)[0] == 0
+    assert "2 unchanged" in replay(tmp_path, "import", "jsonl", file)[1]
+    with open_store(store(tmp_path), read_only=True) as con:
+        scores = [get_trace(con, record["trace_id"]).scores for record in records]
+    assert scores == [{"own": 1, "reward": 0.5, "passed": True, "note": "slow"}, {"own": 1, "reward": 2}]
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("--by", "metadata.task_id"), "s.jsonl:1: the row has no metadata.task_id: it has trace_id, x"),
+        (("--by", "nonsense"), "nonsense"),
+        (("--month", "2026-10"), "takes files, and no other options"),
+    ],
+)
+def test_scores_that_cannot_be_attached_change_nothing(
+    args: tuple[str, ...], says: str, tmp_path: Path
+) -> None:
+    replay(tmp_path, "import", "jsonl", write(tmp_path / "f.jsonl", good_record("jsonl", 1)))
+    file = write(tmp_path / "s.jsonl", {"trace_id": good_record("jsonl", 1)["trace_id"], "x": 1})
+    code, _, err = replay(tmp_path, "import", "scores", file, *args)
+    assert (code, says in err) == (2, True), err

@@ -316,6 +316,7 @@ def mark_runs(all_observations: Sequence[Observation], produced: Mapping[str, Se
         if observation.runs is None and by_name and observation.name in requested and not observation.is_root:
             observation.runs = observation.name
     _mark_started(all_observations)
+    _mark_updates(all_observations)
     by_id = {observation.id: observation for observation in all_observations}
     for observation in all_observations:
         observation.in_tool = any(
@@ -339,6 +340,30 @@ def _mark_started(all_observations: Sequence[Observation]) -> None:
         end = next((pair for pair in later if pair[1] in ("success", "error", "start")), None)
         if end is not None and end[1] != "start":
             _take_end(observation, end[0])
+
+
+def _mark_updates(all_observations: Sequence[Observation]) -> None:
+    """Mark what an agent of BeeAI reports of a tool, where the tool's own events were not recorded.
+
+    Each turn of the agent is a group of updates, of which the last has the tool with its input and output.
+    """
+    by_id = {observation.id: observation for observation in all_observations}
+    turns = {
+        above.id
+        for observation in all_observations
+        if observation.runs
+        for above in (observation, *_above(observation, by_id))
+    }
+    last: dict[str, Observation] = {}
+    for observation in all_observations:
+        emitter, name = observation.event or ("", "")
+        is_update = emitter.startswith("agent.") and name == "update"
+        if is_update and observation.output is not None and observation.parent not in {None, *turns}:
+            last[observation.parent or ""] = observation
+    for observation in last.values():
+        tool = observation.attributes.get("tool.name")
+        if isinstance(tool, str) and tool:
+            observation.runs = tool
 
 
 def _take_end(observation: Observation, end: Observation) -> None:

@@ -319,10 +319,10 @@ def _final_response(
         if _is_empty(value):
             continue
         messages = read_messages(value)
-        if messages:
+        text = read_text(value)
+        if messages and not (text and not messages[-1].text and len(messages) == 1):
             last = messages[-1]
             return last.text or None if last.role == "assistant" and not last.tool_calls else None
-        text = read_text(value)
         if text is None:
             decoded = decode(value)
             text = canonical_args(decoded) if isinstance(decoded, dict) else str(value)
