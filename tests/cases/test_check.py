@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from tests.commands.conftest import Replay
 from tests.commands.conftest import replay as replay
+from tests.stand_ins.full import full
 
 AGENT = """
 import pathlib
@@ -54,9 +56,10 @@ CASES = [
 ]
 
 
-@pytest.fixture
-def shop(replay: Replay, tmp_path: Path) -> Path:
-    """An agent with two tools, three cases and a history: the current folder."""
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An agent with two tools, three cases and a history; each test works in a copy."""
+    tmp_path = tmp_path_factory.mktemp("check")
     (tmp_path / "shop.py").write_text(AGENT)
     (tmp_path / "tools.py").write_text(TOOLS)
     (tmp_path / "helper.py").write_text("def polite(text):\n    return str(text)\n")
@@ -68,6 +71,13 @@ def shop(replay: Replay, tmp_path: Path) -> Path:
         ["config", "user.email", "ada@example.org"], ["add", "."], ["commit", "-qm", "agent"],
     ):  # fmt: skip
         subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    return tmp_path
+
+
+@pytest.fixture
+def shop(replay: Replay, repository: Path, tmp_path: Path) -> Path:
+    """A copy of the repository: the current folder."""
+    shutil.copytree(repository, tmp_path, symlinks=True, dirs_exist_ok=True)
     return tmp_path
 
 
@@ -186,15 +196,32 @@ def test_a_report_made_later_says_what_the_check_said(shop: Path, replay: Replay
             TOOLS.replace("(id):\n", '(id):\n    print("!")\n'),
             "1 of 3 cases: cancel changed since main",
         ),
-        ("tools.py", TOOLS + "LIMIT = 3\n", "2 of 3 cases: cancel, search changed since main"),
-        ("shop.py", AGENT + "\n", "3 of 3 cases: all, since the agent itself changed in shop.py"),
+        pytest.param(
+            "tools.py", TOOLS + "LIMIT = 3\n", "2 of 3 cases: cancel, search changed since main", marks=full
+        ),
+        pytest.param(
+            "shop.py",
+            AGENT + "\n",
+            "3 of 3 cases: all, since the agent itself changed in shop.py",
+            marks=full,
+        ),
         (
             "helper.py",
             "def polite(text):\n    return text\n",
             "all, since the agent itself changed in helper.py",
         ),
-        ("prompt.md", "Be polite.", "all, since prompt.md changed, and which cases it affects is unknown"),
-        ("test_shop.py", "def test():\n    pass\n", "0 of 3 cases: no tool and no case changed since main"),
+        pytest.param(
+            "prompt.md",
+            "Be polite.",
+            "all, since prompt.md changed, and which cases it affects is unknown",
+            marks=full,
+        ),
+        pytest.param(
+            "test_shop.py",
+            "def test():\n    pass\n",
+            "0 of 3 cases: no tool and no case changed since main",
+            marks=full,
+        ),
         ("docs.txt", "unrelated", "0 of 3 cases: no tool and no case changed since main"),
     ],
 )

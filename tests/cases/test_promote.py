@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -33,9 +34,10 @@ def run_agent(text):
 """
 
 
-@pytest.fixture
-def shop(tmp_path: Path) -> Path:
-    """A repository with an agent, and three of its traces in the store."""
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with an agent, and three of its traces in the store; each test works in a copy."""
+    tmp_path = tmp_path_factory.mktemp("promote")
     (tmp_path / "shop.py").write_text(AGENT)
     (tmp_path / "replay.toml").write_text('[agent]\nentrypoint = "shop:run_agent"\ntools = ["shop:_exec"]\n')
     for words in (
@@ -68,6 +70,11 @@ def shop(tmp_path: Path) -> Path:
     (tmp_path / "traces.jsonl").write_text("".join(json.dumps(t) + "\n" for t in [*traces, weather]))
     assert _replay(tmp_path, "import", "jsonl", "traces.jsonl").returncode == 0
     return tmp_path
+
+
+@pytest.fixture
+def shop(imported: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(imported, tmp_path / "shop", symlinks=True)
 
 
 def _replay(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:

@@ -28,6 +28,7 @@ from replaydiff.replay.settings import RaySection, RunSection, Settings, ToolSec
 from replaydiff.replay.tape import State
 from tests.agents.running import AGENTS, calls, item, recorded
 from tests.engine.project import git
+from tests.stand_ins.full import full
 
 RULES = Rules(timeout_s=20.0, concurrency=4)
 
@@ -273,11 +274,13 @@ def test_nodes_with_other_packages_are_refused() -> None:
         asyncio.run(use())
 
 
+@full
 def test_a_version_that_does_not_start_on_a_node_names_the_node() -> None:
     with pytest.raises(VersionError, match=r"on node .* does not start"):
         on_cluster(shop(entrypoint="shop:missing"), ITEMS[0])
 
 
+@full
 def test_an_interpreter_that_a_node_lacks_is_named() -> None:
     with pytest.raises(VersionError, match=r"no interpreter /no/such/python .* set venv = true"):
         on_cluster(shop(python="/no/such/python"), ITEMS[0])

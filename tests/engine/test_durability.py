@@ -257,6 +257,7 @@ def test_a_run_is_resumed_with_the_code_that_it_began_with(project: Project) -> 
     assert versions_that_answered(project) == {"second small"}
 
 
+@full
 def test_a_folder_outside_git_is_resumed_with_its_first_code(project: Project) -> None:
     project.write("first")
     shutil.rmtree(project.folder / ".git")
@@ -267,6 +268,7 @@ def test_a_folder_outside_git_is_resumed_with_its_first_code(project: Project) -
     assert versions_that_answered(project) == {"first small"}
 
 
+@full
 def test_editing_during_a_run_changes_nothing_where_workers_are_replaced(project: Project) -> None:
     crashing = AGENT.replace(
         "    status =", "    if text.endswith(('2', '5', '8')): os._exit(3)\n    status ="
