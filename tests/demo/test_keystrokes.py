@@ -18,9 +18,11 @@ import pytest
 
 from tests.demo.run import DemoRun
 from tests.docs.test_commands_in_docs import ROOT, environment
+from tests.stand_ins.full import full
 from tests.stand_ins.processes import PATIENCE_S
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("demo")]
+# It waits half a second before each key. What the keys do is in tests/cases/test_triage.py.
+pytestmark = [full, pytest.mark.slow, pytest.mark.xdist_group("demo")]
 
 ENTRY = "[p]romote"
 PROMPTS = {

@@ -14,6 +14,7 @@ from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.traces import count_traces, get_trace
 from tests.importers.reading import SAMPLES, good_record
 from tests.stand_ins import processes
+from tests.stand_ins.full import full
 
 
 def replay(folder: Path, *args: str, stdin: bytes = b"") -> tuple[int, str, str]:
@@ -107,8 +108,15 @@ def test_json_is_one_document_and_nothing_else(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("point", ["shop:get_order", "shop:TOOLS"])
-@pytest.mark.parametrize(("annotation", "unclear"), [(" -> dict[str, str]", []), ("", ["get_order"])])
+@pytest.mark.parametrize(
+    ("point", "annotation", "unclear"),
+    [
+        pytest.param("shop:get_order", " -> dict[str, str]", [], marks=full),
+        ("shop:TOOLS", " -> dict[str, str]", []),
+        ("shop:get_order", "", ["get_order"]),
+        pytest.param("shop:TOOLS", "", ["get_order"], marks=full),
+    ],
+)
 @pytest.mark.slow
 def test_a_return_annotation_says_what_a_tool_returns(
     tmp_path: Path, annotation: str, unclear: list[str], point: str

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.importers.langfuse_live.asking import OCTOBER, ask, on, stored
+from tests.stand_ins.full import full
 from tests.stand_ins.langfuse_read import PUBLIC, SECRET, Query, reading
 from tests.stand_ins.langfuse_rows import Row, observations, score, trace_of
 
@@ -59,7 +60,7 @@ def test_rows_deleted_between_two_pages_cost_no_others(generation: str, table: s
     assert all(len(found[key].tool_calls) == 1 for key in kept)
 
 
-@pytest.mark.parametrize(("generation", "heavy"), [("events", 300), ("old", 30)])
+@pytest.mark.parametrize(("generation", "heavy"), [("events", 300), pytest.param("old", 30, marks=full)])
 @pytest.mark.slow
 def test_pages_shrink_until_they_come_in_time(generation: str, heavy: int, tmp_path: Path) -> None:
     with reading(rows=_rows(150), generation=generation, heavy=heavy) as stand_in:
