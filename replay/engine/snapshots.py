@@ -94,7 +94,9 @@ def take(folder: Path, data_folder: Path, leave_out: Iterable[Path] = ()) -> Sna
             raise NoSpaceError(reason, hint="make room, then run the same command again") from None
         raise VersionError(
             reason if error.filename is None else f"{reason}: {error.filename}",
-            hint="make it readable, or name a folder without it as `path`",
+            hint="run replay in a copy of the folder that can be written to: it keeps snapshots there"
+            if error.errno == errno.EROFS
+            else "make it readable, or name a folder without it as `path`",
         ) from None
     except VersionError as error:
         if os.strerror(errno.ENOSPC).lower() not in str(error).lower():

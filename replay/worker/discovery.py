@@ -65,14 +65,12 @@ class Discovery:
         """
         self._ignored_paths = tuple(ignore)
         self.targets: list[ToolFunction] = []
-        self.tables: list[Any] = []
-        """Containers that can be added to, innermost first."""
+        self.is_open = False
+        """There is a table, or a class, to which tools may be added."""
         self.caches: list[Any] = []
         """`functools.lru_cache` around tools."""
         self.partials: list[tuple[Any, ToolFunction]] = []
         """Partials that are tools, each with its function."""
-        self.classes: list[tuple[type, str, str | None]] = []
-        """Classes whose subclasses may override a tool: class, method, name of the tool."""
         self.aliases: list[tuple[Any, Any, ToolFunction]] = []
         """Table, key and function of a tool that the table also holds under another name."""
         self._named: dict[int, str | None] = {}
@@ -251,8 +249,7 @@ class Discovery:
         if not tools:
             for key, value in companions:
                 tools += self._member(table, key, value, tool, f"{path}[{key!r}]")
-        if tools and isinstance(table, MutableMapping):
-            self.tables.append(table)
+        self.is_open = self.is_open or bool(tools)
         return bool(tools)
 
     def _sequence(self, table: Any, name: str | None, path: str) -> bool:
@@ -267,8 +264,7 @@ class Discovery:
             key = index if isinstance(table, list) else None
             if not (has_function and isinstance(table, tuple) and kinds.is_companion(value)):
                 tools += self._member(table, key, value, name, member_path)
-        if tools and not isinstance(table, (tuple, frozenset, MappingView)):
-            self.tables.append(table)
+        self.is_open = self.is_open or bool(tools)
         return bool(tools)
 
     def _check_look_up(self, table: Any, key: Any, value: Any, path: str) -> None:
@@ -301,7 +297,7 @@ class Discovery:
             if raw is not None and not self._of_class(raw, attribute, path, name, family):
                 raise kinds.refused(f"{path} of {cls.__qualname__}", replies.in_words(raw))
             family = family or next((target.family for target in self.targets[-1:]), 0)
-        self.classes.append((owner, attribute, name))
+        self.is_open = True
         return True
 
     def _of_class(self, raw: Any, attribute: str, path: str, name: str | None, family: int) -> bool:

@@ -5,8 +5,7 @@ A point is `module:attr[.attr…]` and may be
 - a dispatcher or a tool: a function (`tool` has what distinguishes them);
 - a method, named through its class (overriding subclasses are patched as well) or through an object; a class
   whose instances are tools; an object that is one;
-- a table of tools in any shape and depth. What is added to it later is patched before it can be called, or
-  where something else than a module holds the table, before the next trial.
+- a table of tools in any shape and depth. What is added to it later is patched before the next trial.
 
 A point without a colon is a framework, whose adapter in `frameworks` replaces the framework's code.
 
@@ -25,10 +24,8 @@ import types
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from . import discovery, imports, kinds, replies, shapes, tables, tool, trampoline
+from . import discovery, imports, kinds, replies, shapes, tool, trampoline
 from .frameworks import base
-
-NO_TOOLS = (int, float, complex, bytes, type(None))
 
 
 class Home(NamedTuple):
@@ -75,14 +72,8 @@ class Patches:
         self._executed: list[types.ModuleType] | None = []
         """Modules that were executed before the points were patched; None after that."""
         self._caches: list[Any] = []
-        self._classes: list[tuple[type, str, str | None]] = []
-        """Classes and their methods whose overrides are patched, each with the tool's name."""
         self._functions: list[tuple[Any, str, types.FunctionType]] = []
         """Owner, name and function of each point, where all of them are functions."""
-        self._members: dict[int, Any] = {}
-        """Members of watched tables that were looked at, by their ids."""
-        self._checking: set[int] = set()
-        """Ids of the tables whose members are being looked at."""
         self._lock = threading.RLock()
         self.frameworks = [
             base.adapter(point)(ask, refuse, self._live) for point in points if ":" not in point
@@ -291,7 +282,7 @@ class Patches:
     def _keep_functions(self, discovered: discovery.Discovery) -> None:
         """Keep the functions of the points, if no point is more: that they are there needs no search."""
         self._functions = []
-        if discovered.tables or discovered.caches or discovered.partials or discovered.classes:
+        if discovered.caches or discovered.partials or discovered.is_open:
             return
         functions = []
         for point in self.points:
@@ -308,7 +299,7 @@ class Patches:
     def _install(self, discovered: discovery.Discovery) -> None:
         for table, key, alias in discovered.aliases:
             copy = tool.copied(alias.function)
-            tables.put(table, key, copy)
+            table[key] = copy
             discovered.targets.append(
                 discovery.ToolFunction(copy, alias.name, alias.path, like=alias.function, family=id(copy))
             )
@@ -323,9 +314,6 @@ class Patches:
         self._caches += [each for each in caches if not any(each is cache for cache in self._caches)]
         for partial, target in discovered.partials:
             self._patch_partial(partial, target)
-        self._watch_tables(discovered.tables)
-        for cls, attribute, name in discovered.classes:
-            self._watch_class(cls, attribute, name)
 
     def _replace(self, groups: list[list[discovery.ToolFunction]]) -> list[Any]:
         """Replace the code of functions and of their copies; return the caches around them."""
@@ -381,57 +369,3 @@ class Patches:
             partial.func, partial.args, partial.keywords = run, (), {}
         else:
             partial.__setstate__((run, (), {}, vars(partial) or None))
-
-    # --- what comes later --------------------------------------------------------------------------
-
-    def _watch_tables(self, new_tables: list[Any]) -> None:
-        for table in new_tables:
-            if tables.is_watched(table):
-                continue
-            for _, value in tables.members(table):
-                self._members[id(value)] = value
-            tables.watch(table, self._check, new_tables)
-
-    def _check(self, table: Any) -> None:
-        """Patch what has come into a table since it was last looked at."""
-        if id(table) in self._checking:
-            return
-        with self._lock:
-            self._checking.add(id(table))
-            try:
-                for key, value in tables.members(table):
-                    is_plain = isinstance(value, (*NO_TOOLS, str))
-                    if not is_plain and self._members.get(id(value)) is not value:
-                        self._members[id(value)] = value
-                        self._patch_later(value, key, f"{replies.in_words(table)}[{key!r}]")
-            finally:
-                self._checking.discard(id(table))
-
-    def _patch_later(self, value: Any, key: Any, path: str) -> None:
-        discovered = discovery.Discovery(self._ignore)
-        try:
-            discovered.add(value, key if isinstance(key, str) else None, path)
-            self._install(discovered)
-        except shapes.Unusable as unusable:
-            raise self._refuse(f"a tool was added that cannot be answered: {unusable}") from None
-
-    def _watch_class(self, cls: type, attribute: str, name: str | None) -> None:
-        """Patch the overrides of a method in subclasses that are made later."""
-        if (cls, attribute, name) in self._classes:
-            return
-        if not any(watched is cls for watched, _, _ in self._classes):
-            kinds.announce_subclasses(cls, self._patch_overrides)
-        self._classes.append((cls, attribute, name))
-
-    def _patch_overrides(self, subclass: type) -> None:
-        for cls, attribute, name in list(self._classes):
-            if subclass is cls or cls not in subclass.__mro__ or attribute not in subclass.__dict__:
-                continue
-            discovered = discovery.Discovery(self._ignore)
-            path = f"{subclass.__module__}:{subclass.__qualname__}.{attribute}"
-            try:
-                discovered.class_method(subclass, attribute, subclass.__dict__[attribute], path, name)
-                with self._lock:
-                    self._install(discovered)
-            except shapes.Unusable as unusable:
-                raise self._refuse(str(unusable)) from None

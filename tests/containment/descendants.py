@@ -148,6 +148,7 @@ _start(
     "subprocess",
     "cleared os.environ",
     "kept = dict(os.environ)\nos.environ.clear()\ntry:\n    return out(PYTHON, '-c', CODE)\nfinally:\n    os.environ.update(kept)",
+    passes=True,
 )
 _start("subprocess", "shell", "return out(f'{PYTHON} -c \"{CODE}\"', shell=True)")
 _start("subprocess", "os.popen", "return os.popen(f'{PYTHON} -c \"{CODE}\"').read()")
@@ -160,6 +161,7 @@ _start(
     "subprocess",
     "os.posix_spawn",
     "pid = os.posix_spawn(PYTHON, [PYTHON, '-c', CODE + \"; print(cancel('7'), file=open('out.txt', 'w'), end='')\"], {})\nos.waitpid(pid, 0)\nreturn pathlib.Path('out.txt').read_text()",
+    passes=True,
 )
 _start(
     "subprocess",

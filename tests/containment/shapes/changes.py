@@ -9,26 +9,31 @@ table(
     "added to a dict later",
     LATER + "TOOLS = {'other': cancel}",
     "TOOLS['cancel'] = lambda order_id: real(order_id)\nreturn TOOLS['cancel']('7')",
+    passes=True,
 )
 table(
     "dict.update later",
     "TOOLS = {'other': cancel}",
     "TOOLS.update(cancel=lambda order_id: real(order_id))\nreturn TOOLS['cancel']('7')",
+    passes=True,
 )
 table(
     "|= later",
     "TOOLS = {'other': cancel}",
     "global TOOLS\nTOOLS |= {'cancel': lambda order_id: real(order_id)}\nreturn TOOLS['cancel']('7')",
+    passes=True,
 )
 table(
     "setdefault later",
     "TOOLS = {'other': cancel}",
     "return TOOLS.setdefault('cancel', lambda order_id: real(order_id))('7')",
+    passes=True,
 )
 table(
     "dict.__setitem__ later",
     "TOOLS = {'other': cancel}",
     "dict.__setitem__(TOOLS, 'cancel', lambda order_id: real(order_id))\nreturn TOOLS['cancel']('7')",
+    passes=True,
 )
 table(
     "added through another name",
@@ -40,42 +45,49 @@ table(
     "appended to a list later",
     "TOOLS = [LATER]".replace("LATER", "lambda order_id: ''"),
     "def cancel(order_id): return real(order_id)\nTOOLS.append(cancel)\nreturn TOOLS[-1]('7')",
+    passes=True,
 )
 table(
     "+= to a list later",
     "TOOLS = [cancel]",
     "global TOOLS\ndef cancel(order_id): return real(order_id)\nTOOLS += [cancel]\nreturn TOOLS[-1]('7')",
+    passes=True,
 )
 table(
     "list slice later",
     "TOOLS = [cancel]",
     "def cancel(order_id): return real(order_id)\nTOOLS[1:] = [cancel]\nreturn TOOLS[1]('7')",
+    passes=True,
 )
 table(
     "added to a set later",
     "TOOLS = {cancel}",
     "def cancel(order_id): return real(order_id)\nTOOLS.add(cancel)\nreturn [one('7') for one in TOOLS if one is cancel][0]",
+    passes=True,
 )
 table(
     "added to a deque later",
     "TOOLS = collections.deque([cancel])",
     "def cancel(order_id): return real(order_id)\nTOOLS.append(cancel)\nreturn TOOLS[-1]('7')",
+    passes=True,
 )
 table(
     "added to a nested list later",
     "TOOLS = {'orders': [cancel]}",
     "def cancel(order_id): return real(order_id)\nTOOLS['orders'].append(cancel)\nreturn TOOLS['orders'][-1]('7')",
+    passes=True,
 )
 table(
     "added to a subclass of dict later",
     "class Registry(dict): pass\nTOOLS = Registry(other=cancel)",
     "TOOLS['cancel'] = lambda order_id: real(order_id)\nreturn TOOLS['cancel']('7')",
+    passes=True,
 )
 table(
     "a built-in added later",
     "TOOLS = {'cancel': cancel}",
     "TOOLS['remove'] = os.remove\nreturn TOOLS['remove']('/nowhere')",
-    refused="a tool was added",
+    passes=True,
 )
 table(
     "held in a context variable, added later",

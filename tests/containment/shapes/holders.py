@@ -229,11 +229,13 @@ table(
     "ChainMap, later child",
     "TOOLS = collections.ChainMap({'cancel': cancel})",
     "T = TOOLS.new_child({'cancel': lambda order_id: real(order_id)})\nreturn T['cancel']('7')",
+    passes=True,
 )
 table(
     "UserDict, later",
     "TOOLS = collections.UserDict(other=cancel)",
     "TOOLS['cancel'] = lambda order_id: real(order_id)\nreturn TOOLS['cancel']('7')",
+    passes=True,
 )
 table(
     "SimpleNamespace",
@@ -252,6 +254,7 @@ table(
     "defaultdict, factory",
     "TOOLS = collections.defaultdict(lambda: (lambda order_id: real(order_id)), other=cancel)",
     "return TOOLS['cancel']('7')",
+    passes=True,
 )
 table("weak value dict", "TOOLS = weakref.WeakValueDictionary(cancel=cancel)", "return TOOLS['cancel']('7')")
 

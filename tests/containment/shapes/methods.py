@@ -65,6 +65,7 @@ shape(
     "Shop.cancel",
     SHOP,
     textwrap.indent(SUB, "").strip() + "\nreturn Sub().cancel('7')",
+    passes=True,
 )
 shape(
     "method",
@@ -72,6 +73,7 @@ shape(
     "Shop.cancel",
     SHOP,
     "Sub = type('Sub', (Shop,), {'cancel': lambda self, order_id: real(order_id)})\nreturn Sub().cancel('7')",
+    passes=True,
 )
 shape("method", "unbound", "Shop.cancel", SHOP, "return Shop.cancel(Shop(), '7')")
 shape(
