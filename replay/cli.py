@@ -25,7 +25,7 @@ from replaydiff.replay.errors import (
     UntrustedError,
     refused_by_system,
 )
-from replaydiff.replay.version import VERSION
+from replaydiff.replay.version import described
 
 COMMANDS: dict[str, dict[str, str]] = {
     "Start": {
@@ -120,13 +120,26 @@ class LazyGroup(click.Group):
                 formatter.write_dl(list(section.items()), col_max=12)
 
 
+def _print_version(ctx: click.Context, _option: click.Parameter, prints: bool) -> None:
+    if prints and not ctx.resilient_parsing:
+        click.echo(f"replay, version {described()}")
+        ctx.exit()
+
+
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="These options stand before or after the command. Start with `replay demo`, or in your agent's "
     "repository with `replay init`.",
 )
-@click.version_option(VERSION, prog_name="replay")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Show the version and its commit, and exit.",
+)
 @partial(common_options, hidden=False)
 @click.pass_context
 def cli(ctx: click.Context) -> None:
@@ -208,7 +221,7 @@ def _internal(error: BaseException) -> InternalError:
 
     from replaydiff.replay.masking import masked
 
-    about = f"replaydiff {VERSION}, Python {platform.python_version()}, {platform.platform()}"
+    about = f"replaydiff {described()}, Python {platform.python_version()}, {platform.platform()}"
     details = masked(f"{about}\n{shlex.join(sys.argv)}\n\n{''.join(traceback.format_exception(error))}")
     reason = f"a bug in replaydiff ({type(error).__name__})"
     try:

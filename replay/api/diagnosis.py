@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from replaydiff.replay.errors import ExitCode, ReplayError, StoreError
 from replaydiff.replay.settings import RedactSection, Settings
 from replaydiff.replay.trust import is_trusted, trust_by_use
-from replaydiff.replay.version import VERSION
+from replaydiff.replay.version import described
 
 if TYPE_CHECKING:
     from replaydiff.replay.agents import Outcome, Rules
@@ -101,7 +101,7 @@ def _packages() -> Iterator[Finding]:
     """Check that no other distribution installed files into our package."""
     from importlib.metadata import packages_distributions
 
-    yield Finding("replay", State.OK, f"{VERSION}, Python {sys.version.split()[0]}")
+    yield Finding("replay", State.OK, f"{described()}, Python {sys.version.split()[0]}")
     others = sorted(set(packages_distributions().get("replaydiff", ())) - {"replaydiff"})
     if others:
         text = f"'replaydiff' also belongs to {', '.join(others)}; uninstall that and reinstall"

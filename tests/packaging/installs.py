@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import venv
+from collections.abc import Sequence
 from importlib.metadata import distribution
 from pathlib import Path
 
@@ -46,9 +47,10 @@ class Installed:
     download or to unpack. What replaydiff does not declare is not linked, so its absence shows.
     """
 
-    def __init__(self, folder: Path, what: str | Path) -> None:
-        """Install `what`: a wheel, or a checkout in editable form."""
+    def __init__(self, folder: Path, what: str | Path, extras: Sequence[str] = ()) -> None:
+        """Install `what`: a wheel, or a checkout in editable form, with the packages of extras."""
         self.folder = folder
+        self._extras = ("", *extras)
         venv.create(folder, with_pip=False, symlinks=True)
         self.python = folder / "bin" / "python"
         found = subprocess.run(
@@ -73,7 +75,8 @@ class Installed:
             found = distribution(name)
             for text in found.requires or []:
                 wanted = Requirement(text)
-                if wanted.marker is None or wanted.marker.evaluate({"extra": ""}):
+                extras = self._extras if name == "replaydiff" else ("",)
+                if wanted.marker is None or any(wanted.marker.evaluate({"extra": one}) for one in extras):
                     names.append(wanted.name)
             if name == "replaydiff":
                 continue

@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from replaydiff.replay.version import VERSION
 from tests.packaging.installs import ROOT, Installed, build
 
+EXTRAS = ("arrow", "mcp", "pandas")
+"""Those whose packages the development environment has; of Ray there is `make ray`."""
 FOLDERS = ("cases", "diff", "importers", "replay", "reports")
 
 
@@ -38,7 +41,7 @@ def test_a_wheel_holds_every_file_of_the_five_folders(wheel: set[str]) -> None:
     assert len(files) > 200
     assert files - wheel == set()
     packaged = {name for name in wheel if name.split("/")[0] == "replaydiff" and name.count("/") > 1}
-    assert packaged - files == set()
+    assert packaged - files <= {"replaydiff/replay/COMMIT"}, "a clone's commit is added"
     kinds = {Path(name).suffix for name in packaged}
     assert {".py", ".sql", ".toml", ".md", ".j2", ".css", ".js", ".gz", ".yml"} <= kinds
 
@@ -50,6 +53,12 @@ def test_the_types_of_the_package_are_marked_as_checked(wheel: set[str]) -> None
 def test_a_wheel_of_the_checkout_is_that_of_the_sdist(wheel: set[str], tmp_path: Path) -> None:
     build(tmp_path, "--wheel")
     assert _names(next(tmp_path.glob("*.whl"))) == wheel
+
+
+def test_two_builds_of_a_commit_are_equal_to_the_byte(built: Path, tmp_path: Path) -> None:
+    build(tmp_path)
+    for file in built.iterdir():
+        assert (tmp_path / file.name).read_bytes() == file.read_bytes(), file.name
 
 
 def test_an_sdist_holds_each_file_once(built: Path) -> None:
@@ -80,13 +89,23 @@ def test_an_install_brings_one_command_and_one_pytest_plugin(
     ]
     version = installed.run(["replay", "--version"], tmp_path)
     assert version.returncode == 0, version.stderr
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert version.stdout == f"replay, version {VERSION} (commit {head.stdout[:12]})\n"
     assert installed.run(["python", "-m", "replaydiff", "--version"], tmp_path).stdout == version.stdout
 
 
+@pytest.mark.parametrize("extra", ["", *EXTRAS, ",".join(EXTRAS)])
 @pytest.mark.slow
-def test_doctor_asks_for_what_the_wheel_requires_and_no_more(from_wheel: Installed, tmp_path: Path) -> None:
-    done = from_wheel.run(["replay", "doctor"], tmp_path)
-    libraries = [line.split(maxsplit=2) for line in done.stdout.splitlines() if "libraries" in line]
-    assert [state for state, *_ in libraries] == ["ok"], done.stdout
-    assert {"anthropic", "duckdb", "langfuse"} <= set(libraries[0][2].split())
+def test_doctor_finds_a_clean_install_right_with_every_extra(
+    extra: str, built: Path, from_wheel: Installed, tmp_path: Path
+) -> None:
+    wheel = next(built.glob("*.whl"))
+    installed = Installed(tmp_path / "venv", wheel, extras=extra.split(",")) if extra else from_wheel
+    done = installed.run(["replay", "doctor"], tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    states = {line.split()[1]: line.split()[0] for line in done.stdout.splitlines()}
+    assert states["libraries"] == "ok", done.stdout
+    assert "wrong" not in states.values(), done.stdout
+    libraries = next(line for line in done.stdout.splitlines() if "libraries" in line)
+    assert {"anthropic", "duckdb", "langfuse"} <= set(libraries.split())
     assert "scipy" not in done.stdout
