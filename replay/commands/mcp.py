@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import click
+
 from replaydiff.replay.commands.options import App, command
 from replaydiff.replay.errors import InputError
 
 
 @command("mcp")
-def mcp(app: App) -> None:
+@click.option(
+    "--budget",
+    type=click.FloatRange(min=0),
+    metavar="USD",
+    help="The most that all calls together may be given as budgets; default no limit.",
+)
+def mcp(app: App, budget: float | None) -> None:
     """Serve these operations to a coding agent over MCP.
 
     Speaks the Model Context Protocol on stdin and stdout until the client closes them; a client starts this
@@ -18,8 +26,8 @@ def mcp(app: App) -> None:
 
     \b
     Examples:
-      replay mcp
-      claude mcp add replay -- replay mcp
+      replay mcp --budget 20
+      claude mcp add replay -- replay mcp --budget 20
     """
     try:
         from replaydiff.replay.commands.mcp_server import serve
@@ -31,7 +39,7 @@ def mcp(app: App) -> None:
             hint="install it with `pip install 'mcp>=2.3,<3'`",
         ) from None
     try:
-        serve(app)
+        serve(app, budget)
     except KeyboardInterrupt:
         # This is how a person ends it.
         return

@@ -35,11 +35,35 @@ PROGRESS_S = 1.0
 """Seconds between two notifications of progress."""
 
 
+@dataclass(slots=True)
+class Ceiling:
+    """What a person lets the tools of one server spend together, in US dollars."""
+
+    left_usd: float | None
+    """None: each budget that a tool is called with is granted."""
+
+    def grant(self, budget_usd: float) -> float:
+        """Return the budget of a call, and take it off the ceiling.
+
+        Raises:
+            ToolError: less is left.
+        """
+        if self.left_usd is not None:
+            if budget_usd > self.left_usd:
+                raise ToolError(
+                    f"${self.left_usd:.2f} is left of what this server may spend; a person can start it with "
+                    "a larger `replay mcp --budget USD`"
+                )
+            self.left_usd -= budget_usd
+        return budget_usd
+
+
 @dataclass(frozen=True, slots=True)
 class Workspace:
     """What the tools of one server share."""
 
     app: App
+    ceiling: Ceiling
     writing: anyio.Lock = field(default_factory=anyio.Lock)
     """Held by a tool that writes to the store, which has one writer."""
 
@@ -56,6 +80,7 @@ class Opened:
 
     project: Project
     notes: list[str]
+    ceiling: Ceiling
 
     def result(self, *parts: str, hint: str, limit: int = RESULT_CHARS) -> str:
         """Return the result of a tool: the messages and these parts."""
@@ -144,9 +169,9 @@ async def opened_project(ctx: Context[Workspace, Any], *, writes: bool = False) 
     try:
         if writes:
             async with workspace.writing:
-                yield Opened(workspace.project(ctx, notes), notes)
+                yield Opened(workspace.project(ctx, notes), notes, workspace.ceiling)
         else:
-            yield Opened(workspace.project(ctx, notes), notes)
+            yield Opened(workspace.project(ctx, notes), notes, workspace.ceiling)
     except ReplayError as error:
         raise ToolError(visible(masked(str(error)))) from None
     except OSError as error:

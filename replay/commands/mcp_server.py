@@ -24,7 +24,13 @@ from replaydiff.replay.api.diff import Diff
 from replaydiff.replay.api.options import RunOptions
 from replaydiff.replay.api.project import Project
 from replaydiff.replay.api.review import CauseReview
-from replaydiff.replay.commands.mcp_access import Workspace, allowed_path, allowed_version, opened_project
+from replaydiff.replay.commands.mcp_access import (
+    Ceiling,
+    Workspace,
+    allowed_path,
+    allowed_version,
+    opened_project,
+)
 from replaydiff.replay.commands.options import App
 from replaydiff.replay.commands.traces import transcript_text
 from replaydiff.replay.errors import ReplayError
@@ -124,7 +130,7 @@ async def run(
         options: RunOptions = {
             "old": allowed_version(old, settings),
             "new": allowed_version(new, settings),
-            "budget": budget_usd,
+            "budget": opened.ceiling.grant(budget_usd),
             "trials": trials,
             "aa": aa,
             "max_tokens": max_tokens,
@@ -155,7 +161,7 @@ async def check(
         settings = opened.project.settings
         options: RunOptions = {
             "new": allowed_version(new, settings),
-            "budget": budget_usd,
+            "budget": opened.ceiling.grant(budget_usd),
             "max_tokens": max_tokens,
         }
         done = await opened.project.acheck(tags=tuple(tags), changed=changed, **options)
@@ -185,7 +191,7 @@ async def bisect(
             metric=metric,
             hunks=hunks,
             max_trials=max_trials,
-            budget=budget_usd,
+            budget=opened.ceiling.grant(budget_usd),
             max_tokens=max_tokens,
         )
         return opened.result(bisection.to_text(WIDTH), hint="see `replay bisect --help`")
@@ -385,12 +391,12 @@ WRITING = (import_traces, sample, run, check, bisect, accept, reject, promote)
 NAMES = {"import_traces": "import"}
 
 
-def server(app: App) -> MCPServer[Workspace]:
-    """Return the MCP server of a project."""
+def server(app: App, ceiling_usd: float | None = None) -> MCPServer[Workspace]:
+    """Return the MCP server of a project, whose tools may spend so much together; None for any amount."""
 
     @asynccontextmanager
     async def lifespan(_: MCPServer[Workspace]) -> AsyncIterator[Workspace]:
-        yield Workspace(app)
+        yield Workspace(app, Ceiling(ceiling_usd))
 
     mcp_server = MCPServer(
         "replay", version=VERSION, instructions=INSTRUCTIONS, lifespan=lifespan, log_level="WARNING"
@@ -406,6 +412,6 @@ def server(app: App) -> MCPServer[Workspace]:
     return mcp_server
 
 
-def serve(app: App) -> None:
+def serve(app: App, ceiling_usd: float | None) -> None:
     """Serve a project on stdin and stdout until the client closes them."""
-    server(app).run("stdio")
+    server(app, ceiling_usd).run("stdio")

@@ -171,6 +171,20 @@ def test_a_rejected_cause_is_a_regression_and_an_unknown_one_is_refused(folder: 
     assert "HOLD: " in text
 
 
+def test_the_ceiling_of_a_person_holds_over_all_calls(folder: Path) -> None:
+    async def use(client: Client) -> list[str]:
+        arguments = {"good": "a", "bad": "b"}
+        return [
+            (await client.call_tool("bisect", {**arguments, "budget_usd": usd})).content[0].text  # type: ignore[union-attr]
+            for usd in (2, 3, 1)
+        ]
+
+    first, second, third = session(use, server(App(), 4.0))
+    assert "may spend" not in first
+    assert "$2.00 is left of what this server may spend" in second
+    assert "may spend" not in third
+
+
 def test_what_runs_the_agent_requires_a_budget(folder: Path) -> None:
     calls = (("run", {"old": "."}), ("check", {}), ("bisect", {"good": "HEAD~1", "bad": "HEAD"}))
 
