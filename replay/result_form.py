@@ -19,8 +19,6 @@ import msgspec
 from replaydiff.replay.model import Json, ToolCall
 from replaydiff.replay.settings.toml import tool_table
 
-SHOWN_TOOLS = 6
-"""How many tools a sentence names."""
 EXACT_INTEGERS = 2**53 - 1
 """The largest integer that SDKs write as a JSON number: JavaScript cannot hold larger ones."""
 
@@ -97,22 +95,19 @@ def is_value(result: Json) -> bool:
     return result is not None and not isinstance(result, str)
 
 
-def unclear_results(tools: Sequence[ResultForms], shown: int | None = None) -> str:
+def unclear_results(tools: Sequence[ResultForms]) -> str:
     """Return a sentence on tools that may return text or other values, with the setting that decides.
 
     Args:
         tools: the tools, with what their results are.
-        shown: how many are named; None for all.
     """
     listed = "; ".join(
-        f"{tool.name}: {tool.json_texts:,} of {tool.total:,} results are JSON" for tool in tools[:shown]
+        f"{tool.name}: {tool.json_texts:,} of {tool.total:,} results are JSON" for tool in tools
     )
-    more = len(tools) - len(tools[:shown])
     return (
-        "nothing recorded shows whether these tools return text or the value that it encodes: "
-        f"{listed}{f'; and {more} more, which `replay doctor` lists' if more else ''}. Such results are "
-        f'answered as JSON text unless {tool_table(tools[0].name)} sets result = "json" (or "text") or the '
-        "function's return annotation shows what it returns"
+        f"nothing recorded shows whether these tools return text or the value that it encodes: {listed}. "
+        f"Such results are answered as JSON text unless {tool_table(tools[0].name)} sets result = "
+        '"json" (or "text") or the function\'s return annotation shows what it returns'
     )
 
 

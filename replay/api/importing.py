@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from replaydiff.replay.api.channel import Channel
+from replaydiff.replay.api.import_overview import StoreOverview, overview_of
 from replaydiff.replay.errors import ExitCode, InputError
 from replaydiff.replay.settings import Settings
 
@@ -79,6 +80,7 @@ class ImportReport:
         unclear: Sequence[ResultForms] = (),
         tools: Sequence[ToolNote] = (),
         tools_before: Sequence[ToolNote] = (),
+        overview: StoreOverview | None = None,
     ) -> None:
         self.reports = tuple(reports)
         """One for each source."""
@@ -86,6 +88,8 @@ class ImportReport:
         """Whether personal data was replaced on the way into the store."""
         self.first = first
         """Whether the store held no trace before."""
+        self.overview = overview or StoreOverview()
+        """What is in the store now."""
         self.unclear_results = tuple(unclear)
         """Tools of which it shows for the first time that results are JSON text, and nothing shows if they
         return text or the value."""
@@ -347,6 +351,7 @@ def report_of(
         unclear=[tool for tool in unclear_tools(store, settings) if tool.name not in unclear],
         tools=recorded_tools(store, settings),
         tools_before=before.tools,
+        overview=overview_of(store),
     )
 
 
@@ -412,13 +417,6 @@ def settled_by(settings: Settings) -> Callable[[str], bool]:
         return any(locate(point, folder, search_installed=False).annotated for point in candidates)
 
     return is_settled
-
-
-def unclear_sentence(tools: Sequence[ResultForms]) -> str:
-    """Return what a person should know of such tools."""
-    from replaydiff.replay.result_form import SHOWN_TOOLS, unclear_results
-
-    return unclear_results(tools, SHOWN_TOOLS)
 
 
 def summary(report: Report) -> Iterator[str]:

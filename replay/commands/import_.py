@@ -266,9 +266,9 @@ def _repeat(app: App, source: str, options: LiveOptions, minutes: float, *, stri
 
 
 def _show(done: ImportReport, as_json: bool) -> ExitCode:
-    from replaydiff.replay.api.importing import summary, unclear_sentence
+    from replaydiff.replay.api.import_overview import content_lines, tool_lines
+    from replaydiff.replay.api.importing import summary
     from replaydiff.replay.api.tool_notes import describe_proofs
-    from replaydiff.replay.effects import effects_sentence
 
     if as_json:
         print_json(done.to_dict())
@@ -276,10 +276,12 @@ def _show(done: ImportReport, as_json: bool) -> ExitCode:
     for report in done.reports:
         for line in summary(report):
             _echo(line)
-    if done.unclear_results:
-        _echo(unclear_sentence(done.unclear_results))
-    if done.changed_tools and done.new and (sentence := effects_sentence(done.effects)):
-        _echo(sentence)
+    if done.changed_tools:
+        for line in tool_lines(done.overview, done.effects, {tool.name for tool in done.unclear_results}):
+            click.echo(line)
+    if done.new and (done.first or done.changed_tools):
+        for line in content_lines(done.overview):
+            _echo(line)
     for tool in done.changed_tools:
         if tool.proposal is not None:
             _echo(f"note: {tool.proposal}")

@@ -49,8 +49,11 @@ def test_a_person_reads_what_came_in_and_what_did_not(tmp_path: Path) -> None:
         "1 record replaced by a later one of the same id\n"
         "1 record: the field 'sesion_id' is not of the trace format and was left out\n"
         "2 records rejected, the first at f.jsonl:2: started_at is missing; see `replay import --rejects`\n"
-        "unknown, so taken to write: t (as set, recorded and named); no tool is known to write, so versions are "
-        'compared by every call. Where that is wrong or open, set effect = "read" or "write" in [tools.t]\n'
+        "tool  calls  effect             results\n"
+        "t         1  unknown: as write  as recorded\n"
+        'a wrong or unknown effect is set in [tools.t]: effect = "read" or "write"\n'
+        "sessions: no trace names one, so each counts as a conversation of its own\n"
+        "sample: 2026-11 has 2 traces to draw from, with 2 tool paths\n"
         "texts are stored as recorded, personal data too; [import.redact] in replay.toml replaces it "
         "(`replay doctor` shows whether it is on)\n",
         "",
