@@ -139,6 +139,10 @@ def summary(ended: Run) -> str:
         lines.append(
             f"  {lane!s:<4}  {single_line(version.name, 40):<{width}}  {', '.join(counts) or 'no trial'}"
         )
+    lines += [
+        f"  {failure.lane!s:<4}  {failure.trials} {failure.status.value}: {single_line(failure.reason, 100)}"
+        for failure in report.failures
+    ]
     lines += _blocked_lines(report.blocked)
     for divergence in diverged[:_SHOWN_DIVERGENCES]:
         actions = "; ".join(

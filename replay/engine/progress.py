@@ -19,6 +19,7 @@ import msgspec
 from replaydiff.replay.engine.forecast import Forecast
 from replaydiff.replay.files import acquire, is_locked
 from replaydiff.replay.model import Blocked, Lane, RunRecord, Status
+from replaydiff.replay.store.trials import Failure
 
 REPAIRABLE = (Status.INFRA_ERROR, Status.CRASHED, Status.TIMEOUT)
 """Statuses that may say more of the moment than of the agent."""
@@ -68,6 +69,8 @@ class RunReport:
 
     blocked: dict[Lane, dict[Blocked, int]] = field(default_factory=dict)
     """What boundaries kept from happening, by lane, with the number of trials."""
+    failures: list[Failure] = field(default_factory=list)
+    """The most frequent reasons for which trials have no result."""
     unasked: dict[Lane, dict[str, int]] = field(default_factory=dict)
     """Tools with `effect = "write"` that no trial of a lane called, with how often they were recorded."""
 

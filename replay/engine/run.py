@@ -80,6 +80,7 @@ from replaydiff.replay.store.runs import (
 from replaydiff.replay.store.trials import (
     count_blocked,
     count_statuses,
+    frequent_failures,
     set_aside,
     unasked_tools,
     unpatched_calls,
@@ -99,6 +100,8 @@ AA_ITEMS = "aa_items"
 """Key of a run's settings that says how many items the A/A lane replays, where it is not all of them."""
 FIRST_ITEMS = 10
 """The most items of which trials are replayed before the rest, to see that the lanes are contained."""
+_SHOWN_FAILURES = 5
+"""Reasons of trials without a result that are reported."""
 _BATCH = 200
 """Items whose observed trials are written at a time while a run is written down."""
 _SETTLE_AFTER = 5000
@@ -505,6 +508,7 @@ class _Execution:
             forecast=self._forecast,
             unasked=self._unasked(con, runner),
             blocked=count_blocked(con, self.run.id),
+            failures=frequent_failures(con, self.run.id, _SHOWN_FAILURES),
             recorded=count_model_calls(con, self.run.id) if self._agents.rules.record else None,
         )
 

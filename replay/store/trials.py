@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from replaydiff.replay.interruption import interruptible
 from replaydiff.replay.model import (
@@ -158,6 +158,29 @@ def count_statuses(con: DuckDBPyConnection, run_id: str) -> dict[Lane, dict[Stat
         lane: {status: ended[status] for status in Status if status in ended}
         for lane, ended in counts.items()
     }
+
+
+class Failure(NamedTuple):
+    """What trials of a lane failed with, and how many of them."""
+
+    lane: Lane
+    status: Status
+    reason: str
+    trials: int
+
+
+def frequent_failures(con: DuckDBPyConnection, run_id: str, most: int) -> list[Failure]:
+    """Return the most frequent reasons for which trials of a run have no result, the most frequent first."""
+    rows = con.execute(
+        "SELECT lane, status, reason, count(*) AS trials FROM trials"
+        " WHERE run_id = ? AND reason IS NOT NULL AND status <> ? GROUP BY ALL"
+        " ORDER BY trials DESC, lane, status, reason LIMIT ?",
+        [run_id, Status.OK.value, most],
+    ).fetchall()
+    return [
+        Failure(sql.stored(Lane.parse, lane), sql.stored(Status, status), reason, trials)
+        for lane, status, reason, trials in rows
+    ]
 
 
 def count_blocked(con: DuckDBPyConnection, run_id: str) -> dict[Lane, dict[Blocked, int]]:

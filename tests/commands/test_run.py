@@ -187,6 +187,7 @@ def test_what_the_agent_does_wrong_is_data(
     project.write("failing", FAILING)
     done = replay("run", "--new", ".")
     assert (done.code, "2 agent_error" in done.out) == (3, True)
+    assert "1 agent_error: KeyError: 'stock' (app/agent.py:17)" in done.out
     found = {trial.item_id: trial for trial in project.trials()}
     nonsense, raised, diverged, retried = (found[f"order-{number}"] for number in range(4))
     assert nonsense.status is Status.AGENT_ERROR
