@@ -20,9 +20,12 @@ export async function read(value) {
   if (value === null || typeof value !== "object" || Array.isArray(value)) return value ?? null;
   const answer = {};
   const body = value.response && TEXT_FIELDS.every((name) => value[name] === undefined) ? value.response : value;
-  for (const name of [...TEXT_FIELDS, ...OTHER_FIELDS]) {
+  for (const name of [...OTHER_FIELDS, ...TEXT_FIELDS]) {
     const field = await body[name];
-    if (field !== undefined && typeof field !== "function") answer[name] = field;
+    if (field === undefined || typeof field === "function") continue;
+    answer[name] = field;
+    // Others may be getters that throw where they do not apply.
+    if (TEXT_FIELDS.includes(name)) break;
   }
   // A run of OpenAI Agents keeps the whole conversation beside its output.
   if (answer.finalOutput !== undefined) answer.final_output ??= answer.finalOutput;

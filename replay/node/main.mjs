@@ -129,9 +129,8 @@ class Worker {
     this.send({ began: order.trial });
     const began = performance.now();
     try {
-      const value = await Promise.race([ended, (async () => this.#target.call(order))()]);
-      const ms = performance.now() - began;
-      return { ms, value: (await answers.read(value)) ?? null };
+      const value = (async () => answers.read(await this.#target.call(order)))();
+      return { value: (await Promise.race([ended, value])) ?? null, ms: performance.now() - began };
     } catch (error) {
       const ms = performance.now() - began;
       if (error instanceof calls.Stopped) return { ms, failed: answers.failed("agent_error", error.message) };

@@ -25,8 +25,7 @@ export async function runAgent(prompt) {
 }
 
 export async function streamed(prompt) {
-  const result = streamText({ ...settings(), prompt });
-  return { text: await result.text, usage: await result.totalUsage };
+  return streamText({ ...settings(), prompt });
 }
 
 export const agent = new Experimental_Agent({ ...settings() });
