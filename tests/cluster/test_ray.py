@@ -71,8 +71,10 @@ def test_results_are_those_of_the_local_executor(cluster: LocalCluster, project:
     assert len(here) == 24
     diffs = [json.loads(project.replay("diff", run, "--json").out) for run in (first, project.run().id)]
     for diff in diffs:
-        # Times and names differ from run to run.
+        # Times and names differ from run to run, and the id of a cause that no other run can have.
         del diff["run"], diff["next"], diff["lanes"]
+        for cause in diff["causes"]:
+            del cause["id"]
         for metric in ("latency_ms",):
             diff["metrics"].pop(metric, None)
     assert diffs[0]["items"] == diffs[1]["items"]
@@ -121,7 +123,7 @@ def test_looks_budgets_and_containment_hold(cluster: LocalCluster, project: Proj
         *RUN, "--executor", "ray", "--concurrency", "2", "--budget", "0.05", **cluster.environment
     )
     assert done.code in (0, 3), done.err
-    assert 5 <= len(project.trials()) <= 9, "the driver counts what is spent"
+    assert len(project.trials()) == 4, "the driver counts what is spent"
 
 
 @needs_a_boundary
@@ -145,6 +147,30 @@ def test_the_boundary_leaves_only_the_model_on_every_node(cluster: LocalCluster,
             assert len(stand_in.asked) == 12
         finally:
             canaries.close()
+
+
+WRITING = """
+import os  # v3
+def call(name, args) -> str:
+    return "THE REAL TOOL RAN"
+def run_agent(text):
+    call("get_order_status", {"order_id": text})
+    was_there = os.path.exists("note.txt")
+    with open("note.txt", "w") as file:
+        file.write(text)
+    return "another trial's file" if was_there else "no file"
+"""
+
+
+def test_each_trial_has_a_folder_of_its_own_on_every_node(cluster: LocalCluster, project: Project) -> None:
+    project.commit("v3", WRITING)
+    project.sample(12)
+    run = ("run", "--sample", "october", "--new", "git:v3", "--trials", "2", "--executor", "ray")
+    done = project.replay(*run, **cluster.environment)
+    assert done.code == 0, done.err
+    trials = project.trials()
+    assert {trial.final_response for trial in trials} == {"no file"}
+    assert {tuple(file.path for file in trial.files) for trial in trials} == {("note.txt",)}
 
 
 def test_versions_get_the_packages_of_their_lock_files_on_every_node(
