@@ -118,7 +118,7 @@ def test_edits_and_additions_come_back_and_are_not_overwritten(
     else:
         server.holds.rows["dataset-0"][added["id"]] = added
     assert "left alone: 1 items that were edited" in command("push", server.name)[1]
-    code, out = command("cases", "pull", server.name, "--apply")
+    code, out = command("cases", "pull", server.name, "--yes")
     assert code == 0, out
     cases = {case["id"]: case for case in map(json.loads, golden.read_text().splitlines())}
     assert cases["weather"]["input"] == "Will it snow?"

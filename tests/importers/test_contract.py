@@ -48,8 +48,8 @@ class Threads(ThreadPoolExecutor):
     def __init__(self, processes: int, _context: object, _initializer: object) -> None:
         super().__init__(processes)
 
-    def submit(self, run: Any, job: Any) -> Future[Any]:  # type: ignore[override]
-        return super().submit(run, pickle.loads(pickle.dumps(job)))
+    def submit(self, run: Any, *args: Any) -> Future[Any]:  # type: ignore[override]
+        return super().submit(run, *pickle.loads(pickle.dumps(args)))
 
 
 @pytest.fixture(params=[*SOURCES, *(name + IN_PROCESSES for name in SOURCES if divided(find_importer(name)))])
