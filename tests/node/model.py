@@ -27,8 +27,6 @@ def model() -> Iterator[str]:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         path = self.path.partition("?")[0]
