@@ -26,6 +26,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +34,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.truth.runs import computed
+from benchmarks.truth.table import finish
 from replaydiff.cases.triage.priority import ordered_entries
 from replaydiff.diff.result import Answer, DiffResult, Verdict
 from replaydiff.replay.model import (
@@ -352,14 +354,16 @@ def line(cells: Sequence[str]) -> str:
     ).rstrip()
 
 
-def simulate(runs: int, count: int) -> bool:
-    """Print every row; return whether none got the answer that it must never get too often."""
-    print(
-        f"{runs} runs a row of {count} items and {TRIALS} trials; standard error of a share of 2.5 %: "
-        f"{math.sqrt(0.025 * 0.975 / runs):.1%}, of 50 %: {0.5 / math.sqrt(runs):.1%}"
+def table(runs: int, count: int) -> Iterator[tuple[str, bool]]:
+    """Yield every line, and whether no answer came too often that must never come."""
+    yield (
+        (
+            f"{runs} runs a row of {count} items and {TRIALS} trials; standard error of a share of 2.5 %: "
+            f"{math.sqrt(0.025 * 0.975 / runs):.1%}, of 50 %: {0.5 / math.sqrt(runs):.1%}"
+        ),
+        True,
     )
-    print(line(HEAD))
-    holds = True
+    yield line(HEAD), True
     for row in ROWS:
         rng = np.random.default_rng(sum(map(ord, row.name)))
         answers: Counter[Answer] = Counter()
@@ -371,11 +375,8 @@ def simulate(runs: int, count: int) -> bool:
         shares = [f"{answers[answer] / runs:.0%}" for answer in Answer]
         limit = 0.025 * runs
         is_within = answers[row.never] <= limit + 2 * math.sqrt(limit * 0.975)
-        print(
-            line([row.name, *shares, str(row.never), row.goal or "-", *ranks.cells]) + "!" * (not is_within)
-        )
-        holds &= is_within
-    return holds
+        cells = [row.name, *shares, str(row.never), row.goal or "-", *ranks.cells]
+        yield line(cells) + "!" * (not is_within), is_within
 
 
 def held_out(folder: Path) -> Iterator[str]:
@@ -420,19 +421,18 @@ def _held_out_pair(rd: object, folder: Path, records: list[dict], rewards: dict,
     return f"{result.answer}, {len(result.items)} items, {ranks.worse} truly worse; {figures}"
 
 
-def main() -> int:
-    """Simulate, print, and return the exit code."""
+def main() -> None:
+    """Simulate, print, and exit with 1 where an answer came that must never come."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=40)
     parser.add_argument("--items", type=int, default=100)
     parser.add_argument("--held-out", type=Path, default=os.environ.get("REPLAY_HELD_OUT") or None)
     options = parser.parse_args()
-    holds = simulate(options.runs, options.items)
+    rows = table(options.runs, options.items)
     if options.held_out is not None:
-        for line in held_out(Path(options.held_out)):
-            print(line)
-    return int(not holds)
+        rows = chain(rows, ((text, True) for text in held_out(Path(options.held_out))))
+    finish(rows)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

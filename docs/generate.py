@@ -11,6 +11,7 @@ import ast
 import dataclasses
 import inspect
 import json
+import re
 import typing
 from collections.abc import Iterator
 from datetime import datetime
@@ -39,7 +40,7 @@ def pages() -> dict[Path, str]:
         TRACE_SCHEMA: _trace_schema(),
         DOCS / "fields.md": _fields(),
         DOCS / "store.md": _store(),
-        STATISTICS: _with_rules(STATISTICS.read_text(encoding="utf-8")),
+        STATISTICS: _with_results(_with_rules(STATISTICS.read_text(encoding="utf-8"))),
     }
 
 
@@ -311,6 +312,22 @@ def _with_rules(page: str) -> str:
         rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     table = "\n".join(rows)
     return f"{before}{_RULES[0]}\n\n{table}\n\n{_RULES[1]}{after.partition(_RULES[1])[2]}"
+
+
+_RESULT = re.compile(r"(<!-- benchmark (\w+) -->\n).*?(<!-- end of benchmark -->)", re.DOTALL)
+
+
+def _with_results(page: str) -> str:
+    """Return a page with the latest result of each benchmark that it names between two marks."""
+
+    def result(match: re.Match[str]) -> str:
+        file = DOCS.parent / "benchmarks" / "results" / f"{match[2]}.json"
+        result = json.loads(file.read_text(encoding="utf-8"))
+        day = datetime.fromisoformat(result["measured"])
+        lines = "\n".join([f"$ {result['command']}", *result["lines"]])
+        return f"{match[1]}\n```console\n{lines}\n```\n\nMeasured on {day.day} {day:%B %Y}.\n\n{match[3]}"
+
+    return _RESULT.sub(result, page)
 
 
 def _store() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -77,9 +78,15 @@ def worse(rates: Rates, rng: np.random.Generator, n: int, loss: float, kind: Los
     if not kind.drawn:
         loss = min(loss, float(old.mean()))
         return Truth(old=old, new=worse_by(rng, old, loss) if kind.falls else old * (1 - loss / old.mean()))
-    share = loss / float(rates(np.random.default_rng(0), 200_000).mean())
+    share = loss / _mean(rates)
     new = np.where(rng.random(n) < share, 0.0, old) if kind.falls else old * (1 - share)
     return Truth(old=old, new=new, weight=np.full(n, 100.0))
+
+
+@cache
+def _mean(rates: Rates) -> float:
+    """Return the mean pass rate over all items that could be drawn."""
+    return float(rates(np.random.default_rng(0), 200_000).mean())
 
 
 def worse_by(rng: np.random.Generator, old: np.ndarray, loss: float) -> np.ndarray:

@@ -1,11 +1,20 @@
-"""What the scripts of simulations share: their options, and rows that say what did not hold."""
+"""What the scripts of simulations share: their options, rows that say what did not hold, and their results.
+
+A whole table is kept in `benchmarks/results/SCRIPT.json`, from which `make docs` writes it into the pages that
+name it; a table of some rows (`--only`) is printed alone.
+"""
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+RESULTS = Path(__file__).parents[1] / "results"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,11 +42,26 @@ def error(share: float, runs: int) -> float:
     return float((share * (1 - share) / runs) ** 0.5)
 
 
-def finish(rows: Iterable[tuple[str, bool]], show: Callable[[str], None] = print) -> None:
-    """Print rows as they come, and end with 1 where any did not hold."""
-    held = True
-    for text, kept in rows:
-        show(text)
-        sys.stdout.flush()
-        held &= kept
-    sys.exit(0 if held else 1)
+def finish(rows: Iterable[tuple[str, bool]]) -> None:
+    """Print rows as they come, keep them where they are the whole table, and end with 1 where any did not hold."""
+    holds, lines = True, []
+    for text, is_within in rows:
+        print(text, flush=True)
+        lines.append(text.rstrip())
+        holds &= is_within
+    if not any(argument.startswith("--only") for argument in sys.argv):
+        _keep(lines)
+    sys.exit(0 if holds else 1)
+
+
+def _keep(lines: list[str]) -> None:
+    arguments = ["FOLDER" if Path(argument).is_dir() else argument for argument in sys.argv[1:]]
+    script = Path(sys.argv[0])
+    kept = {
+        "command": " ".join(["python", f"benchmarks/{script.name}", *arguments]),
+        "measured": date.today().isoformat(),
+        "lines": lines,
+    }
+    RESULTS.mkdir(exist_ok=True)
+    text = json.dumps(kept, indent=1, ensure_ascii=False) + "\n"
+    (RESULTS / f"{script.stem}.json").write_text(text, encoding="utf-8")
