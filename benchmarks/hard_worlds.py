@@ -7,8 +7,9 @@ tolerance. `HOLD` and `SHIP` are shares of the runs without a change, `wrong SHI
 `covers` is how often the 95 % interval of the deciding metric holds the true change, over both. `±` is the
 standard error of the simulation. `!`: beyond the target by more than two of them; the command then ends with
 1. Targets: wrong SHIP at most 2.5 %, HOLD of an equal version at most 5 %, coverage at least 93 %; of an 85 %
-agent over 100 items with three trials and A/A at least 70 % SHIP, and 95 % where only free text differs. Two rows have a limit of their own for
-wrong SHIP: what one A/A lane can prove (`lane_frontier.py`), and what the docs say of looks without a plan.
+agent over 100 items with three trials and A/A at least 70 % SHIP, and 95 % where only free text differs. Four rows have a limit of their own for
+wrong SHIP: what one A/A lane can prove (`lane_frontier.py`), looks without a plan, harm that no slice shows, and
+users without ids.
 
     plain                a golden set, nothing broken
     long tail            100 traces of a month with 137 tool paths; the loss is in the commonest one
@@ -25,7 +26,10 @@ wrong SHIP: what one A/A lane can prove (`lane_frontier.py`), and what the docs 
     adds a call          the new version makes one more call in every item, and is no worse
     tail harm            a fifth of the users lose 0.3, three tenths gain 0.5: better on average
     ungraded trials      30 % of the new version's trials end without a score
-    missing session ids  ten conversations of ten traces change together, and no id says so
+    missing session ids  ten conversations of ten traces change together, and no id says so; other conversations
+                         begin in between
+    missing user ids     ten users of ten traces change together, which are scattered over the month, and no id
+                         says so: such traces look exactly like a hundred that change on their own
     scores from 1 to 5   whole steps; a loss is a share of the scale
     transferred labels   a judge that is kind to the new version, with labels of another run alone
 """
@@ -56,7 +60,7 @@ PLAIN_LOOKS = 0.08
 UNSEEN_HARM = 0.10
 """SHIP where a slice of a fifth is harmed and its own test, corrected over all slices, does not find it."""
 UNLINKED = 0.15
-"""HOLD of an equal version, and wrong SHIP, where no id links the traces of a conversation: what that costs."""
+"""HOLD of an equal version, and wrong SHIP, where nothing links the traces of a user: what that costs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,9 +99,10 @@ ROWS = [
     Row(name="adds a call", world=worlds.adds_a_call, loses=False, covers=False),
     Row(name="tail harm", world=worlds.tail_harm, covers=False, wrong_ship=UNSEEN_HARM),
     Row(name="ungraded trials", world=worlds.ungraded),
+    Row(name="missing session ids", world=worlds.unlinked_sessions, covers=False),
     Row(
-        name="missing session ids",
-        world=worlds.unlinked_sessions,
+        name="missing user ids",
+        world=worlds.unlinked_users,
         covers=False,
         false_hold=UNLINKED,
         wrong_ship=UNLINKED,

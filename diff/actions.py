@@ -78,6 +78,7 @@ _COUNTS, _ENDED = "counts", "ended"
 _EFFECTS = _OF_ARGUMENTS | {"extra", "more", "repeated", "omitted", "fewer"}
 _MORE_OR_LESS = _OF_ARGUMENTS | {"extra", "more", "repeated", "fewer", "order", "stopped", "called"}
 """Of a tool that only reads no change of what the agent does: it is still called, or more often."""
+_ADDITIONS = frozenset({"extra", "more", "stopped"})
 _NEUTRAL = frozenset({"called", "form", "shorter", "longer"})
 """What is described without a reference, so that neither more nor less of it is better."""
 
@@ -154,6 +155,11 @@ class Behaviour:
     def is_difference(self) -> bool:
         """Return whether a call is missing, extra or has other arguments than expected."""
         return self.kind in _EFFECTS
+
+    @property
+    def is_addition(self) -> bool:
+        """Return whether a call is made, or a trial is stopped at one, that was not expected."""
+        return self.kind in _ADDITIONS
 
     @property
     def is_more_or_less(self) -> bool:

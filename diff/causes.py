@@ -512,6 +512,12 @@ class _Counted:
                 for change in group
                 if change.more
             ),
+            adds_write=any(
+                change.more
+                and change.behaviour.is_addition
+                and change.behaviour.tools[0] in self.effects.writes
+                for change in group
+            ),
             is_read=all(
                 change.behaviour.is_more_or_less and not self.effects.changes(change.behaviour.tools[0])
                 for change in group

@@ -9,6 +9,10 @@ none. Sampled traces are linked by
     task       the same `metadata.task_id`
     question   the very same conversation, where nothing else tells the traces apart: neither a task nor the
                objects that their tools concern ("cancel my order" for two order ids)
+    conversation  a later turn begins with all that an earlier one said, of traces without session and user
+
+Other traces without session and user may belong together although nothing says so. Where the changes of a
+metric are alike among neighbours in time, neighbours are one observation (`statistics.neighbours`).
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from replaydiff.replay.model import Item, Json
+from replaydiff.replay.model import Item, Json, Message
 from replaydiff.replay.objects import Objects
 
 UNLINKED = 0.5
@@ -34,9 +38,12 @@ class LinkKind(StrEnum):
     USER = "users"
     TASK = "tasks"
     QUESTION = "questions"
+    CONVERSATION = "conversations"
 
 
 _Link = tuple[LinkKind, Hashable]
+_Conversation = tuple[tuple[str, str], ...]
+"""The role and the text of each message of users and assistant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +54,18 @@ class ItemClusters:
     """Item id → the number of its cluster, from 0."""
     kinds: frozenset[LinkKind]
     """What links at least two items."""
-    without_session: int
-    """Sampled items that neither a session nor a user tells apart."""
+    unlinked: tuple[bool, ...]
+    """Whether neither a session nor a user tells each item apart, in their order."""
+
+    @property
+    def without_session(self) -> int:
+        """Return how many sampled items neither a session nor a user tells apart."""
+        return sum(self.unlinked)
+
+    @property
+    def may_hide_links(self) -> bool:
+        """Return whether so many items lack session and user that what belongs together is not known."""
+        return bool(self.unlinked) and self.without_session >= UNLINKED * len(self.unlinked)
 
     @property
     def words(self) -> str:
@@ -72,10 +89,11 @@ def clusters_of(items: Iterable[Item]) -> ItemClusters:
         return key
 
     accounts = _shared_accounts(every)
+    conversations = _conversations(every, accounts)
     first: dict[str, Hashable] = {}
     shared: Counter[_Link] = Counter()
     for item in every:
-        links = _links(item, accounts)
+        links = _links(item, accounts) | conversations.get(item.id, set())
         shared.update(links)
         keys: list[Hashable] = [*links] or [("item", item.id)]
         first[item.id] = keys[0]
@@ -89,10 +107,7 @@ def clusters_of(items: Iterable[Item]) -> ItemClusters:
             for name, key in first.items()
         },
         kinds=frozenset(kind for (kind, _), count in shared.items() if count > 1),
-        without_session=sum(
-            item.case_id is None and not item.session_id and (not item.user_id or item.user_id in accounts)
-            for item in every
-        ),
+        unlinked=tuple(_is_unlinked(item, accounts) for item in every),
     )
 
 
@@ -114,6 +129,44 @@ def _shared_accounts(items: Sequence[Item]) -> frozenset[str]:
     """Return the users that many people share, by how many of the items are theirs."""
     users = Counter(item.user_id for item in items if item.user_id and not item.session_id)
     return frozenset(user for user, count in users.items() if count > max(1, _SHARED_ACCOUNT * len(items)))
+
+
+def _conversations(items: Sequence[Item], accounts: frozenset[str]) -> dict[str, set[_Link]]:
+    """Return by item what says that it is a turn of the same conversation as another item.
+
+    A later turn begins with all that an earlier one said, the recorded answer included. What more than half
+    of the items begin with (a greeting) links nothing.
+    """
+    unlinked = [item for item in items if _is_unlinked(item, accounts) and item.messages]
+    ended = {_texts(item.messages, item.recorded_response) for item in unlinked}
+    said: dict[str, set[_Conversation]] = {}
+    for item in unlinked:
+        texts = _texts(item.messages)
+        begun = {texts[:end] for end in range(2, len(texts)) if texts[end - 1][0] == "assistant"}
+        said[item.id] = begun & ended
+    counts = Counter(conversation for begun in said.values() for conversation in begun)
+    for item in unlinked:
+        if (whole := _texts(item.messages, item.recorded_response)) in counts:
+            said[item.id].add(whole)
+    return {
+        name: {
+            (LinkKind.CONVERSATION, conversation)
+            for conversation in begun
+            if counts[conversation] <= _SHARED_ACCOUNT * len(items)
+        }
+        for name, begun in said.items()
+    }
+
+
+def _texts(messages: Sequence[Message], answer: str | None = None) -> _Conversation:
+    said = [(message.role, message.text.strip()) for message in messages]
+    said += [("assistant", answer.strip())] if answer else []
+    return tuple(part for part in said if part[0] in ("user", "assistant") and part[1])
+
+
+def _is_unlinked(item: Item, accounts: frozenset[str]) -> bool:
+    """Return whether neither a session nor a user tells a sampled trace apart from others."""
+    return item.case_id is None and not item.session_id and (not item.user_id or item.user_id in accounts)
 
 
 def _links(item: Item, accounts: frozenset[str]) -> set[_Link]:

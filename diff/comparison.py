@@ -30,6 +30,7 @@ from replaydiff.diff.reading import RunData
 from replaydiff.diff.result import Block, GradedTrial, Repeat
 from replaydiff.diff.statistics import noise, paired, trials
 from replaydiff.diff.statistics.lanes import noise_between
+from replaydiff.diff.statistics.neighbours import grouped_neighbours
 from replaydiff.diff.stopping import LookLevels
 from replaydiff.diff.verdicts import ItemScores, Scale, each_once, without_rounding
 from replaydiff.replay.messages import canonical_args
@@ -96,6 +97,11 @@ class Comparison:
     def has_both_lanes(self) -> bool:
         """Return whether an old and a new version are compared at all."""
         return {Lane.OLD, Lane.NEW} <= self.run.lanes.keys()
+
+    @property
+    def hides_links(self) -> bool:
+        """Return whether it is a sample whose traces may belong together without any id that says so."""
+        return self.sample is not None and self.clusters.may_hide_links
 
     @property
     def drawn(self) -> float:
@@ -264,12 +270,13 @@ class _Scores:
     ) -> _Scores:
         both = [(item, pair) for item, pair in zip(items, scores, strict=True) if pair[0] and pair[1]]
         pairs = [pair for _, pair in both]
+        changes = each_once(lambda pair: without_rounding(_mean(pair[1]) - _mean(pair[0])), pairs)
         return cls(
             old=[old for old, _ in pairs],
             new=[new for _, new in pairs],
             weights=[comparison.weight(item) for item, _ in both],
-            clusters=[comparison.clusters.numbers[item.id] for item, _ in both],
-            changes=each_once(lambda pair: without_rounding(_mean(pair[1]) - _mean(pair[0])), pairs),
+            clusters=_clusters(comparison, [item for item, _ in both], changes),
+            changes=changes,
         )
 
     @cached_property
@@ -373,6 +380,20 @@ class _Scores:
         if effect_of_items is None or not drawn or effect_of_trials is None:
             return effect_of_items
         return math.sqrt((1 - drawn) * effect_of_items**2 + drawn * effect_of_trials**2)
+
+
+def _clusters(comparison: Comparison, items: Sequence[Item], changes: Sequence[float]) -> list[int]:
+    """Return the cluster of each item: neighbours in time where no id links traces and they change together.
+
+    Whether they do is tested with the changes themselves, so that each metric has clusters of its own.
+    """
+    numbers = [comparison.clusters.numbers[item.id] for item in items]
+    times = [item.started_at for item in items if item.started_at is not None]
+    if not comparison.hides_links or len(times) < len(items):
+        return numbers
+    order = sorted(range(len(items)), key=lambda place: (times[place], items[place].id))
+    groups = grouped_neighbours(changes, order)
+    return groups if groups and len(set(groups)) < len(set(numbers)) else numbers
 
 
 _COPIES = 3

@@ -20,7 +20,7 @@ from replaydiff.diff.behaviour import RECORDING, RecordingRules, Vouching
 from replaydiff.diff.blocks import Patterns
 from replaydiff.diff.cause_decisions import decisions_path, read_decisions
 from replaydiff.diff.causes import Causes, answers_cause, find_causes
-from replaydiff.diff.clusters import UNLINKED, without_session
+from replaydiff.diff.clusters import without_session
 from replaydiff.diff.comparison import Comparison, may_be_copies
 from replaydiff.diff.decide import decide
 from replaydiff.diff.divergence import find_divergence
@@ -757,7 +757,7 @@ def _accepted_changes(run: RunRecord) -> Iterator[str]:
 def _unlinked(comparison: Comparison) -> Iterator[str]:
     """Warn of a sample in which turns of one conversation may count as independent."""
     count, total = comparison.clusters.without_session, len(comparison.read.blocks)
-    if comparison.sample is not None and count and count >= UNLINKED * total:
+    if comparison.hides_links:
         yield without_session(count, total)
 
 

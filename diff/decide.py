@@ -66,6 +66,7 @@ _NAMED = 2
 _TIE = 1e-9
 FOLLOWS = 0.8
 """An old version that does what was recorded in this share of its trials is held to its recordings."""
+_IF_INDEPENDENT = "if traces are independent, which no session or user id shows"
 _CONTROL = "old is the control: the recorded model, called again"
 
 
@@ -373,13 +374,26 @@ def _effect_causes(evidence: Evidence) -> str:
 
 def _new_effect(evidence: Evidence) -> RuleMatch | None:
     """Return an open cause that changes something which neither recording nor old version does."""
+    return _without_precedent(evidence, [cause for cause in evidence.open_causes if cause.is_effect])
+
+
+def _new_write_beside_distrust(evidence: Evidence) -> RuleMatch | None:
+    """Return an open cause that writes what neither recording nor old version does, in an unlike replay."""
+    if not evidence.distrust:
+        return None
+    return _without_precedent(evidence, [cause for cause in evidence.open_causes if cause.adds_write])
+
+
+def _without_precedent(evidence: Evidence, causes: Sequence[Cause]) -> RuleMatch | None:
+    """Return the first of these causes that the old version hardly shows, where agreement decides."""
     if not _agreement(evidence) or not _may_hold(evidence):
         return None
-    for cause in evidence.open_causes:
+    for cause in causes:
         before = [counts for lane, counts in cause.trials.items() if lane != Lane.NEW]
         follows = all(number <= (1 - FOLLOWS) * total for number, total in before)
-        if cause.is_effect and follows and cause.difference > evidence.gate.tolerance:
-            return RuleMatch(words={"cause": f"{cause.text}: {cause.counts}"}, cause=cause)
+        if follows and cause.difference > evidence.gate.tolerance:
+            words = {"cause": f"{cause.text}: {cause.counts}", "why": evidence.distrust or ""}
+            return RuleMatch(words=words, cause=cause)
     return None
 
 
@@ -844,6 +858,17 @@ NEW_EFFECT = AnswerRule(
     next=SHOW_CAUSE,
 )
 
+NEW_WRITE = AnswerRule(
+    name="new write beside distrust",
+    answer=_HOLD,
+    condition="the next rule matches, but agreement alone decides and an open cause is a call that is known "
+    "to write and was not recorded, in more than `tolerance` more of the trials, and in at most 20 % of the "
+    "old version's: a replay that is unlike production does not explain what only the new version does",
+    test=_new_write_beside_distrust,
+    sentence="{cause}; if that is intended, accept the cause ({why})",
+    next=SHOW_CAUSE,
+)
+
 
 def _write_rule(part: str, applies: Callable[[Evidence], object]) -> AnswerRule:
     """Return the rule that keeps SHIP from a run in which a recorded write was not asked for.
@@ -899,6 +924,7 @@ RULES: tuple[AnswerRule, ...] = (
         sentence="no item has finished trials in every lane",
         next=UNFINISHED,
     ),
+    NEW_WRITE,
     AnswerRule(
         name="distrust",
         answer=_CANNOT,
@@ -1226,10 +1252,12 @@ def decide(evidence: Evidence) -> Conclusion:
     """
     conclusions = (rule.conclude(evidence) for rule in RULES)
     conclusion = next(conclusion for conclusion in conclusions if conclusion is not None)
-    if conclusion.rule in ("rejected cause", EFFECTS_LOST.name, NEW_EFFECT.name):
+    if conclusion.rule in ("rejected cause", EFFECTS_LOST.name, NEW_EFFECT.name, NEW_WRITE.name):
         return conclusion
     additions = [_CONTROL] if evidence.run.has_control else []
     if conclusion.rule not in (_HARMED, _NO_LOSS) and (parts := _worse_than_all(evidence)):
         additions.append(f"worse where {_named(parts)}")
     additions += [part.sentence for part in evidence.broken[:_NAMED]]
+    if conclusion.answer is Answer.SHIP and evidence.comparison.hides_links:
+        additions.append(_IF_INDEPENDENT)
     return replace(conclusion, reason="; ".join([conclusion.reason, *additions]))

@@ -288,6 +288,9 @@ class Cause:
     is_effect: bool = False
     """Whether the new version so changes something else than recorded: a call that writes is missing, extra,
     or has other arguments."""
+    adds_write: bool = False
+    """Whether the new version so calls a tool that is known to write, or is stopped at such a call, where no
+    such call was recorded."""
     is_answers: bool = False
     """Whether it is that answers differ which nothing grades."""
     is_read: bool = False

@@ -10,7 +10,7 @@ import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -349,12 +349,36 @@ def ungraded(rng: np.random.Generator, loss: float) -> Outcome:
 
 
 def unlinked_sessions(rng: np.random.Generator, loss: float) -> Outcome:
-    """Ten conversations of ten traces whose change is common to a conversation; their ids are missing."""
-    conversations, turns = 10, 10
-    common = np.repeat(rng.choice([-0.15, 0.15], conversations), turns)
-    old = np.full(conversations * turns, 0.75)
+    """Ten conversations of ten traces whose change is common to a conversation; their ids are missing.
+
+    Other conversations begin in between, so that their traces lie near each other in time, and not in a row.
+    """
+    return _unlinked(rng, loss, lambda number: 3 * number + float(rng.normal(0, 4)))
+
+
+def unlinked_users(rng: np.random.Generator, loss: float) -> Outcome:
+    """The same of ten users, whose traces are scattered over the month: nothing recorded tells them."""
+    return _unlinked(rng, loss, lambda _: float(rng.uniform(0, 300)))
+
+
+def _unlinked(rng: np.random.Generator, loss: float, minute: Callable[[int], float]) -> Outcome:
+    groups, traces = 10, 10
+    common = np.repeat(rng.choice([-0.15, 0.15], groups), traces)
+    old = np.full(groups * traces, 0.75)
     truth = Truth(old=old, new=np.clip(old + common - loss, 0, 1), weight=np.full(len(old), 100.0))
-    return _outcome(diffed(truth, simulate(rng, truth, _TRIALS, again=True), seed=_seed(rng)), -loss)
+    scores = simulate(rng, truth, _TRIALS, again=True)
+    items = [
+        replace(
+            item,
+            case_id=None,
+            expectation=None,
+            trace_id=item.id,
+            started_at=datetime(2026, 10, 5) + timedelta(minutes=minute(number)),
+        )
+        for number, item in enumerate(items_of(truth))
+    ]
+    trials = [*trials_of(items, scores)]
+    return _outcome(computed(items, trials, run_of(truth, scores, _seed(rng)), _settings()), -loss)
 
 
 def one_to_five(rng: np.random.Generator, loss: float) -> Outcome:

