@@ -7,12 +7,14 @@ lanes and between `old` and `old2`. Over n items of k trials, with k_old trials 
     se² = f · σ²(1/k_old + 1/k) / n
 
 f = se²_clustered / se²_plain ≥ 1 is the design effect of sessions (Kish 1965). A version that loses δ on
-every item, so that each passes with p(1 − δ/p̄), has trials of its own variance, E[p'(1 − p')]. The chance of
-SHIP and of HOLD is that of a normal estimate with this error to fall where the rule of `diff.decide` answers
-so: the ends of its interval are those of `statistics.paired.interval`. A loss that sits in single items is
-held more often, since items that regressed are found by themselves. Where hardly any item of a sample would
-change (an agent near its ceiling) no estimate is normal: runs are simulated through the interval itself. How
-far promise and outcome lie apart: `benchmarks/plan_power.py`.
+every item, so that each passes with p(1 − δ/p̄), has trials of its own variance, E[p'(1 − p')].
+
+Of a metric that passes or fails, runs of this size are simulated: pass rates from a beta distribution with
+the mean and the noise of the pilot, whose trials go through the A/A test, the interval and the verdicts on
+items of a diff. Of other metrics, and of many items, the chance of SHIP and of HOLD is that of a normal
+estimate with this error to fall where `diff.decide` answers so. A loss that sits in single items is held
+more often, since items that regressed are found by themselves. How far promise and outcome lie apart:
+`benchmarks/plan_power.py`.
 
 Where no version was tried twice σ² is not known: all that items differ in their change is then taken for it.
 Of a golden set the items are fixed, and trials count in place of items.
@@ -37,6 +39,7 @@ from replaydiff.diff.statistics.distributions import (
     t_quantile,
 )
 from replaydiff.diff.statistics.noise import Null, pooled_within
+from replaydiff.diff.statistics.trials import fixed_items, stratified
 from replaydiff.diff.stopping import EARLIEST_FUTILITY, FUTILE, LookLevels, look_levels, new_plan
 from replaydiff.replay.engine.schedule import repeated_count
 from replaydiff.replay.errors import InputError, UnknownNameError
@@ -221,8 +224,37 @@ _ALARM = 0.8
 """Of the level of the A/A lane's test, how often lanes of one version differ by chance: trials are few."""
 
 
+_Answers = Callable[[NoiseEstimate, Design, float, float, float], tuple[float, float]]
+"""Returns the chances of SHIP where nothing changed and of HOLD at a loss.
+
+By the pilot, the size, the loss, the tolerance and the confidence.
+"""
+
+
+def answer_chances(
+    pilot: NoiseEstimate, size: Design, loss: float, tolerance: float, confidence: float
+) -> tuple[float, float]:
+    """Return the chance of SHIP where nothing changed, and of HOLD at the loss: simulated where it can be.
+
+    Args:
+        pilot: the noise.
+        size: items, trials and the A/A lane.
+        loss: that all items share.
+        tolerance: the loss that SHIP leaves open.
+        confidence: of the interval.
+    """
+    simulated = _simulated(pilot, size, loss, tolerance, confidence)
+    return simulated or _normal(pilot, size, loss, tolerance, confidence)
+
+
 def planned_size(
-    pilot: NoiseEstimate, size: Design, loss: float, *, tolerance: float, confidence: float
+    pilot: NoiseEstimate,
+    size: Design,
+    loss: float,
+    *,
+    tolerance: float,
+    confidence: float,
+    answers: _Answers = answer_chances,
 ) -> PlannedSize:
     """Return what a comparison of this size is likely to answer, and what it costs.
 
@@ -232,83 +264,177 @@ def planned_size(
         loss: the loss that HOLD is promised for.
         tolerance: the loss that SHIP leaves open.
         confidence: of the interval.
+        answers: computes the chances.
     """
-    tail = (1 - confidence) / 2
-    se, ends = _error(pilot, size, 0.0, tail)
-    ship = normal_cdf((tolerance - ends) / se) if se > 0 else float(ends <= tolerance)
-    se, ends = _error(pilot, size, loss, tail)
-    hold = normal_cdf((loss - max(ends, tolerance)) / se) if se > 0 else float(loss > max(ends, tolerance))
-    if (rates := _rates_near_ceiling(pilot, size)) is not None:
-        ship, hold = _simulated(rates, pilot, size, loss, tolerance, tail)
-    unalarmed = 1 - _ALARM * (1 - confidence) * bool(size.repeated and pilot.noise)
+    ship, hold = answers(pilot, size, loss, tolerance, confidence)
     return PlannedSize(
         items=size.items,
         trials=size.trials,
         repeated=size.repeated,
         calls=size.calls,
-        ship=ship * unalarmed,
-        hold=hold * unalarmed,
+        ship=ship,
+        hold=hold,
         cost_usd=None if pilot.trial_usd is None else pilot.trial_usd * size.calls,
     )
 
 
-_SIMULATED_RUNS = 400
-_MOST_SIMULATED = 1_000
-"""Items beyond which enough of them change for a normal estimate, whatever the agent."""
+def _normal(
+    pilot: NoiseEstimate, size: Design, loss: float, tolerance: float, confidence: float
+) -> tuple[float, float]:
+    """Return the chances of SHIP where nothing changed, and of HOLD at the loss, of a normal estimate."""
+    tail = (1 - confidence) / 2
+    se, ends = _error(pilot, size, 0.0, tail)
+    ship = normal_cdf((tolerance - ends) / se) if se > 0 else float(ends <= tolerance)
+    se, ends = _error(pilot, size, loss, tail)
+    hold = normal_cdf((loss - max(ends, tolerance)) / se) if se > 0 else float(loss > max(ends, tolerance))
+    unalarmed = 1 - _ALARM * (1 - confidence) * bool(size.repeated and pilot.noise)
+    return ship * unalarmed, hold * unalarmed
 
 
-def _rates_near_ceiling(pilot: NoiseEstimate, size: Design) -> np.ndarray | None:
-    """Return pass rates of simulated runs × items where so few items change that no normal estimate is near.
-
-    None elsewhere, and where a metric is not pass or fail over sampled items whose noise is known.
-    """
-    items = int(size.items / pilot.design)
-    few = size.items * _changing(pilot, size, 0.0) < 2 * paired.SPARSE
-    if not (few and pilot.binary and pilot.noise is not None and not pilot.fixed):
-        return None
-    if not 2 <= items <= _MOST_SIMULATED:
-        return None
-    rng = np.random.default_rng(0)
-    most = pilot.mean * (1 - pilot.mean)
-    if most <= 0 or pilot.noise <= 0:
-        return np.broadcast_to(
-            rng.random((_SIMULATED_RUNS, 1)) < pilot.mean, (_SIMULATED_RUNS, items)
-        ).astype(float)
-    scale = min(pilot.noise**2 / most, 1 - 1e-3)
-    total = scale / (1 - scale)
-    return rng.beta(pilot.mean * total, (1 - pilot.mean) * total, (_SIMULATED_RUNS, items))
+SIMULATED_RUNS = 200
+_MOST_SIMULATED = 400
+"""Items beyond which an estimate is normal enough, whatever the agent."""
+_MIN_DELTA = 0.1
+"""`[gate] min_delta`, by default."""
 
 
 def _simulated(
-    rates: np.ndarray, pilot: NoiseEstimate, size: Design, loss: float, tolerance: float, tail: float
-) -> tuple[float, float]:
+    pilot: NoiseEstimate, size: Design, loss: float, tolerance: float, confidence: float
+) -> tuple[float, float] | None:
     """Return how often simulated runs answer SHIP where nothing changed, and HOLD at the loss.
 
-    Args:
-        rates: the old version's pass rates, runs × items.
-        pilot: the noise.
-        size: items, trials and the A/A lane.
-        loss: that all items share.
-        tolerance: the loss that SHIP leaves open.
-        tail: one-sided level of the interval.
+    Each item has a pass rate from the beta distribution with the mean and the noise of the pilot, and the
+    trials go through the interval, the noise model and the verdicts on items of a diff.
+
+    Returns:
+        None where the metric is not pass or fail, its noise is unknown, or items are many.
     """
-    rng = np.random.default_rng(1)
-    runs, items = rates.shape
-    old_trials = np.where(np.arange(items) < items * size.repeated / size.items, 2, 1) * size.trials
-    old = rng.binomial(old_trials, rates) / old_trials
+    items = int(size.items / pilot.design)
+    if not pilot.binary or pilot.noise is None or not 2 <= items <= _MOST_SIMULATED:
+        return None
+    rng = np.random.default_rng(0)
+    rates = _pass_rates(pilot, items, rng)
     left = 1 - min(1.0, loss / pilot.mean) if pilot.mean else 1.0
-    same, worse = (rng.binomial(size.trials, rates * factor) / size.trials for factor in (1.0, left))
+    repeated = round(items * size.repeated / size.items)
+    old, again, same, worse = (
+        rng.binomial(size.trials, lane) for lane in (rates, rates[:, :repeated], rates, rates * left)
+    )
+    of_old = np.where(np.arange(items) < repeated, 2, 1) * size.trials
     ship = hold = 0
-    for before, equal, lower in zip(old, same, worse, strict=True):
-        low, _ = _ends(equal - before, tail)
-        _, high = _ends(lower - before, tail)
-        ship += low >= -tolerance
-        hold += high < 0 and float(np.mean(lower - before)) < -tolerance
-    return ship / runs, hold / runs
+    for lanes in zip(old, again, same, worse, strict=True):
+        before, repeat = lanes[:2]
+        if _differs_from_itself(before, repeat, size.trials, confidence):
+            continue
+        whole = before + np.pad(repeat, (0, items - repeated))
+        equal, lower = (_PlannedRun.of(whole, of_old, after, size.trials) for after in lanes[2:])
+        ship += equal.interval(pilot.fixed, confidence)[0] >= -tolerance and not equal.has_regressed_item(
+            confidence
+        )
+        hold += lower.has_regressed_item(confidence) or (
+            lower.mean < -tolerance and lower.interval(pilot.fixed, confidence)[1] < 0
+        )
+    return ship / SIMULATED_RUNS, hold / SIMULATED_RUNS
 
 
-def _ends(changes: np.ndarray, tail: float) -> tuple[float, float]:
-    """Return the interval of the mean change of items that each stand alone, at least two."""
+def _differs_from_itself(old: np.ndarray, repeat: np.ndarray, trials: int, confidence: float) -> bool:
+    """Return whether the old version's lanes differ significantly, given the passes of their items."""
+    strata = [(int(passed), trials, int(again), trials) for passed, again in zip(old, repeat, strict=False)]
+    return bool(strata) and stratified(strata) <= 1 - confidence
+
+
+def _pass_rates(pilot: NoiseEstimate, items: int, rng: np.random.Generator) -> np.ndarray:
+    """Return the pass rates of simulated runs × items."""
+    shape = (SIMULATED_RUNS, items)
+    most, within = pilot.mean * (1 - pilot.mean), (pilot.noise or 0.0) ** 2
+    if most <= 0 or within <= 0:
+        return (rng.random(shape) < pilot.mean).astype(float)
+    scale = min(within / most, 1 - 1e-3)
+    total = scale / (1 - scale)
+    return rng.beta(pilot.mean * total, (1 - pilot.mean) * total, shape)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PlannedRun:
+    """A simulated run: how many items had which passes in which trials."""
+
+    cells: tuple[tuple[int, int, int], ...]
+    """Passes of the old version, its trials, and passes of the new one."""
+    counts: np.ndarray
+    """Items of each cell."""
+    trials: int
+    """Of the new version."""
+    changes: np.ndarray
+    """Of the cells."""
+
+    @classmethod
+    def of(cls, old: np.ndarray, of_old: np.ndarray, new: np.ndarray, trials: int) -> _PlannedRun:
+        """Count the items of a run by what their trials were."""
+        cells, counts = np.unique(np.stack([old, of_old, new]), axis=1, return_counts=True)
+        return cls(
+            cells=tuple((int(passed), int(times), int(after)) for passed, times, after in cells.T),
+            counts=counts,
+            trials=trials,
+            changes=cells[2] / trials - cells[0] / cells[1],
+        )
+
+    @property
+    def mean(self) -> float:
+        """Return the mean change."""
+        return float(self.changes @ self.counts / self.counts.sum())
+
+    def has_regressed_item(self, confidence: float) -> bool:
+        """Return whether the verdict on any item is that it regressed."""
+        if self.trials < 2:
+            return False
+        passes = np.array(self.cells)
+        squares = passes[:, 0] * (1 - passes[:, 0] / passes[:, 1]) + passes[:, 2] * (
+            1 - passes[:, 2] / self.trials
+        )
+        null = noise.fit_moments(
+            noise.Moments(
+                squares=float(squares @ self.counts),
+                degrees=int((passes[:, 1] + self.trials - 2) @ self.counts),
+                total=float((passes[:, 0] + passes[:, 2]) @ self.counts),
+                count=int((passes[:, 1] + self.trials) @ self.counts),
+            )
+        )
+        if null is None:
+            return False
+        chances = [
+            noise.surprise(null, times, self.trials, change) if change < 0 else 1.0
+            for (_, times, _), change in zip(self.cells, self.changes.tolist(), strict=True)
+        ]
+        adjusted = noise.false_discovery(np.repeat(chances, self.counts).tolist())
+        level = (1 - confidence) / 2
+        changes = np.repeat(self.changes, self.counts)
+        return any(p <= level and change <= -_MIN_DELTA for p, change in zip(adjusted, changes, strict=True))
+
+    def interval(self, fixed: bool, confidence: float) -> tuple[float, float]:
+        """Return the interval of the mean change: of fixed items over their trials."""
+        tails = ((1 - confidence) / 2,) * 2
+        if fixed and self.trials > 1:
+            old, new = (
+                [
+                    scores
+                    for scores, count in zip(of_cells, self.counts.tolist(), strict=True)
+                    for _ in range(count)
+                ]
+                for of_cells in (
+                    [_scores(passed, times) for passed, times, _ in self.cells],
+                    [_scores(passed, self.trials) for _, _, passed in self.cells],
+                )
+            )
+            grouped = fixed_items(old, new, [1.0] * len(old))
+            return (grouped and paired.interval(grouped, tails=tails)) or (-1.0, 1.0)
+        return _ends(np.repeat(self.changes, self.counts), tails)
+
+
+def _scores(passed: int, times: int) -> tuple[float, ...]:
+    return (1.0,) * passed + (0.0,) * (times - passed)
+
+
+def _ends(changes: np.ndarray, tails: tuple[float, float]) -> tuple[float, float]:
+    """Return the interval of the mean change of drawn items that each stand alone, at least two."""
     grouped = paired.Clusters(
         sums=changes,
         sizes=np.ones(len(changes)),
@@ -317,8 +443,8 @@ def _ends(changes: np.ndarray, tail: float) -> tuple[float, float]:
         falls=bool((changes < 0).any()),
         rises=bool((changes > 0).any()),
     )
-    ends = paired.interval(grouped, tails=(tail, tail)) or (-1.0, 1.0)
-    return paired.with_unseen(ends, grouped, tails=(tail, tail))
+    ends = paired.interval(grouped, tails=tails) or (-1.0, 1.0)
+    return paired.with_unseen(ends, grouped, tails=tails)
 
 
 def _error(pilot: NoiseEstimate, size: Design, loss: float, tail: float) -> tuple[float, float]:
@@ -368,6 +494,9 @@ def _changing(pilot: NoiseEstimate, size: Design, loss: float) -> float:
     return min(1.0, noise.chance_of_change(null, size.trials, size.trials) + loss)
 
 
+_STEP = 1.1
+
+
 def size_needed(
     pilot: NoiseEstimate,
     chance_of: Callable[[PlannedSize], float],
@@ -380,7 +509,7 @@ def size_needed(
     tolerance: float,
     confidence: float,
 ) -> PlannedSize | None:
-    """Return the smallest comparison that has this chance; None where a million items do not.
+    """Return the smallest comparison that has this chance, to a tenth; None where a million items do not.
 
     Args:
         pilot: the noise.
@@ -394,19 +523,27 @@ def size_needed(
         confidence: of the interval.
     """
 
-    def of(items: int) -> PlannedSize:
+    def of(items: int, answers: _Answers | None = None) -> PlannedSize:
         size = design_of(items, trials, lanes=lanes, share=share)
-        return planned_size(pilot, size, loss, tolerance=tolerance, confidence=confidence)
+        return planned_size(
+            pilot, size, loss, tolerance=tolerance, confidence=confidence, answers=answers or answer_chances
+        )
 
     low, high = 2, 4
-    while chance_of(of(high)) < power:
+    while chance_of(of(high, _normal)) < power:
         low, high = high, high * 2
         if high > MOST_ITEMS:
             return None
     while low < high:
         middle = (low + high) // 2
-        low, high = (low, middle) if chance_of(of(middle)) >= power else (middle + 1, high)
-    return of(low)
+        low, high = (low, middle) if chance_of(of(middle, _normal)) >= power else (middle + 1, high)
+    while chance_of(needed := of(high)) < power:
+        high = math.ceil(high * _STEP)
+        if high > MOST_ITEMS:
+            return None
+    while high > 2 and chance_of(fewer := of(math.floor(high / _STEP))) >= power:
+        high, needed = fewer.items, fewer
+    return needed
 
 
 HOLD_POWER = 0.8
@@ -437,7 +574,7 @@ def detectable_loss(
     low, high = 0.0, 1.0
     while high - low > 1e-3:
         middle = (low + high) / 2
-        hold = planned_size(pilot, size, middle, tolerance=tolerance, confidence=confidence).hold
+        _, hold = _normal(pilot, size, middle, tolerance, confidence)
         low, high = (low, middle) if hold >= power else (middle, high)
     return high
 

@@ -43,28 +43,30 @@ def fixed_items(old: Sequence[Trials], new: Sequence[Trials], weights: Sequence[
         The clusters; None where no version was tried twice on any item.
     """
     total = math.fsum(weights)
-    parts: list[float] = []
+    parts: list[np.ndarray] = []
     varying = everything = 0.0
     changes = []
     varied = 0
-    for before, after, weight in zip(old, new, weights, strict=True):
+    kinds = Counter(zip(map(tuple, old), map(tuple, new), weights, strict=True))
+    for (before, after, weight), times in kinds.items():
         share = weight / total
-        everything += share**2
-        changes.append(share * (fmean(after) - fmean(before)))
+        everything += times * share**2
+        changes.append(times * share * (fmean(after) - fmean(before)))
         if len(before) < 2 and len(after) < 2:
             continue
-        varying += share**2
+        varying += times * share**2
         deviations = [-part for part in _deviations(before, after)] + _deviations(after, before)
-        varied += any(deviations)
-        parts += [share * part for part in deviations]
+        varied += times * any(deviations)
+        parts.append(np.tile(share * np.array(deviations), times))
     if not varying:
         return None
     widen = math.sqrt(everything / varying)
-    sums = math.fsum(changes) + len(parts) * widen * np.array(parts)
+    deviating = np.concatenate(parts)
+    sums = math.fsum(changes) + len(deviating) * widen * deviating
     fewest = min(sum(map(len, old)), sum(map(len, new)))
     return Clusters(
         sums=sums,
-        sizes=np.ones(len(parts)),
+        sizes=np.ones(len(deviating)),
         effective=fewest / (len(weights) * everything),
         changed=varied,
         falls=any(change < 0 for change in changes),
