@@ -57,6 +57,8 @@ ALIKE_SHIP = 0.95
 """Of versions that differ in nothing but free text."""
 PLAIN_LOOKS = 0.08
 """Wrong SHIP of four looks at 2.5 % each, as in docs/stopping.md."""
+SHOCKED_HOLD = 0.10
+"""HOLD of an equal version under shocks that the lanes of the old version do not show (`lane_frontier.py`)."""
 UNSEEN_HARM = 0.10
 """SHIP where a slice of a fifth is harmed and its own test, corrected over all slices, does not find it."""
 UNLINKED = 0.15
@@ -87,7 +89,13 @@ ROWS = [
     Row(name="long tail", world=worlds.long_tail),
     Row(name="duplicated tasks", world=worlds.duplicated_tasks, slow=True),
     Row(name="hidden failures", world=worlds.hidden_failures),
-    Row(name="lane shock", world=worlds.lane_shock, covers=False, wrong_ship=own_ship(LOSS, SHOCK)),
+    Row(
+        name="lane shock",
+        world=worlds.lane_shock,
+        covers=False,
+        false_hold=SHOCKED_HOLD,
+        wrong_ship=own_ship(LOSS, SHOCK),
+    ),
     Row(name="copied trials", world=worlds.copied_trials),
     Row(name="optional stopping", world=worlds.optional_stopping, covers=False),
     Row(name="continued", world=worlds.continued, covers=False),

@@ -33,9 +33,12 @@ from replaydiff.diff.judge.calibration import (
     JudgeStatus,
     corrected_by_labels,
     judge_status,
+    score_status,
     unlike_labels,
 )
+from replaydiff.diff.judge.existing import scores_in_points
 from replaydiff.diff.judge.judge import self_preference_warning, versions_of
+from replaydiff.diff.judge.prompt import POINTS
 from replaydiff.diff.level import fall_during_run
 from replaydiff.diff.likeness import compare_answers
 from replaydiff.diff.metrics import (
@@ -132,7 +135,7 @@ def compute(
         agreement=graded.agreement,
         look=graded.look,
         ranges=score_ranges(con, read),
-        judged=judged_scores(con, read, settings),
+        judged={name: score_status(settings, name, run.lanes) for name in judged_scores(con, read, settings)},
         decided=read_decisions(decisions_path(settings)),
     )
     new = [new_lane for new_lane in run.lanes if new_lane.is_new]
@@ -240,8 +243,8 @@ class _Inputs:
     """Of a run that may stop early, the items of the look that is taken."""
     ranges: Mapping[str, tuple[float, float]]
     """By score of the traces, its lowest and highest value; without those that lie between 0 and 1."""
-    judged: frozenset[str]
-    """Metrics that are scores by a model that evaluates answers."""
+    judged: Mapping[str, JudgeStatus]
+    """Metrics that are scores by a model that evaluates answers, and whether labels bear them out."""
     decided: Mapping[str, CauseState]
     """What people decided about causes."""
 
@@ -430,6 +433,9 @@ def _metric_results(
     }
     for name in inputs.stored.judges & results.keys():
         results[name] = _with_labels(name, results[name], inputs, comparison)
+    for name in inputs.judged.keys() & results.keys():
+        if inputs.judged[name].may_gate:
+            results[name] = _with_score_labels(name, results[name], inputs, comparison)
     if not comparison.recorded_once or not _agreement_metrics(results):
         return results
     alike = noise_of_recordings(inputs.con, comparison, inputs.agreement.settings)
@@ -500,7 +506,7 @@ def _evidence(
         cases=inputs.cases,
         causes=causes,
         refusals=figures.refusals,
-        judges=frozenset(inputs.stored.judges),
+        judges=frozenset(inputs.stored.judges) | inputs.judged.keys(),
         broken=broken(figures.items, figures.quality, comparison, settings.diff.slice_by)
         if comparison.has_both_lanes
         else (),
@@ -523,6 +529,25 @@ def _with_labels(name: str, metric: MetricResult, inputs: _Inputs, comparison: C
         split=split_variance(votes),
     )
     return replace(metric, delta=delta)
+
+
+_POINTS = (POINTS[-1] - POINTS[0]) / POINTS[-1]
+"""The largest change of a score that is read in points, as a share of the highest."""
+
+
+def _with_score_labels(
+    name: str, metric: MetricResult, inputs: _Inputs, comparison: Comparison
+) -> MetricResult:
+    """Return the metric of a calibrated score by a model elsewhere, with its labels on its own scale."""
+    if not comparison.has_both_lanes:
+        return metric
+    status, judge = inputs.judged[name], inputs.settings.judge
+    score_of = scores_in_points(name, comparison.read.blocks, judge.scale)
+    labels = corrected_by_labels(comparison, status, judge.label_error, score_of)
+    if labels is not None:
+        delta, low, high = (value / _POINTS * metric.delta.reach for value in labels.corrected)
+        labels = replace(labels, corrected=(delta, low, high))
+    return replace(metric, delta=replace(metric.delta, calibration=status.document, labels=labels))
 
 
 def _trusted(con: DuckDBPyConnection, settings: Settings) -> frozenset[str]:
@@ -574,9 +599,9 @@ def _refusals(
             # Hand labels say nothing about comparisons, so nothing bears out that they may decide.
             refusals[name] = f"{name} compares answers side by side, and no hand label is of a comparison"
         elif name in inputs.judged:
-            refusals[name] = (
-                f"{name} comes from a model that evaluates answers, and no hand labels bear it out"
-            )
+            refusal = inputs.judged[name].refusal or unlike_labels(inputs.judged[name], run, causes, name)
+            if refusal is not None:
+                refusals[name] = refusal.replace(f"{inputs.settings.root}/", "")
         elif name in inputs.stored.judges:
             refusal = inputs.judge.refusal or unlike_labels(inputs.judge, run, causes)
             if refusal is not None or not inputs.judge.may_gate:

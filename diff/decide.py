@@ -44,6 +44,7 @@ from replaydiff.diff.evidence import (
 )
 from replaydiff.diff.expectations import case_verdict, is_quarantined
 from replaydiff.diff.graders import tool_calls
+from replaydiff.diff.graders.base import JUDGE
 from replaydiff.diff.judge.calibration import FEWEST_OF_RUN
 from replaydiff.diff.result import (
     Answer,
@@ -157,8 +158,11 @@ TRIAGE = NextCommand(
     forms=("replay triage RUN",), of=lambda evidence, _: f"replay triage {_run_id(evidence)}"
 )
 LABEL = NextCommand(
-    forms=("replay calibrate RUN --label",),
-    of=lambda evidence, _: f"replay calibrate {_run_id(evidence)} --label",
+    forms=("replay calibrate RUN --label", "replay show ITEM --run RUN"),
+    # What a model elsewhere scored is labelled elsewhere.
+    of=lambda evidence, _: (
+        f"replay calibrate {_run_id(evidence)} --label" if JUDGE in evidence.metrics else show_item(evidence)
+    ),
 )
 KEEP = NextCommand(
     forms=(

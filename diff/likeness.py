@@ -150,52 +150,28 @@ def compare_answers(
         return None
     arguments = {(text.tool, text.argument) for text in texts}
     every = [_answers(block, arguments) for block in blocks]
-    compared = [answers for answers in every if answers.crossed]
-    if not compared:
+    losses = _Losses.of(every)
+    if not losses.rows:
         return Likeness(items=len(blocks), compared=0)
-    repeats = [value for answers in every for value in answers.repeats]
-    usual = _mean(repeats) if repeats else 1.0
-    limit = min(ALIKE, float(np.quantile(repeats, _QUANTILE))) if repeats else ALIKE
-
-    def losses(answers: _Answers) -> tuple[float, float]:
-        """Return how much less alike, and in how many more pairs unlike, than old with itself."""
-        baseline = answers.repeats or repeats
-        return (
-            (_mean(baseline) if baseline else usual) - _mean(answers.crossed),
-            _unlike(answers.crossed, limit) - _unlike(baseline, limit),
-        )
-
-    lost = [(answers, *losses(answers)) for answers in compared]
     mean_lost, lost_ends = share_interval(
-        comparison, [(answers.item, loss) for answers, loss, _ in lost], unseen=False
+        comparison, [(answers.item, loss) for answers, loss, _ in losses.rows], unseen=False
     )
-    share, ends = share_interval(comparison, [(answers.item, more) for answers, _, more in lost])
-    beyond = {answers.item.id: more for answers, _, more in lost}
-    _, worst_ends = share_interval(
-        comparison,
-        [(answers.item, min(1.0, beyond.get(answers.item.id, 0.0) + answers.missing)) for answers in every],
-    )
-    margin = min(LEAST_MARGIN, MOST_LOST * usual)
+    share, ends = share_interval(comparison, [(answers.item, more) for answers, _, more in losses.rows])
+    _, worst_ends = share_interval(comparison, losses.worst(every))
+    margin = min(LEAST_MARGIN, MOST_LOST * losses.usual)
     differs = lost_ends is None or worst_ends is None or lost_ends[1] > margin or worst_ends[1] > max_changed
-    order = sorted(lost, key=lambda row: (-row[1], row[0].item.id))
-    p_values = [
-        _p_value(
-            comparison, [(answers.item, value) for answers, *values in lost for value in (values[test],)]
-        )
-        for test, mean in enumerate((mean_lost, share))
-        if mean > 0
-    ]
-    # One of two tests: Bonferroni.
-    p = min(1.0, 2 * min(p_values, default=1.0))
+    p = losses.p_value(comparison, is_less_alike=mean_lost > 0, is_unlike=share > 0)
     is_shown = p <= _SHOWN and (differs or mean_lost >= LEAST_LOST)
+    order = sorted(losses.rows, key=lambda row: (-row[1], row[0].item.id))
     # Where it is not certain that answers differ at all, those of an item must differ by more.
     least = 0.0 if is_shown else margin
     unlike_items = [answers.item.id for answers, loss, more in order if more >= _MOSTLY and loss > least]
+    examples = unlike_items or [answers.item.id for answers, loss, _ in order if loss > 0]
     return Likeness(
         items=len(blocks),
-        compared=len(compared),
-        old=usual if repeats else None,
-        new=usual - mean_lost,
+        compared=len(losses.rows),
+        old=losses.usual if losses.is_repeated else None,
+        new=losses.usual - mean_lost,
         lost_ci=lost_ends,
         unlike_share=share,
         unlike_ci=None if ends is None or worst_ends is None else (ends[0], worst_ends[1]),
@@ -203,20 +179,66 @@ def compare_answers(
         p=p,
         is_shown=is_shown,
         is_beyond=mean_lost > margin or share > max_changed,
-        is_yardstick=usual >= FEWEST_COMMON,
+        is_yardstick=losses.usual >= FEWEST_COMMON,
         trials={
-            lane: (
-                sum(_mean(row) < limit for answers in every for row in answers.rows[lane] if row),
-                sum(bool(row) for answers in every for row in answers.rows[lane]),
-            )
+            lane: _unlike_trials(every, lane, losses.limit)
             for lane in comparison.run.lanes
             if lane in (Lane.OLD, Lane.OLD2, Lane.NEW)
         },
         unlike_items=tuple(unlike_items),
-        examples=tuple(unlike_items or [answers.item.id for answers, loss, _ in order if loss > 0])[
-            :_EXAMPLES
-        ],
+        examples=tuple(examples[:_EXAMPLES]),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Losses:
+    """How much less alike new answers are to old ones than these are to each other."""
+
+    usual: float
+    """Mean likeness of two old answers to one input; 1 where none was answered twice."""
+    limit: float
+    """Answers below this likeness are unlike."""
+    is_repeated: bool
+    """Whether the old version answered any input twice."""
+    rows: Sequence[tuple[_Answers, float, float]]
+    """Of each item with answers of both versions, the loss of likeness, and in which more share of the pairs
+    answers are unlike."""
+
+    @classmethod
+    def of(cls, every: Sequence[_Answers]) -> _Losses:
+        """Compare the answers of each item; what the old version does not show of itself is its usual one."""
+        repeats = [value for answers in every for value in answers.repeats]
+        usual = _mean(repeats) if repeats else 1.0
+        limit = min(ALIKE, float(np.quantile(repeats, _QUANTILE))) if repeats else ALIKE
+        rows = []
+        for answers in every:
+            if answers.crossed:
+                baseline = answers.repeats or repeats or [1.0]
+                loss = _mean(baseline) - _mean(answers.crossed)
+                rows.append((answers, loss, _unlike(answers.crossed, limit) - _unlike(baseline, limit)))
+        return cls(usual=usual, limit=limit, is_repeated=bool(repeats), rows=rows)
+
+    def worst(self, every: Sequence[_Answers]) -> list[tuple[Item, float]]:
+        """Return the share of unlike pairs of each item, answers that are missing counted as unlike."""
+        beyond = {answers.item.id: more for answers, _, more in self.rows}
+        return [
+            (answers.item, min(1.0, beyond.get(answers.item.id, 0.0) + answers.missing)) for answers in every
+        ]
+
+    def p_value(self, comparison: Comparison, *, is_less_alike: bool, is_unlike: bool) -> float:
+        """Return the p-value of a loss by either test, corrected for both (Bonferroni)."""
+        values = [
+            [(answers.item, loss) for answers, loss, _ in self.rows] if is_less_alike else [],
+            [(answers.item, more) for answers, _, more in self.rows] if is_unlike else [],
+        ]
+        p_values = [_p_value(comparison, of_test) for of_test in values if of_test]
+        return min(1.0, len(values) * min(p_values, default=1.0))
+
+
+def _unlike_trials(every: Sequence[_Answers], lane: Lane, limit: float) -> tuple[int, int]:
+    """Return how many answers of a lane are unlike the old ones, and how many were compared."""
+    rows = [row for answers in every for row in answers.rows[lane] if row]
+    return sum(_mean(row) < limit for row in rows), len(rows)
 
 
 def _p_value(comparison: Comparison, values: Sequence[tuple[Item, float]]) -> float:

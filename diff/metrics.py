@@ -134,78 +134,165 @@ def compute_metric(
     accepted: frozenset[int] = frozenset(),
     ranges: Mapping[str, tuple[float, float]] | None = None,
 ) -> MetricResult:
-    """Compute one metric over the items it applies to, one of `metrics` on which anything varies.
+    """Compute one metric over the items it applies to.
 
-    Items of the patterns in `accepted` changed only in ways that a person accepted: they count as unchanged.
+    Args:
+        name: the metric.
+        comparison: the lanes.
+        settings: by which the metric compares calls, and the limits of the gate.
+        vouching: what says which recordings are right.
+        gated: whether the metric decides.
+        agreement: how trials are compared with recordings that nobody vouches for.
+        metrics: metrics of the run on which anything varies.
+        accepted: patterns whose items changed only in ways that a person accepted: they count as unchanged.
+        ranges: by score of the traces, its lowest and highest value.
     """
-    gate, kind, look = settings.gate, vouching.kind(name), comparison.look
-    error_share = 1.0 if look is None else look.items_share
-    patterns = comparison.read.patterns
-    blocks = {
-        number: block
-        for number, block in enumerate(patterns.blocks)
-        if vouching.covers(name, block.item) and _applies(name, block, settings)
-    }
-    places = [index for index, number in enumerate(patterns.of) if number in blocks]
-    numbers = [patterns.of[index] for index in places]
-    items = [comparison.read.blocks[index].item for index in places]
-    of_pattern = _samples(name, blocks, accepted, copied=comparison.copied)
-    samples = [of_pattern[number] for number in numbers]
-    values = [score for sample in of_pattern.values() for score in (*sample.before, *sample.new)]
-    scale, scale_source = scale_of(name, values, settings, ranges or {})
-    null = None if comparison.recorded_once else null_model(samples, scale)
-    if comparison.has_both_lanes:
-        verdicts_of_items = item_verdicts(
-            samples,
-            scale,
-            null,
-            min_delta=gate.min_delta * scale.reach,
-            confidence=1 - (1 - gate.confidence) * error_share,
-            metrics=metrics,
+    kind = vouching.kind(name)
+    scored = _ScoredItems.of(name, comparison, settings, vouching, accepted, ranges or {})
+    judged = _judged(name, comparison, scored, settings, metrics)
+    by_pattern = {
+        number: _item_metric(
+            name, block, scored.of_pattern[number], judged[number], accepted=number in accepted
         )
-        judged = dict(zip(numbers, verdicts_of_items, strict=True))
-    else:
-        only_lane = Lane.NEW if Lane.NEW in comparison.run.lanes else Lane.OLD
-        judged = {}
-        for number, block in blocks.items():
-            passed = _outcomes(name, block, only_lane)
-            judged[number] = single_lane_verdict(passed, len(block.lanes[only_lane]) - len(passed))
-    metric_of_pattern = {
-        number: _item_metric(name, block, of_pattern[number], judged[number], accepted=number in accepted)
-        for number, block in blocks.items()
+        for number, block in scored.blocks.items()
     }
     changes: dict[int, behaviour.BehaviourChange] = {}
     if kind is Kind.AGREEMENT:
         if comparison.has_both_lanes:
             changes = {
                 number: behaviour.UNCHANGED if number in accepted else behaviour.change(block, agreement)
-                for number, block in blocks.items()
+                for number, block in scored.blocks.items()
             }
         recorded = any(version.kind is VersionKind.OBSERVED for version in comparison.run.lanes.values())
-        metric_of_pattern = {
+        by_pattern = {
             number: _against_recording(
-                metric, changes.get(number), agreement, blocks[number] if recorded else None
+                metric, changes.get(number), agreement, scored.blocks[number] if recorded else None
             )
-            for number, metric in metric_of_pattern.items()
+            for number, metric in by_pattern.items()
         }
-    mean_change = estimate(comparison, items, samples, scale, null)
-    repeat = _repeat(comparison, items, samples)
-    verdicts = [metric_of_pattern[number].verdict for number in numbers]
-    share = (
-        behaviour.share_changed(comparison, items, [changes[number] for number in numbers])
-        if changes
-        else None
+    delta = replace(
+        _delta(name, comparison, scored, [by_pattern[number].verdict for number in scored.numbers]),
+        gated=gated,
+        kind=kind,
+        effects=agreement.effects.counted if kind is Kind.AGREEMENT else (),
+        mirrored=is_mirrored(name, settings),
     )
-    moved = (Verdict.REGRESSED, Verdict.IMPROVED, Verdict.CHANGED)
-    by_id = [number for _, number in sorted(zip((item.id for item in items), numbers, strict=True))]
+    if changes:
+        moved = (Verdict.REGRESSED, Verdict.IMPROVED, Verdict.CHANGED)
+        share = behaviour.share_changed(
+            comparison, scored.items, [changes[number] for number in scored.numbers]
+        )
+        delta = replace(
+            delta,
+            changed=sum(by_pattern[number].verdict in moved for number in scored.numbers),
+            changed_share=share[0] if share else None,
+            changed_ci=share[1] if share else None,
+        )
+    return MetricResult(
+        delta=delta,
+        by_pattern=[by_pattern.get(number) for number in range(len(comparison.read.patterns.blocks))],
+        null=scored.null,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ScoredItems:
+    """The items that a metric applies to, with their scores."""
+
+    blocks: Mapping[int, Block]
+    """By pattern."""
+    numbers: Sequence[int]
+    """The pattern of each item."""
+    items: Sequence[Item]
+    of_pattern: Mapping[int, ItemScores]
+    samples: Sequence[ItemScores]
+    """Of each item."""
+    scale: Scale
+    scale_source: str
+    null: noise.Null | None
+    """The noise of one trial; None where it is unknown."""
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        comparison: Comparison,
+        settings: Settings,
+        vouching: Vouching,
+        accepted: frozenset[int],
+        ranges: Mapping[str, tuple[float, float]],
+    ) -> _ScoredItems:
+        """Collect the scores of a metric; arguments as for `compute_metric`."""
+        patterns = comparison.read.patterns
+        blocks = {
+            number: block
+            for number, block in enumerate(patterns.blocks)
+            if vouching.covers(name, block.item) and _applies(name, block, settings)
+        }
+        positions = [index for index, number in enumerate(patterns.of) if number in blocks]
+        numbers = [patterns.of[index] for index in positions]
+        of_pattern = _samples(name, blocks, accepted, copied=comparison.copied)
+        samples = [of_pattern[number] for number in numbers]
+        values = [score for sample in of_pattern.values() for score in (*sample.before, *sample.new)]
+        scale, scale_source = scale_of(name, values, settings, ranges)
+        return cls(
+            blocks=blocks,
+            numbers=numbers,
+            items=[comparison.read.blocks[index].item for index in positions],
+            of_pattern=of_pattern,
+            samples=samples,
+            scale=scale,
+            scale_source=scale_source,
+            null=None if comparison.recorded_once else null_model(samples, scale),
+        )
+
+
+def _judged(
+    name: str, comparison: Comparison, scored: _ScoredItems, settings: Settings, metrics: int
+) -> dict[int, ScoredVerdict]:
+    """Return the verdict on the items of each pattern, with one lane by what passed in it."""
+    if comparison.has_both_lanes:
+        gate, look = settings.gate, comparison.look
+        error_share = 1.0 if look is None else look.items_share
+        verdicts = item_verdicts(
+            scored.samples,
+            scored.scale,
+            scored.null,
+            min_delta=gate.min_delta * scored.scale.reach,
+            confidence=1 - (1 - gate.confidence) * error_share,
+            metrics=metrics,
+        )
+        return dict(zip(scored.numbers, verdicts, strict=True))
+    only_lane = Lane.NEW if Lane.NEW in comparison.run.lanes else Lane.OLD
+    outcomes = {number: _outcomes(name, block, only_lane) for number, block in scored.blocks.items()}
+    return {
+        number: single_lane_verdict(passed, len(scored.blocks[number].lanes[only_lane]) - len(passed))
+        for number, passed in outcomes.items()
+    }
+
+
+def _delta(
+    name: str, comparison: Comparison, scored: _ScoredItems, verdicts: Sequence[Verdict]
+) -> MetricDelta:
+    """Return the figures of a metric over all its items.
+
+    Args:
+        name: the metric.
+        comparison: the lanes.
+        scored: its items.
+        verdicts: on each of them.
+    """
+    mean_change = estimate(comparison, scored.items, scored.samples, scored.scale, scored.null)
+    repeat = _repeat(comparison, scored.items, scored.samples)
+    pairs = sorted(zip((item.id for item in scored.items), scored.numbers, strict=True))
     outcomes = {}
     for lane in comparison.run.lanes:
-        of_lane = {number: _outcomes(name, block, lane) for number, block in blocks.items()}
-        outcomes[lane] = [of_lane[number] for number in by_id]
+        of_lane = {number: _outcomes(name, block, lane) for number, block in scored.blocks.items()}
+        outcomes[lane] = [of_lane[number] for _, number in pairs]
     # Lanes are compared on the same items, at every k.
     both = [outcomes[lane] for lane in _SIDES if lane in outcomes]
     most = [min(map(len, lanes)) for lanes in zip(*both, strict=True)]
-    delta = MetricDelta(
+    return MetricDelta(
         n=mean_change.n,
         old=mean_change.old,
         new=mean_change.new,
@@ -213,11 +300,11 @@ def compute_metric(
         sample_delta=mean_change.sample_delta,
         se=mean_change.se,
         se_planned=mean_change.se_planned,
-        ci=_with_noise_of_lanes(mean_change, repeat, comparison.confidence, scale.reach),
+        ci=_with_noise_of_lanes(mean_change, repeat, comparison.confidence, scored.scale.reach),
         p=mean_change.p,
         p_any=mean_change.p_any,
         mde=mean_change.mde,
-        noise=None if null is None else null.noise * scale.reach,
+        noise=None if scored.null is None else scored.null.noise * scored.scale.reach,
         bounds=mean_change.bounds,
         design_effect=mean_change.design_effect,
         independent=mean_change.independent,
@@ -229,19 +316,11 @@ def compute_metric(
         pass_hat_k={lane: paired.pass_hat_k(trials, most) for lane, trials in outcomes.items()},
         pass_at_k={lane: paired.pass_at_k(trials, most) for lane, trials in outcomes.items()},
         pass_items={lane: paired.items_by_trials(trials, most) for lane, trials in outcomes.items()},
-        gated=gated,
+        gated=False,
         aa=repeat,
-        kind=kind,
-        effects=agreement.effects.counted if kind is Kind.AGREEMENT else (),
-        changed=sum(map(verdicts.count, moved)) if changes else 0,
-        changed_share=share[0] if share else None,
-        changed_ci=share[1] if share else None,
-        scale=(scale.low, scale.high),
-        scale_source=scale_source,
-        mirrored=is_mirrored(name, settings),
+        scale=(scored.scale.low, scored.scale.high),
+        scale_source=scored.scale_source,
     )
-    by_pattern = [metric_of_pattern.get(number) for number in range(len(patterns.blocks))]
-    return MetricResult(delta=delta, by_pattern=by_pattern, null=null)
 
 
 USUAL_SCALES = ((0, 1), (1, 3), (1, 4), (0, 3), (1, 5), (0, 5), (1, 10), (0, 10), (0, 100))

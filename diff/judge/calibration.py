@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
@@ -137,20 +137,51 @@ def judge_status(settings: Settings, stored: StoredGrades) -> JudgeStatus:
         others = any(folder.glob("*.json"))
         why = "no calibration" + (", only that of another model, prompt or rubric" if others else "")
         return JudgeStatus(refusal=f"the judge is uncalibrated ({why} in {folder}): its figures do not gate")
+    graded = {_side(lane) for (_, lane, _), grades in stored.by_trial.items() if JUDGE in grades}
+    return _status_of(path, _identity(grade), sorted(graded), settings)
+
+
+def score_status(settings: Settings, score: str, lanes: Iterable[Lane]) -> JudgeStatus:
+    """Look for the calibration of a score by a model elsewhere, which `replay calibrate --judge` wrote.
+
+    Args:
+        settings: `[judge] calibration` names the folder.
+        score: `score:NAME`.
+        lanes: of the run.
+
+    Raises:
+        InputError: the file is there and cannot be read.
+    """
+    identity = score_identity(score)
+    path = settings.root / settings.judge.calibration / f"{judge_hash(*identity)}.json"
+    if not path.is_file():
+        refusal = f"{score} comes from a model that evaluates answers, and no hand labels bear it out"
+        return JudgeStatus(refusal=refusal)
+    return _status_of(path, identity, sorted({lane.side for lane in lanes}), settings)
+
+
+def score_identity(score: str) -> tuple[str, str, str]:
+    """Return what names the judge that gave a score elsewhere: its prompt and rubric are not known."""
+    return score, "-", "-"
+
+
+def _status_of(
+    path: Path, identity: tuple[str, str, str], graded: Sequence[str], settings: Settings
+) -> JudgeStatus:
+    """Return what a calibration says of a judge that graded these lanes."""
     stored_calibration = _read(path)
     if (
         stored_calibration.model,
         stored_calibration.prompt_hash,
         stored_calibration.rubric_hash,
-    ) != _identity(grade):
+    ) != identity:
         return JudgeStatus(
             refusal=f"the judge is uncalibrated: {path} is for another model, prompt or rubric than "
             "its name; its figures do not gate"
         )
     document: dict[str, Any] = msgspec.to_builtins(stored_calibration)
     document["pairs"] = len(stored_calibration.pairs)
-    graded = {_side(lane) for (_, lane, _), grades in stored.by_trial.items() if JUDGE in grades}
-    refusal = gate_refusal(stored_calibration.labels, stored_calibration.lanes, sorted(graded), settings.gate)
+    refusal = gate_refusal(stored_calibration.labels, stored_calibration.lanes, graded, settings.gate)
     return JudgeStatus(
         may_gate=refusal is None,
         refusal=refusal and f"{refusal}: the judge's figures do not gate",
@@ -227,7 +258,10 @@ def _enough(agreement: LaneAgreement, bound: float) -> str:
 
 
 def corrected_by_labels(
-    comparison: Comparison, status: JudgeStatus, label_error: float
+    comparison: Comparison,
+    status: JudgeStatus,
+    label_error: float,
+    score_of: Callable[[GradedTrial], float | None] | None = None,
 ) -> LabelEvidence | None:
     """Return the judge's change as its labelled pairs correct it; None without two of them.
 
@@ -240,8 +274,9 @@ def corrected_by_labels(
         comparison: of an old and a new lane.
         status: of the judge, with the labelled pairs.
         label_error: the share of a single person's labels that are wrong.
+        score_of: returns the judge's score of a trial, 0..1; by default that of the grader `judge`.
     """
-    changes = _judged_changes(comparison)
+    changes = _judged_changes(comparison, score_of or _judge_score)
     if not changes:
         return None
     of_run: dict[str, list[LabelledPair]] = {}
@@ -269,12 +304,21 @@ def corrected_by_labels(
     )
 
 
-def _judged_changes(comparison: Comparison) -> dict[str, Judged]:
+def _judged_changes(
+    comparison: Comparison, score_of: Callable[[GradedTrial], float | None]
+) -> dict[str, Judged]:
     """Return the judge's change of each item that it graded in both versions."""
     changes: dict[str, Judged] = {}
     for block in comparison.read.blocks:
-        old = _judge_scores([*block.lanes.get(Lane.OLD, ()), *block.lanes.get(Lane.OLD2, ())])
-        new = _judge_scores(block.lanes.get(Lane.NEW, ()))
+        old, new = (
+            [
+                score
+                for lane in lanes
+                for trial in block.lanes.get(lane, ())
+                if (score := score_of(trial)) is not None
+            ]
+            for lanes in ((Lane.OLD, Lane.OLD2), (Lane.NEW,))
+        )
         if old and new:
             changes[block.item.id] = Judged(
                 change=sum(new) / len(new) - sum(old) / len(old),
@@ -335,9 +379,9 @@ def _corrected(
     )
 
 
-def _judge_scores(trials: Sequence[GradedTrial]) -> list[float]:
-    grades = [trial.grades.get(JUDGE) for trial in trials]
-    return [grade.score for grade in grades if grade is not None and grade.score is not None]
+def _judge_score(trial: GradedTrial) -> float | None:
+    grade = trial.grades.get(JUDGE)
+    return None if grade is None else grade.score
 
 
 def _side(lane: str) -> str:

@@ -14,17 +14,25 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from replaydiff.diff.graders.base import JUDGE, SCORE_PREFIX
 from replaydiff.diff.judge import labels
-from replaydiff.diff.judge.calibration import IDENTITY, LabelledResponse, between, compared, majority_labels
+from replaydiff.diff.judge.calibration import (
+    IDENTITY,
+    LabelledResponse,
+    between,
+    compared,
+    majority_labels,
+    score_identity,
+)
 from replaydiff.diff.judge.judge import versions_of
 from replaydiff.diff.judge.prompt import POINTS
 from replaydiff.diff.reading import StoredGrades, read_blocks
+from replaydiff.diff.result import Block, GradedTrial
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.model import Grade, Score, VersionKind
 from replaydiff.replay.settings import Settings
@@ -103,7 +111,7 @@ def existing_calibration(
             raise InputError(f"{len(identities)} judges graded what is labelled here; read one run at a time")
         identity = identities.pop()
     else:
-        identity = (judge, "-", "-")
+        identity = score_identity(judge)
     labelled = {key for labels_of_rater in people.values() for key in labels_of_rater}
     return {
         **dict(zip(IDENTITY, identity, strict=True)),
@@ -341,6 +349,37 @@ def _verdicts(
         if (point := points[_text(value)]) is not None
     }
     return verdicts, Counter(_text(value) for key, value in judge_scores.items() if key not in verdicts)
+
+
+def scores_in_points(
+    score: str, blocks: Iterable[Block], scale: Mapping[str, int]
+) -> Callable[[GradedTrial], float | None]:
+    """Return what reads a score by a judge elsewhere as labels are read: its points of 3, from 0 to 1.
+
+    Args:
+        score: `score:NAME`.
+        blocks: of the run, whose values together say what they mean.
+        scale: `[judge] scale`.
+
+    Raises:
+        InputError: every value is 1, and nothing says what it means.
+    """
+    name = score.removeprefix(SCORE_PREFIX)
+    values = [
+        value
+        for block in blocks
+        for graded in block.lanes.values()
+        for trial in graded
+        if (value := trial.trial.scores.get(name)) is not None
+    ]
+    points = read_values(values, scale)
+
+    def score_of(trial: GradedTrial) -> float | None:
+        value = trial.trial.scores.get(name)
+        point = None if value is None else points[_text(value)]
+        return None if point is None else point / _GOOD
+
+    return score_of
 
 
 def _grade(response: _Response) -> Grade:

@@ -310,7 +310,8 @@ class JudgeLabels:
     ) -> Calibration:
         """Compare a judge with labels that exist already.
 
-        The calibration of a judge that ran elsewhere is written only with `output`.
+        The calibration of a judge that ran elsewhere is written with `output`, or where a run is named: it
+        then says how far the judge agrees in each lane.
 
         Args:
             labels: labels of recorded responses: `score:NAME`, or a CSV or .jsonl file.
@@ -332,7 +333,8 @@ class JudgeLabels:
             document = existing_calibration(
                 con, self._settings, labels, by=by, judge=judge, run_id=chosen, where=where
             )
-        return _write_calibration(document, self._settings, output, keep=judge is None)
+        keep = judge is None or run is not None
+        return _write_calibration(document, self._settings, output, keep=keep)
 
     acalibrate_existing = in_thread(calibrate_existing)
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from replaydiff.diff.compute import compute
+from replaydiff.diff.judge.calibration import IDENTITY, judge_hash, score_identity
 from replaydiff.diff.metrics import scale_of
 from replaydiff.diff.result import Answer, DiffResult
 from replaydiff.diff.verdicts import Scale
 from replaydiff.replay.errors import SettingsError
-from replaydiff.replay.settings import GateSection, ScoreSection, Settings
+from replaydiff.replay.settings import GateSection, JudgeSection, ScoreSection, Settings
 from replaydiff.replay.store.traces import write_traces
 from tests.diff.build import RUN_ID, case, filled, settings, trial
 from tests.store.build import trace as recorded
@@ -20,7 +23,13 @@ GATE = GateSection(metrics=("score:help",), max_regressed="100%")
 
 
 def answered(
-    folder: Path, old: list[float], new: list[float], *, given_by: str = "", **declared: object
+    folder: Path,
+    old: list[float],
+    new: list[float],
+    *,
+    given_by: str = "",
+    judge: JudgeSection | None = None,
+    **declared: object,
 ) -> DiffResult:
     """Eighty cases whose three trials have these scores in turn; a trace says who gave such scores."""
     items = [case(f"c{n:02}") for n in range(80)]
@@ -30,7 +39,11 @@ def answered(
         for lane, values in (("old", old), ("new", new))
         for index in range(3)
     ]
-    sections = {"gate": GATE, "scores": {"help": ScoreSection(**declared)} if declared else {}}  # type: ignore[arg-type]
+    sections: dict[str, Any] = {
+        "gate": GATE,
+        "scores": {"help": ScoreSection(**declared)} if declared else {},
+    }  # type: ignore[arg-type]
+    sections |= {"judge": judge} if judge else {}
     with filled(folder, items, done) as con:
         if given_by:
             write_traces(
@@ -70,6 +83,43 @@ def test_a_score_by_a_judge_does_not_decide(tmp_path: Path) -> None:
         "score:help comes from a model that evaluates answers, and no hand labels bear it out"
         in result.reason
     )
+
+
+@pytest.mark.parametrize(
+    ("run_id", "agreement_low", "new", "answer", "reason"),
+    [
+        (RUN_ID, 0.9, 5.0, Answer.SHIP, "score:help 5.00 → 5.00"),
+        (RUN_ID, 0.9, 1.0, Answer.HOLD, "worse by more than"),
+        ("20261001-000000-aaaa", 0.9, 5.0, Answer.CANNOT_TELL, "0 of 60 labelled pairs are of this run"),
+        (RUN_ID, 0.7, 5.0, Answer.CANNOT_TELL, "and 85% is required"),
+    ],
+    ids=["of this run", "worse", "of another run", "disagrees"],
+)
+def test_a_calibrated_score_by_a_judge_decides_as_a_judge_does(
+    tmp_path: Path, run_id: str, agreement_low: float, new: float, answer: Answer, reason: str
+) -> None:
+    identity = score_identity("score:help")
+    lane = {"agreement": 0.95, "agreement_low": agreement_low, "constant": 0.6, "kappa_low": 0.7}
+    pairs = [
+        {"run": run_id, "item": f"c{n:02}", "lane": "new", "label": change, "judge": change}
+        for n in range(60)
+        for change in [-2 / 3 if new < 5 else 0.0]
+    ]
+    calibration = {
+        **dict(zip(IDENTITY, identity, strict=True)),
+        "agreement": 0.95,
+        "labels": 120,
+        "lanes": {side: {"labels": 60, **lane} for side in ("old", "new")},
+        "pairs": pairs,
+        "labelled_by": ["ada", "bo"],
+    }
+    folder = tmp_path / "cases" / "calibration"
+    folder.mkdir(parents=True)
+    (folder / f"{judge_hash(*identity)}.json").write_text(json.dumps(calibration))
+    points = JudgeSection(scale={"4..5": 3, "3": 2, "1..2": 1})
+    result = answered(tmp_path, [5.0], [new], by="judge", judge=points, scale=(1.0, 5.0))
+    assert result.answer is answer
+    assert reason in result.reason
 
 
 @pytest.mark.parametrize(
