@@ -139,29 +139,29 @@ def _conversations(items: Sequence[Item], accounts: frozenset[str]) -> dict[str,
     """
     unlinked = [item for item in items if _is_unlinked(item, accounts) and item.messages]
     ended = {_texts(item.messages, item.recorded_response) for item in unlinked}
-    said: dict[str, set[_Conversation]] = {}
+    prefixes: dict[str, set[_Conversation]] = {}
     for item in unlinked:
         texts = _texts(item.messages)
         begun = {texts[:end] for end in range(2, len(texts)) if texts[end - 1][0] == "assistant"}
-        said[item.id] = begun & ended
-    counts = Counter(conversation for begun in said.values() for conversation in begun)
+        prefixes[item.id] = begun & ended
+    counts = Counter(conversation for begun in prefixes.values() for conversation in begun)
     for item in unlinked:
         if (whole := _texts(item.messages, item.recorded_response)) in counts:
-            said[item.id].add(whole)
+            prefixes[item.id].add(whole)
     return {
         name: {
             (LinkKind.CONVERSATION, conversation)
             for conversation in begun
             if counts[conversation] <= _SHARED_ACCOUNT * len(items)
         }
-        for name, begun in said.items()
+        for name, begun in prefixes.items()
     }
 
 
 def _texts(messages: Sequence[Message], answer: str | None = None) -> _Conversation:
-    said = [(message.role, message.text.strip()) for message in messages]
-    said += [("assistant", answer.strip())] if answer else []
-    return tuple(part for part in said if part[0] in ("user", "assistant") and part[1])
+    texts = [(message.role, message.text.strip()) for message in messages]
+    texts += [("assistant", answer.strip())] if answer else []
+    return tuple(part for part in texts if part[0] in ("user", "assistant") and part[1])
 
 
 def _is_unlinked(item: Item, accounts: frozenset[str]) -> bool:

@@ -391,7 +391,7 @@ def _clusters(comparison: Comparison, items: Sequence[Item], changes: Sequence[f
     times = [item.started_at for item in items if item.started_at is not None]
     if not comparison.hides_links or len(times) < len(items):
         return numbers
-    order = sorted(range(len(items)), key=lambda place: (times[place], items[place].id))
+    order = sorted(range(len(items)), key=lambda position: (times[position], items[position].id))
     groups = grouped_neighbours(changes, order)
     return groups if groups and len(set(groups)) < len(set(numbers)) else numbers
 

@@ -46,6 +46,6 @@ def grouped_neighbours(changes: Sequence[float], order: Sequence[int]) -> list[i
     if 1 - normal_cdf(float(score)) > LEVEL:
         return None
     groups = [0] * count
-    for place, position in enumerate(order):
-        groups[position] = min(place // lags, count // lags - 1)
+    for rank, position in enumerate(order):
+        groups[position] = min(rank // lags, count // lags - 1)
     return groups

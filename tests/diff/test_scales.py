@@ -90,7 +90,7 @@ def test_a_score_by_a_judge_does_not_decide(tmp_path: Path) -> None:
     [
         (RUN_ID, 0.9, 5.0, Answer.SHIP, "score:help 5.00 → 5.00"),
         (RUN_ID, 0.9, 1.0, Answer.HOLD, "worse by more than"),
-        ("20261001-000000-aaaa", 0.9, 5.0, Answer.CANNOT_TELL, "0 of 60 labelled pairs are of this run"),
+        ("20261001-000000-aaaa", 0.9, 5.0, Answer.CANNOT_TELL, "0 of 100 labelled pairs are of this run"),
         (RUN_ID, 0.7, 5.0, Answer.CANNOT_TELL, "and 85% is required"),
     ],
     ids=["of this run", "worse", "of another run", "disagrees"],
@@ -102,7 +102,7 @@ def test_a_calibrated_score_by_a_judge_decides_as_a_judge_does(
     lane = {"agreement": 0.95, "agreement_low": agreement_low, "constant": 0.6, "kappa_low": 0.7}
     pairs = [
         {"run": run_id, "item": f"c{n:02}", "lane": "new", "label": change, "judge": change}
-        for n in range(60)
+        for n in range(60 if run_id == RUN_ID else 100)
         for change in [-2 / 3 if new < 5 else 0.0]
     ]
     calibration = {
