@@ -121,7 +121,7 @@ def _distance(grouped: Clusters, se: float, reach: float, tail: float, side: int
     """Return how far an interval's end lies from the mean, on the side of losses (-1) or of gains (1)."""
     count, mean = len(grouped.sums), grouped.mean
     quantile = t_quantile(count - 1, tail)
-    if side > 0 and mean < 0 and grouped.drawn:
+    if side > 0 and mean < -_TIE and grouped.drawn:
         return -quantile * se
     sparse = min(1.0, max(0.0, 2 - grouped.changed / SPARSE))
     unseen = sparse if grouped.drawn or side > 0 else _OF_FIXED
