@@ -217,7 +217,7 @@ def outputs(folder: Path) -> dict[str, str]:
 
         found["`import` (with rejects)"] = output("import", "jsonl", file.name).replace(file.name, "")
         output("sample", "--month", "2026-10", "--size", "4", "--name", "october")
-        found["`run -v`, the log of CI"] = output(
+        found["`run --debug`, the log of CI"] = output(
             "run",
             "--sample",
             "october",
