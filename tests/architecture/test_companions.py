@@ -153,7 +153,7 @@ def _copy_without(companions: Sequence[Companion], folder: Path) -> None:
 
 
 ROWS = [
-    pytest.param(COMPANIONS, id="all"),
+    pytest.param(COMPANIONS, id="all", marks=full),
     *(pytest.param([companion], id=companion.name, marks=full) for companion in COMPANIONS),
 ]
 

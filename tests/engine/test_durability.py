@@ -226,7 +226,7 @@ def interrupted(project: Project, *args: str, number: signal.Signals = signal.SI
     return project.run().id
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=full)])
 def test_nothing_that_was_in_flight_at_a_signal_is_paid_twice(
     project: Project, number: signal.Signals
 ) -> None:

@@ -23,6 +23,7 @@ from replaydiff.replay.errors import InputError
 from replaydiff.replay.messages import decode
 from replaydiff.replay.model import Json, Trace
 from tests.importers.reading import SAMPLE_FILES, SAMPLES
+from tests.stand_ins.full import full
 
 pytestmark = pytest.mark.slow
 MARK = "zz"
@@ -62,8 +63,20 @@ class Outcome(NamedTuple):
     reasons: Counter[str]
 
 
-@pytest.mark.parametrize("how", CHANGES)
-@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(SAMPLES)))
+# Each file with two of the changes in turn, and with all of them in a full run.
+ROWS = [
+    pytest.param(
+        file,
+        how,
+        id=f"{file.relative_to(SAMPLES)}-{how}",
+        marks=() if (number + place) % len(CHANGES) < 2 else full,
+    )
+    for number, file in enumerate(FILES)
+    for place, how in enumerate(CHANGES)
+]
+
+
+@pytest.mark.parametrize(("file", "how"), ROWS)
 def test_no_call_is_lost_without_a_word(file: Path, how: str, tmp_path: Path) -> None:
     source, name = file.relative_to(SAMPLES).parts[0], str(file.relative_to(SAMPLES))
     with collected([str(file)]) as files:

@@ -11,6 +11,7 @@ import pytest
 
 from replaydiff.replay.version import VERSION
 from tests.packaging.installs import ROOT, Installed, build
+from tests.stand_ins.full import full
 
 EXTRAS = ("arrow", "mcp", "pandas")
 """Those whose packages the development environment has; of Ray there is `make ray`."""
@@ -94,7 +95,9 @@ def test_an_install_brings_one_command_and_one_pytest_plugin(
     assert installed.run(["python", "-m", "replaydiff", "--version"], tmp_path).stdout == version.stdout
 
 
-@pytest.mark.parametrize("extra", ["", *EXTRAS, ",".join(EXTRAS)])
+@pytest.mark.parametrize(
+    "extra", ["", *(pytest.param(extra, marks=full) for extra in EXTRAS), ",".join(EXTRAS)]
+)
 @pytest.mark.slow
 def test_doctor_finds_a_clean_install_right_with_every_extra(
     extra: str, built: Path, from_wheel: Installed, tmp_path: Path
