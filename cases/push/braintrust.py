@@ -13,11 +13,11 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import msgspec
 
-from replaydiff.cases.push.platform import rows_to_send
+from replaydiff.cases.push.platform import adopted, is_unchanged, rows_to_send
 from replaydiff.cases.push.pull import DatasetChange, plain_case
 from replaydiff.cases.push.records import (
     DELETED,
@@ -26,10 +26,13 @@ from replaydiff.cases.push.records import (
     DatasetItem,
     PulledItem,
     Pushed,
+    ended_at,
+    experiment_metadata,
+    failure_of,
     item_id,
-    lane_metadata,
     lane_name,
-    run_values,
+    open_command,
+    served_at,
     started_at,
     trial_values,
 )
@@ -37,7 +40,7 @@ from replaydiff.cases.push.writes import write
 from replaydiff.diff.result import DiffResult, GradedTrial, ItemVerdict
 from replaydiff.importers.http import HttpError, JsonClient
 from replaydiff.importers.sources.braintrust_api import address, client, rows
-from replaydiff.replay.model import Case, JsonObject, Lane, Status
+from replaydiff.replay.model import Case, JsonObject, Lane
 
 _BATCH = 100
 _HASH = "sent"
@@ -74,13 +77,10 @@ class BraintrustDataset:
         """Create or replace records."""
         ids = {item.id for item in items}
         changed = rows_to_send(
-            [_adopting(row, ids) for row in rows],
+            [adopted(row, ids) for row in rows],
             items,
             pushed,
-            is_same=lambda row, item: (
-                (row.input, row.expected_output, row.metadata)
-                == (item.input, item.expected_output, item.metadata)
-            ),
+            is_same=is_unchanged,
             is_removed=self.is_removed,
         )
         records: list[tuple[str, JsonObject]] = [
@@ -124,7 +124,6 @@ class BraintrustDataset:
     ) -> None:
         name = lane_name(result, lane)
         pushed.experiments.append(name)
-        figures = {score.name: score.value for score in run_values(result)} if lane is Lane.NEW else {}
         experiment = _created(
             self._http,
             "/v1/experiment",
@@ -132,7 +131,7 @@ class BraintrustDataset:
                 "project_id": self._project_id,
                 "name": name,
                 "dataset_id": self._dataset,
-                "metadata": {**lane_metadata(result, lane), **figures},
+                "metadata": experiment_metadata(result, lane),
             },
         )
         present = {
@@ -192,12 +191,6 @@ def _created(http: JsonClient, path: str, body: JsonObject) -> str:
     return str(answer["id"])
 
 
-def _adopting(row: DatasetItem, ids: set[str]) -> DatasetItem:
-    """Return the row of a case; a case that was pulled keeps the id of its record."""
-    case = row.metadata.get("case")
-    return replace(row, id=case) if row.id not in ids and isinstance(case, str) and case in ids else row
-
-
 def _spans(
     result: DiffResult,
     lane: Lane,
@@ -208,7 +201,7 @@ def _spans(
 ) -> list[JsonObject]:
     """Return a trial as a root span, with a span below it for each tool call."""
     trial, start = graded.trial, started_at(result, graded)
-    end = start + timedelta(milliseconds=max(trial.latency_ms or 0.0, 1.0))
+    end = ended_at(result, graded)
     root = _id(dataset, trial.run_id, trial.item_id, str(lane), str(trial.index))
     scores: JsonObject = {}
     figures: JsonObject = {}
@@ -227,22 +220,21 @@ def _spans(
         "trial": trial.index + 1,
         "status": trial.status.value,
         "cost_usd": trial.cost_usd,
-        "open": f"replay view {trial.item_id} --run {trial.run_id}",
+        "open": open_command(trial),
     }
     whole: JsonObject = {
         **_span(root, root, None, f"replay {lane}", "eval", start),
         "input": row.input,
         "output": trial.final_response,
         "expected": row.expected_output,
-        "error": None if trial.status is Status.OK else trial.reason or trial.status.value,
+        "error": failure_of(trial),
         "scores": scores,
         "metadata": metadata,
         "metrics": metrics,
         "origin": {"object_type": "dataset", "object_id": dataset, "id": row.id},
     }
     spans = [whole]
-    for position, served in enumerate(trial.served):
-        at = start + (end - start) * (position / len(trial.served))
+    for position, (served, at) in enumerate(served_at(result, graded)):
         call = served.call
         spans.append(
             {

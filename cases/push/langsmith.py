@@ -11,11 +11,10 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import datetime, timedelta
 from urllib.parse import urlencode
 
-from replaydiff.cases.push.platform import rows_to_send
+from replaydiff.cases.push.platform import adopted, is_unchanged, rows_to_send
 from replaydiff.cases.push.pull import DatasetChange, plain_case
 from replaydiff.cases.push.records import (
     DELETED,
@@ -26,10 +25,13 @@ from replaydiff.cases.push.records import (
     NamedScore,
     PulledItem,
     Pushed,
+    ended_at,
+    experiment_metadata,
+    failure_of,
     item_id,
-    lane_metadata,
     lane_name,
-    run_values,
+    open_command,
+    served_at,
     started_at,
     trial_values,
 )
@@ -38,7 +40,7 @@ from replaydiff.diff.result import DiffResult, GradedTrial, ItemVerdict
 from replaydiff.importers.http import JsonClient
 from replaydiff.importers.sources.langsmith.api import DONE, Api, RunQuery, client, objects
 from replaydiff.replay.messages import read_text
-from replaydiff.replay.model import Case, Json, JsonObject, Lane, Status
+from replaydiff.replay.model import Case, Json, JsonObject, Lane
 
 _ID = "replay_id"
 """Key of an example's metadata: the id of the dataset item."""
@@ -75,13 +77,10 @@ class LangSmithDataset:
             created = self._http.post("/api/v1/datasets", {"name": self._name, "data_type": "kv"})
             self._dataset = str(created["id"]) if isinstance(created, dict) else None
         changed = rows_to_send(
-            [self._adopting(row) for row in rows],
+            [adopted(row, self._server_ids) for row in rows],
             items,
             pushed,
-            is_same=lambda row, item: (
-                (row.input, row.expected_output, row.metadata)
-                == (item.input, item.expected_output, item.metadata)
-            ),
+            is_same=is_unchanged,
             is_removed=self.is_removed,
         )
         for row in changed:
@@ -118,12 +117,6 @@ class LangSmithDataset:
         """Return None: an example has no link to the trace of its case."""
         return None
 
-    def _adopting(self, row: DatasetItem) -> DatasetItem:
-        """Return the row of a case; a case that was pulled keeps the id of its example."""
-        case = row.metadata.get("case")
-        adopted = row.id not in self._server_ids and isinstance(case, str) and case in self._server_ids
-        return replace(row, id=str(case)) if adopted else row
-
     def _push_lane(
         self, result: DiffResult, lane: Lane, rows: dict[str, DatasetItem], pushed: Pushed
     ) -> None:
@@ -152,7 +145,7 @@ class LangSmithDataset:
 
     def _experiment(self, result: DiffResult, lane: Lane, name: str, begun: datetime) -> str:
         """Return the id of the experiment of this name, creating it if it is missing."""
-        extra: JsonObject = {"metadata": _experiment_metadata(result, lane)}
+        extra: JsonObject = {"metadata": experiment_metadata(result, lane)}
         for row in objects(self._http.get("/api/v1/sessions", {"name": name, "limit": 1})):
             if row.get("extra") != extra:
                 self._http.patch(f"/api/v1/sessions/{row['id']}", {"extra": extra})
@@ -275,11 +268,6 @@ def _trials(result: DiffResult, lane: Lane) -> Iterator[tuple[ItemVerdict, Grade
             yield verdict, graded
 
 
-def _experiment_metadata(result: DiffResult, lane: Lane) -> JsonObject:
-    figures = {score.name: score.value for score in run_values(result)} if lane is Lane.NEW else {}
-    return {**lane_metadata(result, lane), **figures}
-
-
 def _run(
     result: DiffResult,
     experiment: str,
@@ -290,7 +278,7 @@ def _run(
 ) -> list[JsonObject]:
     """Return a trial as a run, with a run below it for each tool call."""
     trial, start = graded.trial, started_at(result, graded)
-    end = start + timedelta(milliseconds=max(trial.latency_ms or 0.0, 1.0))
+    end = ended_at(result, graded)
     order = _order(start, run_id)
     root: JsonObject = {
         "id": run_id,
@@ -303,7 +291,7 @@ def _run(
         "outputs": {"output": trial.final_response},
         "start_time": start.isoformat(),
         "end_time": end.isoformat(),
-        "error": None if trial.status is Status.OK else trial.reason or trial.status.value,
+        "error": failure_of(trial),
         "reference_example_id": example,
         "extra": {
             "metadata": {
@@ -311,14 +299,13 @@ def _run(
                 "trial": trial.index + 1,
                 "status": trial.status.value,
                 "cost_usd": trial.cost_usd,
-                "open": f"replay view {trial.item_id} --run {trial.run_id}",
+                "open": open_command(trial),
             }
         },
     }
     calls: list[JsonObject] = []
-    for position, served in enumerate(trial.served):
+    for position, (served, at) in enumerate(served_at(result, graded)):
         call, call_id = served.call, _uuid("call", run_id, str(position))
-        at = start + (end - start) * (position / len(trial.served))
         calls.append(
             {
                 "id": call_id,

@@ -11,7 +11,7 @@ import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from itertools import islice
 
 import msgspec
@@ -20,9 +20,13 @@ from replaydiff.cases.push.records import (
     SCORES,
     TRACES,
     Pushed,
+    duration_of,
+    ended_at,
+    failure_of,
     lane_metadata,
     lane_name,
     run_values,
+    served_at,
     started_at,
     trial_values,
 )
@@ -199,11 +203,7 @@ def _metrics(result: DiffResult, lane: Lane) -> dict[str, float]:
 
 
 def _end(result: DiffResult, lane: Lane) -> int:
-    ends = [
-        started_at(result, graded) + _took(graded)
-        for verdict in result.items
-        for graded in verdict.lanes.get(lane, ())
-    ]
+    ends = [ended_at(result, graded) for verdict in result.items for graded in verdict.lanes.get(lane, ())]
     return _millis(max(ends, default=result.run.created_at))
 
 
@@ -281,11 +281,8 @@ def _send_spans(
 
 def _spans(result: DiffResult, lane: Lane, sent_trial: _Trial) -> Iterator[JsonObject]:
     """Yield the trial as a root with its answer, and each tool call below it."""
-    trial, start, took = (
-        sent_trial.graded.trial,
-        started_at(result, sent_trial.graded),
-        _took(sent_trial.graded),
-    )
+    trial, start = sent_trial.graded.trial, started_at(result, sent_trial.graded)
+    end = ended_at(result, sent_trial.graded)
     otel_id = sent_trial.trace_id.removeprefix("tr-")
     root = _hash(16, "root", sent_trial.trace_id)
     item = sent_trial.verdict.item
@@ -300,11 +297,9 @@ def _spans(result: DiffResult, lane: Lane, sent_trial: _Trial) -> Iterator[JsonO
         attributes["mlflow.chat.tokenUsage"] = {**counts, "total_tokens": sum(counts.values())}
     if trial.cost_usd is not None:
         attributes["mlflow.llm.cost"] = {"input_cost": 0.0, "output_cost": 0.0, "total_cost": trial.cost_usd}
-    failure = None if trial.status is Status.OK else trial.reason or trial.status.value
-    yield _span(otel_id, root, None, f"replay {lane}", start, start + took, attributes, failure)
-    for position, served in enumerate(trial.served):
+    yield _span(otel_id, root, None, f"replay {lane}", start, end, attributes, failure_of(trial))
+    for position, (served, at) in enumerate(served_at(result, sent_trial.graded)):
         call = served.call
-        at = start + took * (position / len(trial.served))
         called: JsonObject = {
             "mlflow.spanType": "TOOL",
             "mlflow.spanInputs": call.args,
@@ -359,7 +354,7 @@ def _info(target: PushTarget, result: DiffResult, lane: Lane, run: str, sent_tri
         "request_preview": sent_trial.verdict.item.input[:_LONGEST_PREVIEW],
         "response_preview": (trial.final_response or "")[:_LONGEST_PREVIEW],
         "request_time": _iso(started_at(result, sent_trial.graded)),
-        "execution_duration": f"{_took(sent_trial.graded).total_seconds():.3f}s",
+        "execution_duration": f"{duration_of(sent_trial.graded.trial).total_seconds():.3f}s",
         "state": "OK" if trial.status is Status.OK else "ERROR",
         "tags": {name: value[:_LONGEST_TAG] for name, value in tags.items()},
         "trace_metadata": {"mlflow.sourceRun": run, "replay.run": trial.run_id, "replay.lane": str(lane)},
@@ -438,10 +433,6 @@ def _content(assessment: JsonObject) -> tuple[Json, Json, Json]:
         # The server writes the same JSON in other words.
         expected = decode(serialized.get("value"))
     return value, expected, assessment.get("rationale") or None
-
-
-def _took(graded: GradedTrial) -> timedelta:
-    return timedelta(milliseconds=max(graded.trial.latency_ms or 0.0, 1.0))
 
 
 def _millis(at: datetime) -> int:

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 from urllib.parse import quote
 
-from replaydiff.cases.push.platform import rows_to_send
+from replaydiff.cases.push.platform import adopted, rows_to_send
 from replaydiff.cases.push.pull import DatasetChange, plain_case
 from replaydiff.cases.push.records import (
     ARCHIVED,
@@ -23,6 +23,7 @@ from replaydiff.cases.push.records import (
     DatasetItem,
     PulledItem,
     Pushed,
+    failure_of,
     item_id,
     lane_metadata,
     lane_name,
@@ -35,7 +36,7 @@ from replaydiff.diff.result import DiffResult, GradedTrial, ItemVerdict
 from replaydiff.importers.http import HttpError, JsonClient
 from replaydiff.importers.sources.phoenix.source import KEYS, server_headers, server_url
 from replaydiff.replay.messages import read_text
-from replaydiff.replay.model import Case, Json, JsonObject, Lane, Status
+from replaydiff.replay.model import Case, Json, JsonObject, Lane
 
 RUNS = "experiment runs"
 _UPLOAD = "/v1/datasets/upload?sync=true"
@@ -89,7 +90,7 @@ class PhoenixDataset:
         """Create or update examples; the first upload creates the dataset."""
         stored = self._stored
         changed = rows_to_send(
-            [_adopting(row, stored) for row in rows],
+            [adopted(row, stored.examples) for row in rows],
             items,
             pushed,
             is_same=lambda row, item: stored.examples[item.id].raw == _raw(row),
@@ -210,14 +211,6 @@ def _raw(row: DatasetItem) -> JsonObject:
     return {"input": item_input, "output": row.expected_output, "metadata": row.metadata}
 
 
-def _adopting(row: DatasetItem, stored: _Dataset) -> DatasetItem:
-    """Return the row of a case; a case that was pulled keeps the id of its example."""
-    case = row.metadata.get("case")
-    if row.id not in stored.examples and isinstance(case, str) and case in stored.examples:
-        return replace(row, id=case)
-    return row
-
-
 def _upload(name: str, action: str, rows: Mapping[str, JsonObject]) -> JsonObject:
     return {
         "action": action,
@@ -322,7 +315,7 @@ def _run(result: DiffResult, graded: GradedTrial, node: str) -> JsonObject:
         "repetition_number": trial.index + 1,
         "start_time": start.isoformat(),
         "end_time": end.isoformat(),
-        "error": None if trial.status is Status.OK else trial.reason or trial.status.value,
+        "error": failure_of(trial),
     }
 
 

@@ -8,8 +8,9 @@ one is sent.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -192,3 +193,20 @@ def rows_to_send(
         else:
             changed.append(row)
     return changed
+
+
+def is_unchanged(row: DatasetItem, item: PulledItem) -> bool:
+    """Return whether an item on the server has the values of a row."""
+    sent = (row.input, row.expected_output, row.metadata)
+    return sent == (item.input, item.expected_output, item.metadata)
+
+
+def adopted(row: DatasetItem, ids: Container[str]) -> DatasetItem:
+    """Return the row of a case; a case that was pulled keeps the id that its item has on the server.
+
+    Args:
+        row: as the golden set gives it.
+        ids: of the items on the server.
+    """
+    case = row.metadata.get("case")
+    return replace(row, id=case) if row.id not in ids and isinstance(case, str) and case in ids else row

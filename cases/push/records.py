@@ -24,7 +24,18 @@ import msgspec
 
 from replaydiff.diff.result import DiffResult, GradedTrial, ItemVerdict, scores_of
 from replaydiff.replay.messages import canonical_args
-from replaydiff.replay.model import Case, Expectation, Item, Json, JsonObject, Lane, Message, Status, Trial
+from replaydiff.replay.model import (
+    Case,
+    Expectation,
+    Item,
+    Json,
+    JsonObject,
+    Lane,
+    Message,
+    ServedCall,
+    Status,
+    Trial,
+)
 
 if TYPE_CHECKING:
     from langfuse.api import CreateScoreRequest
@@ -269,6 +280,12 @@ def lane_metadata(result: DiffResult, lane: Lane) -> JsonObject:
     }
 
 
+def experiment_metadata(result: DiffResult, lane: Lane) -> JsonObject:
+    """Return the origin of a lane's trials; of the new lane also the answer and what changed."""
+    figures = {score.name: score.value for score in run_values(result)} if lane == Lane.NEW else {}
+    return {**lane_metadata(result, lane), **figures}
+
+
 def trial_trace(
     result: DiffResult, of: Experiment, verdict: ItemVerdict, graded: GradedTrial, row: DatasetItem
 ) -> TrialTrace:
@@ -297,7 +314,7 @@ def trial_trace(
         "status": trial.status.value,
         "cost_usd": trial.cost_usd,
         "latency_ms": trial.latency_ms,
-        "open": f"replay view {trial.item_id} --run {trial.run_id}",
+        "open": open_command(trial),
     }
     attributes = {
         "langfuse.observation.type": "agent",
@@ -311,11 +328,10 @@ def trial_trace(
         attributes["langfuse.observation.level"] = "ERROR" if trial.status.is_error else "WARNING"
         attributes["langfuse.observation.status_message"] = trial.reason or trial.status.value
     start = started_at(result, graded)
-    took = timedelta(milliseconds=max(trial.latency_ms or 0.0, 1.0))
-    spans = [_span(trace_id, root, None, f"replay {of.lane}", start, start + took, {**common, **attributes})]
-    for position, served in enumerate(trial.served):
+    end = ended_at(result, graded)
+    spans = [_span(trace_id, root, None, f"replay {of.lane}", start, end, {**common, **attributes})]
+    for position, (served, at) in enumerate(served_at(result, graded)):
         call = served.call
-        at = start + took * (position / len(trial.served))
         called = {
             "langfuse.observation.type": "tool",
             "langfuse.observation.input": _json(call.args),
@@ -443,6 +459,34 @@ def _score(
 def started_at(result: DiffResult, graded: GradedTrial) -> datetime:
     """When a trial began, in UTC; the run, where that is not known."""
     return (graded.trial.started_at or result.run.created_at).replace(tzinfo=UTC)
+
+
+def ended_at(result: DiffResult, graded: GradedTrial) -> datetime:
+    """When a trial ended, in UTC."""
+    return started_at(result, graded) + duration_of(graded.trial)
+
+
+def duration_of(trial: Trial) -> timedelta:
+    """Return how long a trial took; a millisecond where that is not known."""
+    return timedelta(milliseconds=max(trial.latency_ms or 0.0, 1.0))
+
+
+def served_at(result: DiffResult, graded: GradedTrial) -> Iterator[tuple[ServedCall, datetime]]:
+    """Yield a trial's tool calls with times spread evenly over it: when each was made is not recorded."""
+    start, served = started_at(result, graded), graded.trial.served
+    took = duration_of(graded.trial)
+    for position, call in enumerate(served):
+        yield call, start + took * (position / len(served))
+
+
+def failure_of(trial: Trial) -> str | None:
+    """Return why a trial has no result; None where it has one."""
+    return None if trial.status is Status.OK else trial.reason or trial.status.value
+
+
+def open_command(trial: Trial) -> str:
+    """Return the command that shows a trial's item."""
+    return f"replay view {trial.item_id} --run {trial.run_id}"
 
 
 def _span(

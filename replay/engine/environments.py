@@ -101,13 +101,21 @@ def environment(
     )
 
 
-def _lock_of(name: str, folder: Path) -> Path:
+def find_lock(folder: Path, names: Sequence[str]) -> Path | None:
+    """Return the nearest lock file of these names, in a folder or above it in its repository."""
     for parent in (folder, *folder.parents):
-        for lock in LOCKS:
-            if (parent / lock).is_file():
-                return parent / lock
+        for name in names:
+            if (parent / name).is_file():
+                return parent / name
         if (parent / ".git").exists():
             break
+    return None
+
+
+def _lock_of(name: str, folder: Path) -> Path:
+    lock = find_lock(folder, LOCKS)
+    if lock is not None:
+        return lock
     raise VersionError(
         f"version {name!r} has venv = true, and {folder} has none of {', '.join(LOCKS)}; commit one, or "
         "name an interpreter that has the packages as `python`"

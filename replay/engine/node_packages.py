@@ -14,7 +14,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from replaydiff.replay.engine.environments import output_of, run_installer
+from replaydiff.replay.engine.environments import find_lock, output_of, run_installer
 from replaydiff.replay.errors import VersionError
 from replaydiff.replay.files import alone, home_of, mark_of
 
@@ -40,7 +40,7 @@ def link_packages(
         VersionError: its packages differ from those of the working tree and are not to be installed, or
             cannot be.
     """
-    lock, project_lock = _lock_of(checkout), _lock_of(project)
+    lock, project_lock = find_lock(checkout, LOCKS), find_lock(project, LOCKS)
     if lock is None:
         if installs:
             raise VersionError(
@@ -60,16 +60,6 @@ def link_packages(
         f"the {lock.name} of version {name!r} differs from that of {project}, whose packages it would run "
         "with; write venv = true in [agent] or [versions.NAME] to install its own by npm ci"
     )
-
-
-def _lock_of(folder: Path) -> Path | None:
-    for parent in (folder, *folder.parents):
-        for lock in LOCKS:
-            if (parent / lock).is_file():
-                return parent / lock
-        if (parent / ".git").exists():
-            break
-    return None
 
 
 def _link(link: Path, packages_of: Path) -> None:

@@ -37,8 +37,6 @@ class RunProgress(NamedTuple):
     """As far as prices are known."""
     running: int = 0
     """Trials in flight."""
-    judge_usd: float = 0.0
-    """The part of the budget that was left to the judge."""
     tokens: int = 0
     """What all of them have read and written, as far as agents say."""
 

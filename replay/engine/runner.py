@@ -87,7 +87,9 @@ class Runner:
         self.unpriced = self.uncounted = 0
         """Trials of this process whose cost, and whose tokens, are not known."""
         self._buffered: dict[Lane, list[_Ended]] = {lane: [] for lane in self.lanes}
-        self._failed = self._running = self._begun = 0
+        self._failed = self._running = 0
+        self._unkept = 0
+        """Trials that were handed out and are not kept yet."""
         self.judge_usd = 0.0
         """The part of the budget that is the judge's."""
         self.count(con)
@@ -104,7 +106,6 @@ class Runner:
         self.done, self.total = len(self.finished), sum(self._trials.values())
         self._agents_usd = self._spent_by_agents(con) or 0.0
         self._tokens = self.spent_tokens(con)
-        self._ended_when_begun = self.done
         self._dearest_usd = self._agents_usd / max(self.done, 1)
         self._most_tokens = self._tokens / max(self.done, 1)
 
@@ -149,7 +150,7 @@ class Runner:
         if self.is_free:
             return True
         budget_usd, most_tokens = self.run.budget_usd, self.run.max_tokens
-        expected = trials + self._begun - (self.done - self._ended_when_begun)
+        expected = trials + self._unkept
         if budget_usd is not None:
             limit_usd = budget_usd - self.judge_usd
             if (
@@ -185,7 +186,7 @@ class Runner:
     def task(self, item: Item, slot: Slot) -> TrialTask:
         """Return a trial for the executor."""
         version = self.run.lanes[slot.lane]
-        self._begun += 1
+        self._unkept += 1
         return TrialTask(item=item, lane=slot.lane, version=version, index=slot.trial, runner=self)
 
     def store_buffered(self) -> None:
@@ -292,6 +293,7 @@ class Runner:
                 )
             self.finished.add((task.item.id, str(task.lane), task.index))
             self.done += 1
+            self._unkept -= 1
             self._failed += outcome.status.is_error
             self.unpriced += trial.cost_usd is None
             self._agents_usd += trial.cost_usd or 0.0
