@@ -45,8 +45,8 @@ def _children(pid: int | str) -> list[int]:
     """
     return [
         int(child)
-        for thread in os.scandir(f"/proc/{pid}/task")
-        for child in Path(thread.path, "children").read_text().split()
+        for thread in Path(f"/proc/{pid}/task").iterdir()
+        for child in (thread / "children").read_text().split()
     ]
 
 
@@ -124,7 +124,7 @@ class Adoption:
             with contextlib.suppress(OSError):
                 return set(_children("self"))
         # A kernel that has no subreapers, or does not list children, leaves only the list of all processes.
-        return {int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit()}
+        return {int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()}
 
 
 def collect(pids: Iterable[int]) -> set[int]:

@@ -39,23 +39,23 @@ FASTEST = 500
 
 def engine_demand_ns() -> int | None:
     """Return how many nanoseconds this thread ran or waited for a processor; None if unknown."""
-    return _demand_ns(f"/proc/self/task/{threading.get_native_id()}")
+    return _demand_ns(Path(f"/proc/self/task/{threading.get_native_id()}"))
 
 
 def process_demand_ns(pid: int) -> int | None:
     """Return how many nanoseconds a process's threads ran or waited for a processor; None: unknown."""
     try:
-        tasks = [_demand_ns(entry.path) for entry in os.scandir(f"/proc/{pid}/task")]
+        tasks = [_demand_ns(task) for task in Path(f"/proc/{pid}/task").iterdir()]
     except OSError:
         return None
     measured = [task for task in tasks if task is not None]
     return sum(measured) if measured else None
 
 
-def _demand_ns(task_folder: str) -> int | None:
+def _demand_ns(task_folder: Path) -> int | None:
     # The format of `schedstat` is in the kernel's sched-stats.rst: running, waiting, number of turns.
     try:
-        running, waiting, _ = Path(task_folder, "schedstat").read_text().split()
+        running, waiting, _ = (task_folder / "schedstat").read_text().split()
     except (OSError, ValueError):
         return None
     return int(running) + int(waiting)

@@ -522,7 +522,7 @@ def _restrict(system: _System, writable: Iterable[str], ports: Mapping[int, int]
 def _writable_paths(named: Iterable[str]) -> Iterator[str]:
     """Yield the named paths that exist, and the devices that every program may write to."""
     devices = [f"/dev/{name}" for name in DEVICES]
-    devices += [entry.path for entry in os.scandir("/dev") if entry.name.startswith("nvidia")]
+    devices += [f"/dev/{name}" for name in os.listdir("/dev") if name.startswith("nvidia")]
     for path in (*named, *devices):
         if os.path.exists(path):
             yield path

@@ -85,13 +85,13 @@ def test_what_left_the_group_ends_with_the_worker(tmp_path: Path, entrypoint: st
 def test_no_other_process_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "agent.py").write_text(SOURCE)
     looked_at: list[str] = []
-    scandir = os.scandir
+    listdir = os.listdir
 
-    def noting(path: str = ".") -> object:
+    def noting(path: str = ".") -> list[str]:
         looked_at.append(str(path))
-        return scandir(path)
+        return listdir(path)
 
-    monkeypatch.setattr(os, "scandir", noting)
+    monkeypatch.setattr(os, "listdir", noting)
 
     async def some() -> None:
         running = agent("agent:run", folder=tmp_path, concurrency=2)

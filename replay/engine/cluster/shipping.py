@@ -120,7 +120,7 @@ def _files(root: Path, *, is_repository: bool) -> Iterator[Path]:
 
 
 def _all_files(folder: Path) -> Iterator[Path]:
-    for entry in os.scandir(folder):
+    for entry in list(os.scandir(folder)):
         if entry.name in _NEVER:
             continue
         if entry.is_dir(follow_symlinks=False):
