@@ -61,6 +61,9 @@ _PROGRESS_EVERY = 250
 Progress = Callable[[int, int], None]
 """Called now and then with the traces and rejects so far (the files know their own positions)."""
 
+DELETED_COUNTED = 100
+"""Up to so many traces that the source no longer has are counted where they are not deleted."""
+
 
 @dataclass(slots=True)
 class Report:
@@ -88,7 +91,7 @@ class Report:
     older: int = 0
     """Traces that were left as they are, because what is stored is a later state of them."""
     deleted_upstream: int = 0
-    """Stored traces that the source no longer has."""
+    """Stored traces that the source no longer has; where they stay here, at most `DELETED_COUNTED`."""
     deleted: int = 0
     """Those of them that were deleted here, too."""
     skipped: Counter[str] = field(default_factory=Counter)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,7 +21,7 @@ import msgspec
 
 from replaydiff.importers.base import Imported, LiveImporter, MirroredImporter, Query, RecordError, ShowStatus
 from replaydiff.importers.fields import parse_time
-from replaydiff.importers.ingest import Report, check, write
+from replaydiff.importers.ingest import DELETED_COUNTED, Report, check, write
 from replaydiff.importers.jobs import encoded
 from replaydiff.replay import clock
 from replaydiff.replay.errors import AlreadyRunningError, InputError
@@ -190,7 +190,7 @@ def _compare(
     report: Report,
     mirror: bool,
 ) -> None:
-    """Count the traces that the source no longer has, and delete them where that is wanted."""
+    """Delete the traces that the source no longer has where that is wanted; else count the first of them."""
     with opened() as (con, _):
         absent = {
             source_id: trace_id
@@ -201,7 +201,9 @@ def _compare(
             return
         traces = [*iter_traces(con, absent.values(), without=_NOT_COMPARED)]
     stored = (replace(trace, trace_id=key) for key, trace in zip(absent, traces, strict=True))
-    gone = [absent[source_id] for source_id in importer.deleted(query, stored, show_status)]
+    # Each is asked for by its id. A count is not worth the thousands of requests that a deletion is.
+    enough = None if mirror else DELETED_COUNTED
+    gone = [absent[key] for key in islice(importer.deleted(query, stored, show_status), enough)]
     report.deleted_upstream = len(gone)
     if gone and mirror:
         with opened() as (con, _):

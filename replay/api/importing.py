@@ -422,7 +422,7 @@ def settled_by(settings: Settings) -> Callable[[str], bool]:
 def summary(report: Report) -> Iterator[str]:
     """Yield what a person should know about an import, the most important first."""
     from replaydiff.importers.base import content_setting
-    from replaydiff.importers.ingest import location
+    from replaydiff.importers.ingest import DELETED_COUNTED, location
     from replaydiff.replay.model import TraceState
     from replaydiff.replay.terminal.text import single_line
 
@@ -450,7 +450,9 @@ def summary(report: Report) -> Iterator[str]:
         yield f"{count(report.older, 'trace')} left as stored: the import had an earlier state"
     if report.deleted_upstream and not report.deleted:
         advice = "`--mirror` deletes them here, too, but those that samples hold"
-        yield f"{count(report.deleted_upstream, 'stored trace')} no longer in {report.source}; {advice}"
+        least = "at least " if report.deleted_upstream == DELETED_COUNTED else ""
+        absent = count(report.deleted_upstream, "stored trace")
+        yield f"{least}{absent} no longer in {report.source}; {advice}"
     elif report.deleted:
         undeleted = report.deleted_upstream - report.deleted
         left = f"; {count(undeleted, 'more trace')} stay, since samples hold them" if undeleted else ""

@@ -133,7 +133,6 @@ def _grouped(files: Mapping[int, InputFile], spooled_group: Group) -> Iterator[I
 _API, _EVENTS, _TABLES = "api", "events", "tables"
 PROJECT = "langfuse_project"
 """Key of the metadata of traces that were fetched: the project that has them."""
-_CERTAIN = 100
 _BEGINNING = datetime(2023, 1, 1)
 """Before Langfuse was there: where a query begins that does not say when."""
 
@@ -220,22 +219,15 @@ def _chosen(
 
 
 def deleted(query: Query, stored: Iterable[Trace], show_status: ShowStatus) -> Iterator[str]:
-    """Yield the ids of those of the stored traces that the server no longer has; see `MirroredImporter`.
-
-    After a hundred in a row that are gone the others are taken for gone, too: a project that keeps its data
-    for a time deletes all that is older.
-    """
+    """Yield the ids of those of the stored traces that the server no longer has; see `MirroredImporter`."""
     with connect(access(), show_status) as http:
-        project, in_a_row = _project(http), 0
+        project = _project(http)
         for number, trace in enumerate(stored, start=1):
             if project is None or trace.metadata.get(PROJECT) != project or not _matches(trace, query):
                 continue
             show_status(f"{number:,} stored traces compared")
-            if in_a_row < _CERTAIN and _is_there(http, trace.trace_id):
-                in_a_row = 0
-                continue
-            in_a_row += 1
-            yield trace.trace_id
+            if not _is_there(http, trace.trace_id):
+                yield trace.trace_id
 
 
 def _project(http: JsonClient) -> str | None:

@@ -185,6 +185,20 @@ def test_a_list_that_leaves_a_trace_out_deletes_nothing(tmp_path: Path) -> None:
     assert stored(tmp_path).keys() == {"t2", "t3"}
 
 
+def test_more_than_a_hundred_deleted_traces_are_each_asked_for(tmp_path: Path) -> None:
+    rows = [row for number in range(160) for row in observations(f"t{number:03}", on(2, hour=number % 24))]
+    with reading(rows=rows) as stand_in:
+        ask(tmp_path, stand_in, *OCTOBER)
+        # All but one of the first 150 were deleted; the list has none of those that came last, the server does.
+        stand_in.rows = [row for row in rows if row["traceId"] > "t149" or row["traceId"] == "t000"]
+        stand_in.hidden = frozenset(f"t{number}" for number in range(150, 160))
+        shown = ask(tmp_path, stand_in, *OCTOBER)
+        mirrored = ask(tmp_path, stand_in, *OCTOBER, "--mirror")
+    assert "at least 100 stored traces no longer in langfuse" in shown.out
+    assert "149 traces deleted that langfuse no longer has" in mirrored.out
+    assert stored(tmp_path).keys() == {"t000", *(f"t{number}" for number in range(150, 160))}
+
+
 @pytest.mark.parametrize("generation", ["events", "tables"])
 def test_pages_that_come_again_and_again_end_the_import_with_a_sentence(
     generation: str, tmp_path: Path
