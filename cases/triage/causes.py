@@ -23,7 +23,8 @@ KEYS = "[a]ccept: intended  [r]eject: a regression  [s]kip  [?] keys  [q] to the
 HELP = """\
 a   accept: the new version may act so; the cause no longer counts
 r   reject: it is a regression; the answer is HOLD for as long as a run shows it
-    after a and r, y adds the examples to the golden set; any other key does not
+    after a and r: y decides and adds the examples to the golden set, n decides only,
+    any other key goes back
 s   skip: the cause stays open
 q   go to the items; what was decided is kept
 """
@@ -128,31 +129,36 @@ def review_causes(result: DiffResult, settings: Settings, person: str) -> list[R
     open_ = [cause for cause in result.causes if cause.state is CauseState.OPEN]
     decided: list[ReviewedCause] = []
     for number, cause in enumerate(open_, 1):
-        click.clear()
-        show(cause_page(result, cause, f"{number} of {len(open_)}", terminal_width()))
-        while (key := read_key()) not in ("a", "r", "s", *_LEAVE):
-            click.echo(HELP if key == "?" else KEYS)
+        reviewed, key = None, ""
+        while reviewed is None:
+            click.clear()
+            show(cause_page(result, cause, f"{number} of {len(open_)}", terminal_width()))
+            while (key := read_key()) not in ("a", "r", "s", *_LEAVE):
+                click.echo(HELP if key == "?" else KEYS)
+            if key not in _DECISIONS:
+                break
+            reviewed = _confirmed(cause, _DECISIONS[key])
         if key in _LEAVE:
             break
-        if key in _DECISIONS:
-            state = _DECISIONS[key]
+        if reviewed is not None:
             write_decisions(
-                decisions_path(settings), [cause], state, run=result.run.id, by=person, at=utc_now()
+                decisions_path(settings), [cause], reviewed.state, run=result.run.id, by=person, at=utc_now()
             )
-            decided.append(ReviewedCause(cause=cause, state=state, promote=_wants_cases(cause, state)))
+            decided.append(reviewed)
     return decided
 
 
-def _wants_cases(cause: Cause, state: CauseState) -> bool:
-    """Ask whether the examples of a cause become cases; only y says so."""
-    if not cause.examples:
-        return False
+def _confirmed(cause: Cause, state: CauseState) -> ReviewedCause | None:
+    """Ask whether a decision is meant, and whether the cause's examples become cases; None to go back."""
     number = len(cause.examples)
     expected = "what the new version does" if state is CauseState.ACCEPTED else "what was recorded"
-    examples = f"its {number} example{'s' * (number > 1)}"
-    question = f"{state}; add {examples} to the golden set, expecting {expected}?  [y]es  [n]o"
+    examples = f" and add its {number} example{'s' * (number > 1)} to the golden set, expecting {expected}"
+    question = f"{state}:  [y]es{examples if number else ''}  [n] {state} only  any other key goes back"
     show("\n".join(wrapped(question, terminal_width())))
-    return read_key() == "y"
+    key = read_key()
+    if key not in ("y", "n"):
+        return None
+    return ReviewedCause(cause=cause, state=state, promote=key == "y" and number > 0)
 
 
 def _of(trials: Sequence[Trial], index: int | None) -> Trial | None:

@@ -41,13 +41,13 @@ class Decisions:
     _waits: bool = False
     """Whether another process writes to the store, so that decisions wait beside it."""
 
-    def promote(self, promoted: Sequence[tuple[Item, Case]], *, force: bool = False) -> list[Case]:
-        """Add the cases that items became to the golden set, all or none, and say so in the store.
+    def promote(self, item: Item, case: Case, *, force: bool = False) -> Case:
+        """Add the case that an item became to the golden set, and record that in the store.
 
         A case that a killed promotion added is taken as it is there: only its decision is missing.
 
         Returns:
-            The cases as the golden set has them.
+            The case as the golden set has it.
 
         Raises:
             InputError: a case of that id is there already.
@@ -55,16 +55,15 @@ class Decisions:
         """
         # Opened first: where the store cannot be used, the golden set stays as it is.
         with self._recording() as con:
-            added = [(item, with_redactions(con, case)) for item, case in promoted]
+            case = with_redactions(con, case)
             present = read_golden(self.golden) if self.golden.exists() else []
-            there = [_undecided(con, item, case, present) for item, case in added]
-            fresh = [case for (_, case), existing in zip(added, there, strict=True) if existing is None]
-            if fresh:
-                add_cases(self.golden, fresh, force=force)
-            cases = [existing or case for (_, case), existing in zip(added, there, strict=True)]
-            for (item, _), case in zip(added, cases, strict=True):
-                self._decide(con, Action.PROMOTE, item, case.provenance.run, case=case)
-        return cases
+            existing = _undecided(con, item, case, present)
+            if existing is None:
+                add_cases(self.golden, [case], force=force)
+            else:
+                case = existing
+            self._decide(con, Action.PROMOTE, item, case.provenance.run, case=case)
+        return case
 
     def dismiss(self, items: Sequence[Item], run_id: str | None, reason: str) -> None:
         """Put items aside, with a reason; what was put aside so before stays one decision."""

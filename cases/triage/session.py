@@ -31,7 +31,14 @@ from replaydiff.replay.settings import Settings
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.tape import show_call
 from replaydiff.replay.terminal.lanes import lanes
-from replaydiff.replay.terminal.text import read_key, show, single_line, terminal_width, wrapped
+from replaydiff.replay.terminal.text import (
+    discard_keys,
+    read_key,
+    show,
+    single_line,
+    terminal_width,
+    wrapped,
+)
 
 KEYS = "[p]romote [e]dit/[y]aml [d]ismiss [l]abel [c]auses [s]kip [u]ndo [?] keys [q]uit"
 HELP = """\
@@ -189,6 +196,7 @@ class Session:
             " ": lambda: self._scroll(1),
             "b": lambda: self._scroll(-1),
         }
+        discard_keys()
         if any(cause.state is CauseState.OPEN for cause in self._result.causes):
             self._causes()
         else:
@@ -308,13 +316,13 @@ class Session:
     def _add(self, case: Case) -> None:
         item = self._entry.item.item
         try:
-            self._decisions.promote([(item, case)])
+            self._decisions.promote(item, case)
         except DuplicateError as error:
             _print(error.reason)
             if not click.confirm("add it all the same?", default=False):
                 self._show(["nothing was added"])
                 return
-            self._decisions.promote([(item, case)], force=True)
+            self._decisions.promote(item, case, force=True)
         self._on()
 
     def _dismiss(self) -> None:
@@ -376,7 +384,7 @@ class Session:
         refused = [*examples.refused]
         for item, proposal in examples.proposals:
             try:
-                self._decisions.promote([(item, proposal.case)])
+                self._decisions.promote(item, proposal.case)
                 yield f"promoted {single_line(item.id)}"
             except InputError as error:
                 refused.append((item.id, error.reason))

@@ -12,7 +12,7 @@ from replaydiff.replay.api.results import TriageQueue
 from replaydiff.replay.api.runs import RunName, run_id
 from replaydiff.replay.api.threads import in_thread
 from replaydiff.replay.clock import utc_now
-from replaydiff.replay.errors import InputError, SettingsError
+from replaydiff.replay.errors import InputError, SettingsError, UnknownNameError
 from replaydiff.replay.settings import Settings
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from replaydiff.cases.triage.priority import Queue
     from replaydiff.diff.judge.judge import Judge
     from replaydiff.replay.api.golden import GoldenSet, PushResult
-    from replaydiff.replay.api.review import Promotion, Reviewer
+    from replaydiff.replay.api.review import Promotions, Reviewer
 
 
 class Cases:
@@ -84,8 +84,8 @@ class Cases:
         case_id: str | None = None,
         cases: str | Path | None = None,
         force: bool = False,
-    ) -> list[Promotion]:
-        """Turn items into cases of the golden set: all or none.
+    ) -> Promotions:
+        """Turn items into cases of the golden set: those that can, with the reason for each of the others.
 
         Args:
             ids: their ids.
@@ -99,54 +99,66 @@ class Cases:
             force: add a case although there is one like it.
 
         Raises:
-            DuplicateError: there is a case like it.
-            InputError: an item is not there.
+            DuplicateError: nothing was added, and there is a case like the first item.
+            InputError: nothing was added.
         """
         from replaydiff.cases.golden import free_id
-        from replaydiff.cases.promote import BETTER, better_lane_of, drafts_of, find_item, person, propose
+        from replaydiff.cases.promote import drafts_of, person, propose
         from replaydiff.cases.triage.decisions import Decisions
-        from replaydiff.replay.api.review import Promotion
-        from replaydiff.replay.store.connection import open_store
+        from replaydiff.replay.api.review import Promotion, Promotions
 
         if case_id is not None and len(ids) > 1:
             raise InputError(
                 "--name names one case, and several items were given", hint="promote them one by one"
             )
-        settings, golden = self._settings, Path(cases) if cases else self._settings.golden_path
-        reviewer = person(settings.root)
-        with open_store(self._store, read_only=True) as con:
-            items = [find_item(con, name, run_id(run)) for name in dict.fromkeys(ids)]
-            sides = [better_lane_of(con, item, settings) if expect == BETTER else expect for item in items]
-        if expect != "recording" and any(item.run is None for item in items):
-            raise InputError(f"--expect {expect} needs a run", hint="name it with --run")
-        judge = _judge(settings) if draft_traits else None
-        proposals = [
-            propose(
-                item.item,
-                case_id=case_id or free_id(golden, item.item.id),
-                reviewer=reviewer,
-                at=utc_now(),
-                run=item.run,
-                trials=item.trials,
-                expect=side,
-                traits=tuple(traits),
-                tags=tuple(tags),
-            )
-            for item, side in zip(items, sides, strict=True)
-        ]
-        if judge is not None:
-            proposals = [
-                _with_drafts(judge, item, proposal, self._channel.message)
-                for item, proposal in zip(items, proposals, strict=True)
-            ]
-        promoted = [(item.item, proposal.case) for item, proposal in zip(items, proposals, strict=True)]
-        added = Decisions(self._store, golden, reviewer).promote(promoted, force=force)
-        return [
-            Promotion(case=case, expected_from=proposal.expected_from, drafts=tuple(drafts_of(case)))
-            for case, proposal in zip(added, proposals, strict=True)
-        ]
+        golden = Path(cases) if cases else self._settings.golden_path
+        decisions = Decisions(self._store, golden, person(self._settings.root))
+        judge = _judge(self._settings) if draft_traits else None
+        promoted: list[Promotion] = []
+        refused: dict[str, InputError | UnknownNameError] = {}
+        for name in dict.fromkeys(ids):
+            try:
+                item, side = self._item(name, run, expect)
+                proposal = propose(
+                    item.item,
+                    case_id=case_id or free_id(golden, item.item.id),
+                    reviewer=decisions.person,
+                    at=utc_now(),
+                    run=item.run,
+                    trials=item.trials,
+                    expect=side,
+                    traits=tuple(traits),
+                    tags=tuple(tags),
+                )
+                if judge is not None:
+                    proposal = _with_drafts(judge, item, proposal, self._channel.message)
+                case = decisions.promote(item.item, proposal.case, force=force)
+            except (InputError, UnknownNameError) as error:
+                refused[name] = error
+            else:
+                promoted.append(
+                    Promotion(case=case, expected_from=proposal.expected_from, drafts=tuple(drafts_of(case)))
+                )
+        if refused and not promoted:
+            raise next(iter(refused.values()))
+        return Promotions(
+            promoted=tuple(promoted),
+            not_promoted=tuple((name, str(error)) for name, error in refused.items()),
+        )
 
     apromote = in_thread(promote)
+
+    def _item(self, name: str, run: RunName | None, expect: str) -> tuple[ItemInRun, str]:
+        """Return an item, and whose calls its case expects."""
+        from replaydiff.cases.promote import BETTER, better_lane_of, find_item
+        from replaydiff.replay.store.connection import open_store
+
+        with open_store(self._store, read_only=True) as con:
+            item = find_item(con, name, run_id(run))
+            side = better_lane_of(con, item, self._settings) if expect == BETTER else expect
+        if expect != "recording" and item.run is None:
+            raise InputError(f"--expect {expect} needs a run", hint="name it with --run")
+        return item, side
 
     def dismiss(self, *ids: str, reason: str, run: RunName | None = None) -> list[str]:
         """Set items aside, with a reason; return their ids.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from replaydiff.replay.clock import utc_now
-from replaydiff.replay.errors import InputError, ReplayError
+from replaydiff.replay.errors import ExitCode, InputError, ReplayError
 from replaydiff.replay.settings import Settings
 
 if TYPE_CHECKING:
@@ -29,6 +29,20 @@ class Promotion:
     """`recording`, `old` or `new`."""
     drafts: tuple[str, ...] = ()
     """Traits that a model drafted; they count once a person moves them to the expected ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promotions:
+    """What became of items that were to be cases."""
+
+    promoted: tuple[Promotion, ...]
+    not_promoted: tuple[tuple[str, str], ...] = ()
+    """Items that became no case, each with the reason."""
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """Return 0, or 3 where an item became no case."""
+        return ExitCode.PARTIAL if self.not_promoted else ExitCode.OK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +135,7 @@ class Reviewer:
             InputError: there is a case of that id.
             DuplicateError: there is one like it (without `force`).
         """
-        self.decisions.promote([(entry.item.item, case)], force=force)
+        self.decisions.promote(entry.item.item, case, force=force)
 
     def dismiss(self, entry: Entry, run_id: str, reason: str, *, alike: bool = False) -> None:
         """Set an entry aside, with `alike` its near-duplicates too."""
@@ -246,7 +260,7 @@ def decide_causes(
         refused += proposed.refused
         for item, proposal in proposed.proposals:
             try:
-                (case,) = reviewer.promote([(item, proposal.case)])
+                case = reviewer.promote(item, proposal.case)
             except InputError as error:
                 refused.append((item.id, error.reason))
             else:

@@ -365,10 +365,12 @@ async def promote(
     """Add items of a run to the golden set as cases, once a person confirms."""
     _check_consent(answer)
     async with opened_project(ctx, writes=True) as opened:
-        added = await opened.project.cases.apromote(*items, run=run, expect=expect)
+        done = await opened.project.cases.apromote(*items, run=run, expect=expect)
         lines = [
-            f"added case {promotion.case.id}, expecting {promotion.expected_from}" for promotion in added
+            f"added case {promotion.case.id}, expecting {promotion.expected_from}"
+            for promotion in done.promoted
         ]
+        lines += [f"not added: {name}: {reason}" for name, reason in done.not_promoted]
         return opened.result(*lines, hint="see `replay cases list`")
 
 

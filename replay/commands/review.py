@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from replaydiff.replay.commands.options import App, command, json_option, print_json
+from replaydiff.replay.errors import ExitCode
 
 
 @command("triage")
@@ -40,13 +41,16 @@ def triage(app: App, run: str | None, as_list: bool, everything: bool, as_json: 
     """
     from replaydiff.replay.terminal.text import show, terminal_width
 
+    is_interactive = not (as_json or as_list) and sys.stdin.isatty() and sys.stdout.isatty()
+    if is_interactive:
+        click.echo("reading the run; keys count from the first page on")
     queue = app.project.cases.triage(run, everything=everything, again=everything)
     if as_json:
         print_json(queue.to_dict())
-    elif as_list or not queue.entries or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        show(queue.text(terminal_width()))
-    else:
+    elif is_interactive and queue.entries:
         app.project.cases.review(queue)
+    else:
+        show(queue.text(terminal_width()))
 
 
 @command("promote")
@@ -87,13 +91,14 @@ def promote(
     path: Path | None,
     force: bool,
     as_json: bool,
-) -> None:
+) -> ExitCode:
     """Turn items into cases of the golden set.
 
     An ID is an item of the run, or any trace in the store. The case expects what was recorded; what the new
     version did is used only with --expect new or better. If a person corrected the answer of the trace, the
-    correction is the expected answer. The case carries its tape and its origin. If a similar case with the
-    same expected tools exists, it is named and nothing is added; --force adds the case.
+    correction is the expected answer. The case carries its tape and its origin. An item that is like a case
+    with the same expected tools is not added, and that case is named; --force adds it. If some items were
+    added and others were not, the exit code is 3.
 
     \b
     Example:
@@ -102,7 +107,7 @@ def promote(
     from replaydiff.replay.terminal.text import show, single_line
 
     golden = path or app.settings.golden_path
-    promoted = app.project.cases.promote(
+    done = app.project.cases.promote(
         *ids,
         run=run_id,
         expect=expect,
@@ -120,11 +125,12 @@ def promote(
                 "expected_from": promotion.expected_from,
                 "draft_traits": list(promotion.drafts),
             }
-            for promotion in promoted
+            for promotion in done.promoted
         ]
-        print_json({"cases": str(golden), "promoted": rows})
-        return
-    for promotion in promoted:
+        refused = [{"id": name, "reason": reason} for name, reason in done.not_promoted]
+        print_json({"cases": str(golden), "promoted": rows, "not_promoted": refused})
+        return done.exit_code
+    for promotion in done.promoted:
         calls = promotion.case.expectation.tool_calls or ()
         path_text = " > ".join(call.name for call in calls) or "no call"
         is_recording = promotion.expected_from == "recording"
@@ -133,9 +139,12 @@ def promote(
         click.echo(f"promoted {promotion.case.id}: expects {path_text} ({source}){corrected}")
         for draft in promotion.drafts:
             show(f"  draft: {single_line(draft)}")
+    for name, reason in done.not_promoted:
+        show(f"not promoted {single_line(name)}: {single_line(reason)}")
     if draft_traits:
         click.echo("drafts do not count yet: move the right ones to expected_response_traits")
     click.echo(f"next: git diff {shlex.quote(os.path.relpath(golden))}, then replay check")
+    return done.exit_code
 
 
 @command("dismiss")

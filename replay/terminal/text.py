@@ -201,6 +201,11 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) 
     return "\n".join([line([column.title for column in columns]), *(line(row) for row in cells)])
 
 
+def discard_keys() -> None:
+    """Forget what was typed before now, such as a text meant for something else while a command started."""
+    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+
+
 def read_key() -> str:
     """Return the next key, in lower case; empty where the input has ended."""
     descriptor = sys.stdin.fileno()

@@ -125,21 +125,22 @@ def test_a_promotion_that_was_killed_before_its_decision_is_completed_by_repeati
     assert golden.read_bytes() == before
 
 
-def test_a_near_duplicate_is_refused_with_the_id_of_its_twin(shop: Path) -> None:
+def test_what_can_become_a_case_does_and_a_near_duplicate_is_named(shop: Path) -> None:
     golden = shop / "cases" / "golden.jsonl"
-    both = _replay(shop, "promote", "order-1", "order-2")
-    assert both.returncode == 2
-    assert "case 'order-1' of" in both.stderr
-    assert (
-        "asks almost the same and expects the same tools; --force adds 'order-2' all the same" in both.stderr
-    )
-    assert not golden.exists()
-    assert _replay(shop, "promote", "order-1").returncode == 0
+    several = _replay(shop, "promote", "order-1", "order-2", "nobody", "rain/../x", "--json")
+    assert several.returncode == 3
+    document = json.loads(several.stdout)
+    assert [row["case"] for row in document["promoted"]] == ["order-1", "rain-..-x"]
+    assert [row["id"] for row in document["not_promoted"]] == ["order-2", "nobody"]
+    assert "asks almost the same and expects the same tools" in document["not_promoted"][0]["reason"]
     before = golden.read_bytes()
-    assert _replay(shop, "promote", "order-2").returncode == 2
+    again = _replay(shop, "promote", "order-2")
+    assert again.returncode == 2
+    assert "case 'order-1' of" in again.stderr
+    assert "--force adds 'order-2' all the same" in again.stderr
     assert golden.read_bytes() == before
     assert _replay(shop, "promote", "order-2", "--force").returncode == 0
-    assert len(golden.read_text().splitlines()) == 2
+    assert len(golden.read_text().splitlines()) == 3
 
 
 def test_a_promotion_is_one_added_line_of_git_diff(shop: Path) -> None:
