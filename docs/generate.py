@@ -12,6 +12,7 @@ import dataclasses
 import inspect
 import json
 import re
+import sys
 import typing
 from collections.abc import Iterator
 from datetime import datetime
@@ -27,7 +28,7 @@ from replaydiff.replay.store.trace_codec import PUBLIC_NAMES, field_types
 
 DOCS = Path(__file__).parent
 Json = dict[str, typing.Any]
-STATISTICS = DOCS / "statistics.md"
+CI, STATISTICS = DOCS / "ci.md", DOCS / "statistics.md"
 TRACE_SCHEMA = DOCS / "schema" / "trace.schema.json"
 NOTE = "<!-- Written by docs/generate.py (`make docs`); do not edit. -->"
 
@@ -40,6 +41,7 @@ def pages() -> dict[Path, str]:
         TRACE_SCHEMA: _trace_schema(),
         DOCS / "fields.md": _fields(),
         DOCS / "store.md": _store(),
+        CI: _with_exit_codes(CI.read_text(encoding="utf-8")),
         STATISTICS: _with_results(_with_rules(STATISTICS.read_text(encoding="utf-8"))),
     }
 
@@ -312,6 +314,23 @@ def _with_rules(page: str) -> str:
         rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     table = "\n".join(rows)
     return f"{before}{_RULES[0]}\n\n{table}\n\n{_RULES[1]}{after.partition(_RULES[1])[2]}"
+
+
+_EXIT_CODES = ("<!-- situations, written by docs/generate.py -->", "<!-- end of situations -->")
+
+
+def _with_exit_codes(page: str) -> str:
+    """Return a page with the situations that tests provoke, their code and line, between the two marks."""
+    sys.path.insert(0, str(DOCS.parent))
+    from tests.exit_codes import SITUATIONS
+
+    before, _, after = page.partition(_EXIT_CODES[0])
+    rows = ["| situation | code | line |", "|---|---|---|"]
+    for situation in SITUATIONS.values():
+        line = situation.line.strip().replace("`", "").replace("|", "\\|")
+        rows.append(f"| {situation.when} | {situation.code} | `{line}` |")
+    table = "\n".join(rows)
+    return f"{before}{_EXIT_CODES[0]}\n\n{table}\n\n{_EXIT_CODES[1]}{after.partition(_EXIT_CODES[1])[2]}"
 
 
 _RESULT = re.compile(r"(<!-- benchmark (\w+) -->\n).*?(<!-- end of benchmark -->)", re.DOTALL)

@@ -14,6 +14,7 @@ import pytest
 
 import replaydiff as rd
 from replaydiff.replay.api.project import Project
+from replaydiff.replay.demo.stand_in import Fault, StandIn
 from replaydiff.replay.errors import (
     ExitCode,
     NoSpaceError,
@@ -23,10 +24,14 @@ from replaydiff.replay.errors import (
     remedy,
     worst_exit,
 )
+from replaydiff.replay.model import Lane, VersionKind
 from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.samples import list_samples
 from replaydiff.replay.store.traces import write_traces
 from tests.commands.conftest import Replay
 from tests.diff import build
+from tests.diff_judge import records
+from tests.exit_codes import check_exit
 from tests.stand_ins.processes import start
 from tests.store.build import trace
 
@@ -56,7 +61,8 @@ def test_a_bug_is_one_sentence_that_names_a_private_file_with_the_details(
 ) -> None:
     done = replay("traces")
     [details] = (tmp_path / "tmp").iterdir()
-    assert (done.code, done.out) == (70, "")
+    check_exit("bug", done.code, done.err)
+    assert done.out == ""
     assert done.err == (
         f"error: a bug in replaydiff (KeyError), the details are in {details}; please report it with that file; "
         "read it first, it may quote your data\n"
@@ -135,9 +141,8 @@ def test_a_store_in_use_says_to_try_again(replay: Replay, tmp_path: Path) -> Non
         done = replay("import", "jsonl", "t.jsonl", "--wait", "0")
     finally:
         holder.communicate()
-    assert done.code == 75
+    check_exit("store in use", done.code, done.err)
     assert f"is in use by process {holder.pid}" in done.err
-    assert done.err.endswith("; wait until it has ended, or pass --wait SECONDS, then try again\n")
 
 
 @pytest.mark.parametrize("share", [0.1, 0.55])
@@ -195,6 +200,58 @@ def test_a_store_that_another_hand_edited_is_damaged_and_doctor_finds_it(
         done = replay(command)
         assert done.code == 2, done.err
         assert re.search(f"the store is damaged: .*({words}).*; restore it from a copy", done.out + done.err)
+        if command == "diff":
+            check_exit("damaged store", done.code, done.err)
+
+
+def test_a_newer_store_is_left_alone(replay: Replay, tmp_path: Path) -> None:
+    with open_store(tmp_path / ".replay" / "replay.duckdb") as con:
+        con.execute("INSERT INTO schema_migrations VALUES (99, 'later', now()::TIMESTAMP)")
+    done = replay("traces")
+    check_exit("newer store", done.code, done.err)
+
+
+def test_a_sample_on_a_full_disk_can_be_drawn_later(tmp_path: Path) -> None:
+    with open_store(tmp_path / ".replay" / "replay.duckdb") as con:
+        write_traces(con, [trace(f"t{number}", input=f"hello {number}") for number in range(20)])
+    limited = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)); "
+        "from replaydiff.replay.cli import main; main(sys.argv[1:])"
+    )
+    done = start(tmp_path, "-c", limited, "sample", "--size", "9", program="python")
+    _, err = done.communicate()
+    check_exit("full disk", done.wait(), err)
+    with open_store(tmp_path / ".replay" / "replay.duckdb", read_only=True) as con:
+        assert list_samples(con) == []
+
+
+def _judged(folder: Path, url: str) -> None:
+    """Make a project with a finished run of recordings, and a judge at this address."""
+    items = [records.item(number) for number in range(3)]
+    trials = [
+        records.trial(one, lane, final_response=f"{one.id} {lane}")
+        for one in items
+        for lane in (Lane.OLD, Lane.NEW)
+    ]
+    records.store(folder / ".replay" / "replay.duckdb", items, trials, kind=VersionKind.OBSERVED)
+    (folder / "replay.toml").write_text(
+        f'[judge]\nmodel = "claude-opus-5-5"\nvotes = 1\nconcurrency = 1\nbase_url = "{url}"\n'
+    )
+
+
+def test_votes_that_fail_are_partial_and_asked_for_again(replay: Replay, tmp_path: Path) -> None:
+    with StandIn(faults=[Fault(status=400)] * 2) as judge:
+        _judged(tmp_path, judge.url)
+        done = replay("run", "--resume", records.RUN)
+        check_exit("failed votes", done.code, done.out + done.err)
+        assert replay("run", "--resume", records.RUN).code == 0
+
+
+def test_a_key_that_is_revoked_while_judging_can_be_put_right(replay: Replay, tmp_path: Path) -> None:
+    with StandIn(faults=[*[Fault()] * 2, *[Fault(status=401)] * 9]) as judge:
+        _judged(tmp_path, judge.url)
+        done = replay("run", "--resume", records.RUN)
+        check_exit("key revoked", done.code, done.err)
 
 
 def test_the_store_and_its_folder_are_private(replay: Replay, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from replaydiff.replay import trust
 from tests.diff.build import RUN_ID
+from tests.exit_codes import check_exit
 from tests.kills.crashes import project
 from tests.stand_ins.processes import replay
 from tests.stand_ins.terminal import typed
@@ -91,7 +92,7 @@ def test_commands_that_read_run_no_code_of_the_folder(words: tuple[str, ...], ho
     assert not _ran(hostile), done.stderr
     assert "Traceback" not in done.stderr
     if words in REFUSED:
-        assert done.returncode == 2, done.stderr
+        check_exit("not trusted", done.returncode, done.stderr)
         assert f"run `replay trust {hostile}` or set REPLAY_TRUST=1" in done.stderr
         assert done.stdout == ""
 

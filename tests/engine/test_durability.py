@@ -17,6 +17,7 @@ import pytest
 from replaydiff.replay.model import Lane, Status, Trial
 from tests.agents.conftest import processes_with
 from tests.engine.project import AGENT, SETTINGS, Done, Project, ended, git, two_revisions
+from tests.exit_codes import check_exit
 from tests.stand_ins.full import full
 from tests.stand_ins.processes import PATIENCE_S, replay
 
@@ -102,9 +103,9 @@ def test_a_full_disk_loses_no_finished_trial(project: Project) -> None:
     )
     words = ("run", "--new", "git:v3", "--trials", "8")
     failed = replay(project.folder, "-c", limited, *words, program="python")
-    assert failed.returncode == 75
+    check_exit("full disk in a run", failed.returncode, failed.stderr)
     run_id = project.run().id
-    assert f"no finished trial is lost; correct that, then `replay run --resume {run_id}`" in failed.stderr
+    assert f"`replay run --resume {run_id}`" in failed.stderr
     assert "Traceback" not in failed.stderr
     resumed = resume(project)
     assert resumed.code == 0, resumed.err
@@ -150,11 +151,9 @@ def test_an_interrupted_run_says_how_to_go_on_and_does(project: Project, number:
     project.wait_for_calls(5)
     done = ended(process, number)
     run = project.run()
-    assert done.code == 130
+    check_exit("interrupted", done.code, done.err)
     assert done.out == ""
-    assert done.err.splitlines()[-1] == (
-        f"interrupted; what had finished is kept: continue with `replay run --resume {run.id}`"
-    )
+    assert done.err.endswith(f"`replay run --resume {run.id}`\n")
     kept = project.trials()
     assert 3 <= len(kept) < TRIALS
     assert {trial.status for trial in kept} == {Status.OK}
@@ -183,8 +182,7 @@ def test_an_interruption_before_the_first_trial_stores_nothing(project: Project)
     process = project.start("run", "--old", "git:v1", "--new", ".", "--sample", "october")
     project.wait_for_calls(1)
     done = ended(process, signal.SIGINT)
-    assert done.code == 130
-    assert done.err == "interrupted before anything was replayed; nothing was stored\n"
+    check_exit("interrupted early", done.code, done.err)
     assert project.runs() == []
 
 
@@ -195,7 +193,7 @@ def test_a_budget_stops_before_it_is_overrun_and_a_larger_one_goes_on(
 ) -> None:
     """Each trial costs a cent: two blocks of four fit, however many are in flight."""
     done = project.replay(*begin("--trials", "2", "--budget", "0.1", "--concurrency", concurrency))
-    assert done.code == 3
+    check_exit("budget spent", done.code, done.err)
     trials = project.trials()
     by_item: dict[str, int] = {}
     for trial in trials:
@@ -314,7 +312,7 @@ def test_a_snapshot_that_is_gone_is_taken_again_and_compared(project: Project) -
     shutil.rmtree(project.run().lanes[Lane.NEW].path or "")
     project.write("second")
     done = resume(project)
-    assert done.code == 2
+    check_exit("version changed", done.code, done.err)
     assert f"is not what run {run} began with: uncommitted changes, app/agent.py changed;" in done.err
     project.write("first")
     assert resume(project).code == 0
@@ -453,7 +451,7 @@ def test_a_provider_that_goes_down_stops_the_run_and_loses_nothing(tmp_path: Pat
         "1",
     )
     done = project.replay(*args, FAULT="soon", TICKETS=str(down))
-    assert done.code == 75
+    check_exit("provider down", done.code, done.err)
     run = project.run()
     assert f"once it is up again: `replay run --resume {run.id} --retry infra_error`" in done.err
     assert 10 <= len(project.trials()) < 30
