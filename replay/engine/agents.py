@@ -140,10 +140,19 @@ class LaneAgents:
     notes: Sequence[str] = ()
     """What a person should know about them."""
 
-    def keep_answers(self, answers: AnswerFile | None) -> None:
-        """Say where simulated answers are kept."""
+    def open(self, con: DuckDBPyConnection, answers: AnswerFile | None, redactor: RunRedactor | None) -> None:
+        """Answer from this store from now on.
+
+        Args:
+            con: a connection to the store.
+            answers: where simulated answers are kept.
+            redactor: redacts recorded requests to models; None where redaction is off.
+        """
+        self.corpus.open(con)
         for model in self.models:
             model.answers = answers
+        if self.gateway is not None:
+            self.gateway.open(con, None if redactor is None else redactor.value)
 
     def drop_answers(self) -> None:
         """Delete the simulated answers of a run that is not kept."""

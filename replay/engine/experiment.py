@@ -223,10 +223,7 @@ class AdaptiveRun:
         agents = build_agents(single_lane_run, self._settings, self._rules)
         try:
             await start_agents(agents)
-            agents.corpus.open(self._con)
-            agents.keep_answers(self._answers)
-            if agents.gateway is not None:
-                agents.gateway.open(self._con)
+            agents.open(self._con, self._answers, self._redactor)
         except BaseException:
             await agents.close()
             raise

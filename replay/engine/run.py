@@ -341,11 +341,8 @@ class _Execution:
                 self.run = replace(self.run, lanes=self._agents.lanes)
             with open_store(self.store) as con:
                 give_back(con)
-                self._agents.corpus.open(con)
                 redactor = run_redactor(self._settings, con)
-                self._agents.keep_answers(answers_of(self.store, self.run, redactor))
-                if self._agents.gateway is not None:
-                    self._agents.gateway.open(con, None if redactor is None else redactor.value)
+                self._agents.open(con, answers_of(self.store, self.run, redactor), redactor)
                 if write is None and self.run.finished_at is None:
                     with transaction(con):
                         write_lanes(con, self.run)
