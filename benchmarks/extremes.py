@@ -112,7 +112,7 @@ def many_runs(folder: Path) -> None:
             create_run(con, run, items)
             write_trials(con, [replace(trial, run_id=run.id) for trial in done])
         con.execute("UPDATE runs SET finished_at = created_at")
-    for words in (("diff",), ("trend",), ("triage", "--list"), ("store", "info"), ("store", "compact")):
+    for words in (("diff",), ("trend",), ("triage",), ("store", "info"), ("store", "compact")):
         replay(folder, *words)
 
 
@@ -145,7 +145,7 @@ def many_trials(folder: Path) -> None:
             write_trials(con, trials)
         con.execute("UPDATE runs SET finished_at = created_at")
     html = ("report", "--format", "html", "-o", "report.html")
-    for words in (("diff",), html, ("triage", "--list"), ("trend",)):
+    for words in (("diff",), html, ("triage",), ("trend",)):
         replay(folder, *words)
 
 

@@ -69,7 +69,7 @@ def commands(folder: Path, chosen: str) -> None:
         ["traces", "--where", "tool_path = 'tool7' AND latency_ms IS NULL"],
         ["traces", "--month", "2026-10"],
         ["diff", chosen],
-        ["triage", chosen, "--list"],
+        ["triage", chosen],
         ["trend"],
     ):
         cost = run([REPLAY, *arguments], cwd=folder)

@@ -252,7 +252,7 @@ class DuplicateError(InputError):
 
     def __init__(self, reason: str, case_id: str) -> None:
         self.case_id = case_id
-        super().__init__(reason, hint=f"--force adds {case_id!r} all the same")
+        super().__init__(reason, hint=f"--yes adds {case_id!r} all the same")
 
 
 def refuse_duplicates(path: object, present: Sequence[Case], new: Sequence[Case]) -> None:

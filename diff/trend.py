@@ -27,6 +27,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
 
@@ -146,14 +147,13 @@ class ControlChart:
 _TINY = 1e-12
 
 
-def series(runs: Sequence[RunRecord], cases: str | None = None, *, samples: bool = False) -> list[RunRecord]:
-    """Return the finished runs of a golden set, or of samples; else those of the latest run's kind."""
+def series(runs: Sequence[RunRecord], kind: str | None = None) -> list[RunRecord]:
+    """Return the finished runs of a kind, as `series_kind` returns it; without one, of the latest run's."""
     done = [run for run in runs if run.finished_at is not None]
-    if cases:
-        return [run for run in done if run.golden_path == cases]
-    if done and (samples or done[-1].sample):
-        return [run for run in done if run.sample]
-    return [run for run in done if run.golden_path == done[-1].golden_path]
+    if kind is None:
+        kind = series_kind(done[-1]) if done else ""
+    kinds = {kind, str(Path(kind).absolute())}
+    return [run for run in done if series_kind(run) in kinds]
 
 
 def series_kind(run: RunRecord) -> str:

@@ -158,6 +158,8 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         code = int(result) if isinstance(result, int) else ExitCode.OK
     except click.ClickException as error:
         error.show()
+        if isinstance(error, click.NoSuchOption):
+            _name_setting(error.option_name)
         code = ExitCode.WRONG_INPUT
     except BrokenPipeError:
         # The reader of stdout went away (`replay traces | head`); Python would complain once more at exit.
@@ -166,6 +168,17 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the last resort
         code = _report(_explained(error), app)
     sys.exit(code)
+
+
+def _name_setting(option: str) -> None:
+    """Print which setting an unknown option may mean: `--timeout` is `--set run.timeout=VALUE`."""
+    from replaydiff.replay.settings.whole import keys_of, sections
+
+    key = option.lstrip("-").replace("-", "_")
+    if names := [f"{name}.{key}" for name, section in sections().items() if key in keys_of(section)]:
+        click.echo(
+            f"{option} is a setting: use {' or '.join(f'--set {name}=VALUE' for name in names)}", err=True
+        )
 
 
 def _invoke(args: Sequence[str] | None, app: App) -> object:

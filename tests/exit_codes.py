@@ -73,7 +73,7 @@ SITUATIONS = {
     "store in use": Situation(
         75,
         "another process writes to the store",
-        "error: the store … is in use by process …; wait until it has ended, or pass --wait SECONDS, then try again",
+        "error: the store … is in use by process …; wait until it has ended, or wait longer with --set store.wait=60",
     ),
     "full disk in a run": Situation(
         75,

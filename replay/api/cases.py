@@ -256,7 +256,7 @@ def _judge(settings: Settings) -> Judge:
 
     judge = judge_from(settings)
     if judge is None:
-        raise SettingsError("--draft-traits asks the judge's model", hint="name one as `model` in [judge]")
+        raise SettingsError("drafting traits asks the judge's model", hint="name one as `model` in [judge]")
     return judge
 
 

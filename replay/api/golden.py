@@ -231,7 +231,7 @@ def convert(source: Path, target: Path, *, from_: str | None, to: str | None, fo
     content = text.encode("utf-8")
     # The same conversion, repeated after it was interrupted or not, finds what it would write.
     if not stdout and target.is_file() and target.read_bytes() != content and not force:
-        raise InputError(f"{target} exists already; --force replaces it, or name another file")
+        raise InputError(f"{target} exists already; --yes replaces it, or name another file")
     if not stdout:
         with replacing(target, "golden.jsonl", shared=True) as file:
             file.write_bytes(content)

@@ -306,13 +306,11 @@ class Trend:
 _LEARNT_RUNS = 24
 
 
-def trend(
-    store: Path, settings: Settings, *, metric: str, lane: str, cases: str | None, samples: bool, last: int
-) -> Trend:
+def trend(store: Path, settings: Settings, kind: str | None, *, metric: str, lane: str, last: int) -> Trend:
     """Return a metric over the last runs of one golden set, or of monthly samples.
 
     Raises:
-        InputError: no run has this metric, or two series were named.
+        InputError: no run has this metric.
         UnknownNameError: there is no such lane.
     """
     from replaydiff.diff.trend import series, series_kind
@@ -322,10 +320,8 @@ def trend(
     from replaydiff.replay.store.runs import list_runs
 
     chosen = Lane.parse(lane)
-    if cases and samples:
-        raise InputError("--cases and --samples are two series", hint="give one of them")
     with open_store(store, read_only=True) as con:
-        runs = series(list_runs(con), cases, samples=samples)
+        runs = series(list_runs(con), kind)
         if not runs:
             raise InputError("there is no finished run to follow; `replay check` or `replay run` makes one")
         # Runs before the shown ones show how much runs vary.

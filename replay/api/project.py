@@ -444,23 +444,27 @@ class Project:
 
     def trend(
         self,
+        series: str | None = None,
         *,
         metric: str = "tool_calls",
         lane: str = "new",
-        cases: str | None = None,
-        samples: bool = False,
         last: int = 12,
     ) -> Trend:
-        """Return a metric over the last runs of one golden set, or of monthly samples.
+        """Return a metric over the last runs of a series.
+
+        Args:
+            series: path of a golden set, for its runs, or `samples` for those of monthly samples; default the
+                series of the latest run.
+            metric: whose scores.
+            lane: of which lane.
+            last: the most runs.
 
         Raises:
             InputError: no run has this metric.
         """
         from replaydiff.replay.api import inspecting
 
-        return inspecting.trend(
-            self.store.path, self.settings, metric=metric, lane=lane, cases=cases, samples=samples, last=last
-        )
+        return inspecting.trend(self.store.path, self.settings, series, metric=metric, lane=lane, last=last)
 
     atrend = in_thread(trend)
 

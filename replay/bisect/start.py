@@ -253,7 +253,7 @@ def _better_run(con: DuckDBPyConnection, refused: RunRecord, bad: str, settings:
         if run.id != refused.id and new is not None and new.commit == bad and _regressed(con, run, settings):
             return f"run {run.id} has items that regressed at {bad[:12]}: add --run {run.id}"
     return (
-        "name what went wrong with --cause CAUSE (`replay diff` lists them), --item ID or --cases, or "
+        "name what went wrong with --cause CAUSE (`replay diff` lists them), with items, or with --cases; or "
         f"compare the two with `replay run --old GOOD --new git:{bad[:12]}` and name that run with --run"
     )
 

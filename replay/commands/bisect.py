@@ -11,6 +11,7 @@ from replaydiff.replay.errors import ExitCode
 
 
 @command("bisect")
+@click.argument("items", nargs=-1, metavar="[ITEM]...")
 @click.option("--good", metavar="REF", help="A revision where the items still pass, or a name of [versions].")
 @click.option("--bad", metavar="REF", help="A later revision where they fail, or a name of [versions].")
 @click.option(
@@ -29,7 +30,6 @@ from replaydiff.replay.errors import ExitCode
     help="The cases of a golden set instead; bare: cases/golden.jsonl, or [cases] path.",
 )
 @click.option("--cause", metavar="CAUSE", help="The items of this cause of the run; showing it is a failure.")
-@click.option("--item", "items", multiple=True, metavar="ID", help="Only this item (repeatable).")
 @click.option("--metric", metavar="NAME", help="What an item must pass; default all that cost nothing.")
 @click.option("--hunks", is_flag=True, help="Then find which hunks of the commit reproduce the change.")
 @click.option(
@@ -40,7 +40,7 @@ from replaydiff.replay.errors import ExitCode
 @click.option(
     "--calls", type=click.IntRange(min=1), metavar="N", help="The most replays of the agent; default 600."
 )
-@run_options("concurrency", "timeout", "budget", "no_boundary")
+@run_options("concurrency", "budget", "no_boundary")
 @click.option(
     "--resume",
     is_flag=False,
@@ -72,6 +72,7 @@ def bisect(
     Items are replayed with recorded tools at commits between two revisions, each in a private checkout. An
     agent may also fail by chance: more trials run where they are most informative, until one commit has
     a probability of 95 %. A commit that does not start is skipped. Ends with 4 where that cannot be reached.
+    ITEMs are the only ones that are replayed; by default those that regressed.
 
     \b
     Examples:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.argument("target", type=click.Path(path_type=Path), metavar="OUT")
 @click.option("--from", "from_", metavar="FORMAT", help="Format of IN; default detected from its content.")
 @click.option("--to", metavar="FORMAT", help="Format of OUT; default jsonl, json, yaml or csv by suffix.")
-@click.option("--force", is_flag=True, help="Replace OUT if it exists.")
+@click.option("--yes", "force", is_flag=True, help="Replace OUT if it exists.")
 @json_option
 def convert(
     app: App,  # noqa: ARG001

@@ -27,7 +27,7 @@ _path = click.option(
 @click.option(
     "--format", "kind", type=click.Choice(["yaml", "json"]), help="Print it as it would be written."
 )
-@click.option("--full", is_flag=True, help="Show long texts to their end.")
+@click.option("-v", "--verbose", "full", is_flag=True, help="Show long texts to their end.")
 @json_option
 def show(app: App, name: str, path: Path | None, kind: str | None, full: bool, as_json: bool) -> None:
     """Show one case of the golden set.

@@ -77,7 +77,7 @@ def _decision_options(promote_help: str) -> Callable[[Callable[..., Any]], Calla
     metavar="TOOL=VALUE",
     help="The same, with what a tool answers to calls that were never recorded: JSON, else text. Repeatable.",
 )
-@run_options("budget", "timeout", "no_boundary")
+@run_options("budget", "no_boundary")
 def accept(
     app: App, options: RunOptions, rerun: bool, results: tuple[str, ...], **decision: Unpack[_Decision]
 ) -> None:

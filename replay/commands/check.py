@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 @click.option(
     "--old", metavar="VERSION", help="Also check this one, and list the cases that ended differently."
 )
-@click.option("--threshold", type=float, metavar="SHARE", help="What must pass; default 0.8.")
 @click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only cases with this tag (repeatable).")
 @click.option(
     "--changed",
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     help="Only cases that changed since REV, or whose tools did; without a value: since the default branch.",
 )
 @run_options(
-    "trials", "until_known", "concurrency", "timeout", "budget", "no_boundary", "judge",
+    "trials", "until_known", "concurrency", "budget", "no_boundary", "judge",
 )  # fmt: skip
 @click.option(
     "--resume",
@@ -58,7 +57,6 @@ def check(
     path: str | None,
     new: str | None,
     old: str | None,
-    threshold: float | None,
     tags: tuple[str, ...],
     changed: str | None,
     resume: str | None,
@@ -69,30 +67,29 @@ def check(
     """Check one version against the golden set.
 
     Every case is replayed with its tools answered from its tape. Ends with 0 if enough cases pass, 1 if they
-    do not, 4 if that cannot be decided. [cases] in replay.toml has thresholds for tags and for a case's
-    trials. Cases in quarantine are reported and decide nothing.
+    do not, 4 if that cannot be decided. [cases] in replay.toml has the threshold (0.8), those for tags and
+    for a case's trials. Cases in quarantine are reported and decide nothing.
 
     \b
     Examples:
       replay check
       replay check --new git:main --tag smoke -o report.xml
       replay check --changed origin/main -o report.html
-      replay check --old git:main --trials 3
+      replay check --old git:main --trials 3 --set cases.threshold=0.9
     """
     from replaydiff.replay.terminal.text import show, terminal_width
 
     targets = list(_targets(outputs))
     chosen: RunOptions = {**options, "old": old, "new": new}
     if resume is not None:
-        if path or tags or changed is not None or threshold is not None:
+        if path or tags or changed is not None:
             raise SettingsError(
-                "--cases, --tag, --changed and --threshold cannot be used with --resume: a "
-                "check keeps its own options",
+                "--cases, --tag and --changed cannot be used with --resume: a check keeps its own options",
                 hint="leave them out, or start a new one",
             )
         checked = app.project.check(resume=resume or True, **chosen)
     else:
-        checked = app.project.check(path, tags=tags, changed=changed, threshold=threshold, **chosen)
+        checked = app.project.check(path, tags=tags, changed=changed, **chosen)
     if checked.checked is not None:
         _write(targets, checked)
     if as_json:

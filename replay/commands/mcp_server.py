@@ -233,7 +233,7 @@ async def show(
     """Show a trace, a case, or an item of a run with its trials, as a transcript."""
     async with opened_project(ctx) as opened:
         shown = await opened.project.afind(id, run=run, lane=lane, trial=trial)
-        hint = "name a lane and a trial, or use `replay show --full` in a terminal"
+        hint = "name a lane and a trial, or use `replay show -v` in a terminal"
         return opened.result(transcript_text(shown, Transcript(WIDTH)), hint=hint)
 
 

@@ -6,7 +6,7 @@ import functools
 import sys
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
@@ -51,18 +51,14 @@ class App:
 
     db: str | None = None
     debug: bool = False
-    wait: float | None = None
     assignments: tuple[str, ...] = ()
 
     @cached_property
     def settings(self) -> Settings:
-        """Return the settings: replay.toml, environment, `--set`, `--wait`; read when used."""
+        """Return the settings: replay.toml, environment, `--set`; read when used."""
         from replaydiff.replay.settings import load
 
-        settings = load(assignments=self.assignments)
-        if self.wait is None:
-            return settings
-        return replace(settings, store=replace(settings.store, wait=self.wait))
+        return load(assignments=self.assignments)
 
     @property
     def store_path(self) -> Path:
@@ -112,7 +108,7 @@ def _debug(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
 
 
 def common_options(command: Callable[..., Any], *, hidden: bool = True) -> Callable[..., Any]:
-    """Add `--db`, `--set`, `--wait` and `--debug`, which are accepted before and after a command's name.
+    """Add `--db`, `--set` and `--debug`, which are accepted before and after a command's name.
 
     Args:
         command: what gets them.
@@ -127,11 +123,6 @@ def common_options(command: Callable[..., Any], *, hidden: bool = True) -> Calla
             "--set", metavar="SECTION.KEY=VALUE", multiple=True, expose_value=False,
             callback=_set("assignments"), hidden=hidden,
             help="Another value of a setting for this command (repeatable), such as run.retries=0.",
-        ),
-        click.option(
-            "--wait", type=click.FloatRange(min=0), metavar="SECONDS", expose_value=False,
-            callback=_set("wait"), hidden=hidden,
-            help="Wait for another process that writes to the store; default 1 second, or `wait` of [store].",
         ),
         click.option(
             "--debug", is_flag=True, expose_value=False, callback=_debug, hidden=hidden,

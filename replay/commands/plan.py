@@ -32,12 +32,11 @@ if TYPE_CHECKING:
     help="Only the comparison that so many replays of the agent buy, over all lanes.",
 )
 @click.option(
-    "--candidates",
-    type=click.IntRange(1, 9),
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="New versions in one run: each costs a lane, and their intervals are adjusted together.",
+    "--new",
+    multiple=True,
+    metavar="VERSION",
+    help="A new version in the run (repeatable): each costs a lane, and their intervals are adjusted "
+    "together; default one.",
 )
 @click.option(
     "--aa/--no-aa", default=None, help="A second old lane on all items, or none; default on a fifth of them."
@@ -50,7 +49,7 @@ def plan(
     effect: float | None,
     trials: tuple[int, ...],
     calls: int | None,
-    candidates: int,
+    new: tuple[str, ...],
     aa: bool | None,
     as_json: bool,
 ) -> None:
@@ -64,7 +63,7 @@ def plan(
     Examples:
       replay plan
       replay plan --calls 450 --effect 0.1
-      replay plan --candidates 3 --trials 2 --trials 3
+      replay plan --new candidate --new cheaper --trials 2 --trials 3
       replay plan 20261120-221305-ab12 --metric judge --effect 0.06
     """
     from replaydiff.replay.terminal.text import show, terminal_width
@@ -75,7 +74,7 @@ def plan(
         effect=effect,
         trials=trials,
         calls=calls,
-        candidates=candidates,
+        candidates=max(len(new), 1),
         aa=aa,
     )
     if as_json:

@@ -12,10 +12,12 @@ import click
 from replaydiff.replay.commands.options import App, command, json_option, print_json
 from replaydiff.replay.errors import ExitCode
 
+_DRAFT = ""
+"""`--trait` without a value."""
+
 
 @command("triage")
 @click.argument("run", required=False)
-@click.option("--list", "as_list", is_flag=True, help="Print the list; the default in a pipe.")
 @click.option(
     "--all",
     "everything",
@@ -23,7 +25,7 @@ from replaydiff.replay.errors import ExitCode
     help="Also the items that no signal points at, and what was skipped before.",
 )
 @json_option
-def triage(app: App, run: str | None, as_list: bool, everything: bool, as_json: bool) -> None:
+def triage(app: App, run: str | None, everything: bool, as_json: bool) -> None:
     """Review what changed or looks odd.
 
     RUN is a run's id or a unique beginning of it; without it, the latest run. Regressed items come first,
@@ -31,17 +33,17 @@ def triage(app: App, run: str | None, as_list: bool, everything: bool, as_json: 
     every case or the rest of the month, bad scores, errors, loops, high cost. Near-duplicates are one entry.
 
     In a terminal one entry is shown at a time, with a key for each decision: promote, edit first, dismiss,
-    label, skip, undo, quit. Decided items do not come again, so you continue where you stopped. Labels are
-    for `replay calibrate`, and are given without seeing the judge's score.
+    label, skip, undo, quit. In a pipe the list is printed. Decided items do not come again, so you continue
+    where you stopped. Labels are for `replay calibrate`, and are given without seeing the judge's score.
 
     \b
     Examples:
       replay triage
-      replay triage 20261120-221305-ab12 --list
+      replay triage 20261120-221305-ab12 | head -20
     """
     from replaydiff.replay.terminal.text import show, terminal_width
 
-    is_interactive = not (as_json or as_list) and sys.stdin.isatty() and sys.stdout.isatty()
+    is_interactive = not as_json and sys.stdin.isatty() and sys.stdout.isatty()
     if is_interactive:
         click.echo("reading the run; keys count from the first page on")
     queue = app.project.cases.triage(run, everything=everything, again=everything)
@@ -63,11 +65,15 @@ def triage(app: App, run: str | None, as_list: bool, everything: bool, as_json: 
     show_default=True,
     help="Whose tool calls the case expects; better: those of the lane that did better.",
 )
-@click.option("--trait", "traits", multiple=True, metavar="TEXT", help="What the response must show.")
 @click.option(
-    "--draft-traits",
-    is_flag=True,
-    help="Have the judge's model draft traits; they count once a person moves them to the expected ones.",
+    "--trait",
+    "traits",
+    multiple=True,
+    is_flag=False,
+    flag_value=_DRAFT,
+    metavar="[TEXT]",
+    help="What the response must show (repeatable). Without a value: the judge's model drafts traits, which "
+    "count once a person moves them to the expected ones.",
 )
 @click.option("--tag", "tags", multiple=True, metavar="TAG", help="A tag of the case.")
 @click.option("--name", "case_id", metavar="CASE", help="The case's id, for a single item.")
@@ -77,7 +83,7 @@ def triage(app: App, run: str | None, as_list: bool, everything: bool, as_json: 
     type=click.Path(dir_okay=False, path_type=Path),
     help="The golden set to add to; default [cases] path.",
 )
-@click.option("--force", is_flag=True, help="Add a case although one like it is there already.")
+@click.option("--yes", "force", is_flag=True, help="Add a case although one like it is there already.")
 @json_option
 def promote(
     app: App,
@@ -85,7 +91,6 @@ def promote(
     run_id: str | None,
     expect: str,
     traits: tuple[str, ...],
-    draft_traits: bool,
     tags: tuple[str, ...],
     case_id: str | None,
     path: Path | None,
@@ -97,7 +102,7 @@ def promote(
     An ID is an item of the run, or any trace in the store. The case expects what was recorded; what the new
     version did is used only with --expect new or better. If a person corrected the answer of the trace, the
     correction is the expected answer. The case carries its tape and its origin. An item that is like a case
-    with the same expected tools is not added, and that case is named; --force adds it. If some items were
+    with the same expected tools is not added, and that case is named; --yes adds it. If some items were
     added and others were not, the exit code is 3.
 
     \b
@@ -111,8 +116,8 @@ def promote(
         *ids,
         run=run_id,
         expect=expect,
-        traits=traits,
-        draft_traits=draft_traits,
+        traits=[trait for trait in traits if trait != _DRAFT],
+        draft_traits=_DRAFT in traits,
         tags=tags,
         case_id=case_id,
         cases=golden,
@@ -141,7 +146,7 @@ def promote(
             show(f"  draft: {single_line(draft)}")
     for name, reason in done.not_promoted:
         show(f"not promoted {single_line(name)}: {single_line(reason)}")
-    if draft_traits:
+    if _DRAFT in traits:
         click.echo("drafts do not count yet: move the right ones to expected_response_traits")
     click.echo(f"next: git diff {shlex.quote(os.path.relpath(golden))}, then replay check")
     return done.exit_code

@@ -68,7 +68,6 @@ _OPTIONS = (
         help="Where trials run: local (default), this machine; ray, a Ray cluster (see docs/scale.md); or "
         "another distribution's executor.",
     ),
-    click.option("--timeout", type=float, metavar="SECONDS", help="Limit for one trial; default 120."),
     click.option(
         "--no-boundary",
         is_flag=True,
@@ -213,7 +212,7 @@ def _blocked_lines(blocked: Mapping[Lane, Mapping[Blocked, int]]) -> Iterator[st
     help="With --resume: replay the rest even where a version has changed; every report says so.",
 )
 @run_options(
-    "old", "new", "trials", "calls", "aa", "until_known", "concurrency", "budget", "executor", "timeout",
+    "old", "new", "trials", "calls", "aa", "until_known", "concurrency", "budget", "executor",
     "no_boundary", "pair_by", "mode", "judge",
 )  # fmt: skip
 @json_option

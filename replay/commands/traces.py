@@ -110,7 +110,7 @@ def _id_size(ids: Sequence[str]) -> int:
 @click.option(
     "--cases", "path", type=click.Path(path_type=Path), help="The golden set; default [cases] path."
 )
-@click.option("--full", is_flag=True, help="Show long texts to their end.")
+@click.option("-v", "--verbose", "full", is_flag=True, help="Show long texts to their end.")
 @json_option
 def show(
     app: App,

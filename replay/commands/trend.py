@@ -18,6 +18,7 @@ _PLOT = 24
 
 
 @command("trend")
+@click.argument("series", required=False)
 @click.option("--metric", default="tool_calls", show_default=True, metavar="NAME", help="The metric.")
 @click.option(
     "--lane",
@@ -26,17 +27,13 @@ _PLOT = 24
     metavar="LANE",
     help="Whose scores: new (or new2 …), the version under test, or old, the version in use.",
 )
-@click.option("--cases", metavar="PATH", help="Runs of this golden set.")
-@click.option("--samples", is_flag=True, help="Runs of monthly samples.")
 @click.option("--limit", type=click.IntRange(2), default=12, show_default=True, help="How many runs.")
 @json_option
-def trend(
-    app: App, metric: str, lane: str, cases: str | None, samples: bool, limit: int, as_json: bool
-) -> None:
+def trend(app: App, series: str | None, metric: str, lane: str, limit: int, as_json: bool) -> None:
     """Report a metric over runs, and which runs drifted.
 
-    The series is the runs of one golden set, or with --samples those of monthly samples; by default the
-    series of the latest run. Runs of the same version differ, too: trials vary, and on some days all cases
+    SERIES is the path of a golden set, for its runs, or `samples` for those of monthly samples; by default
+    that of the latest run. Runs of the same version differ, too: trials vary, and on some days all cases
     do worse together. Both are estimated from the runs. A ◀ marks drift: a change beyond both, in one run
     or accumulated over several; about one run in two hundred has it by chance. A ◁ marks a change that
     trials do not explain and a bad day may.
@@ -44,11 +41,11 @@ def trend(
     \b
     Examples:
       replay trend
-      replay trend --samples --metric judge --lane old
+      replay trend samples --metric judge --lane old
     """
     from replaydiff.replay.terminal.text import show, terminal_width
 
-    trend_of_metric = app.project.trend(metric=metric, lane=lane, cases=cases, samples=samples, last=limit)
+    trend_of_metric = app.project.trend(series, metric=metric, lane=lane, last=limit)
     if as_json:
         print_json(trend_of_metric.to_dict())
     else:

@@ -14,9 +14,9 @@ from replaydiff.replay.terminal.text import visible
 
 @command("trust")
 @click.argument("folder", default=".", type=click.Path(file_okay=False, path_type=Path))
-@click.option("--revoke", is_flag=True, help="Trust the folder no longer.")
-@click.option("--list", "shows", is_flag=True, help="Print the trusted folders and change nothing.")
-def trust(_app: App, folder: Path, revoke: bool, shows: bool) -> ExitCode:
+@click.option("--undo", is_flag=True, help="Trust the folder no longer.")
+@click.option("--all", "shows", is_flag=True, help="Print all trusted folders and change nothing.")
+def trust(_app: App, folder: Path, undo: bool, shows: bool) -> ExitCode:
     """Let commands run the functions that a project's folder names.
 
     The settings and the golden set of a project may name functions: graders, a redaction hook, a judge. Most
@@ -31,7 +31,7 @@ def trust(_app: App, folder: Path, revoke: bool, shows: bool) -> ExitCode:
     Examples:
       replay trust
       replay trust ../other-project
-      replay trust --revoke
+      replay trust --undo
     """
     from replaydiff.replay import trust as trusted
 
@@ -39,12 +39,12 @@ def trust(_app: App, folder: Path, revoke: bool, shows: bool) -> ExitCode:
         for trusted_folder in trusted.trusted_folders():
             click.echo(visible(str(trusted_folder)))
         return ExitCode.OK
-    if not folder.is_dir() and not revoke:
+    if not folder.is_dir() and not undo:
         raise InputError(f"there is no folder {folder}", hint="name the folder of a project")
     file = find(folder)
     root = file.parent if file is not None else folder
     shown = visible(str(root.resolve()))
-    if revoke:
+    if undo:
         was_trusted = trusted.distrust(root)
         click.echo(f"{shown} is trusted no longer" if was_trusted else f"{shown} was not trusted")
         return ExitCode.OK

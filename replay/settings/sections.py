@@ -591,7 +591,7 @@ class StoreSection:
     path: str | None = None
     """The DuckDB file, relative to replay.toml; defaults to `.replay/replay.duckdb`."""
     wait: float = 1.0
-    """Seconds to wait while another process writes to the store (`--wait`)."""
+    """Seconds to wait while another process writes to the store."""
 
     def __post_init__(self) -> None:
         _at_least(self, 0, "wait")

@@ -392,7 +392,7 @@ def _refusal(path: Path, problem: str, locked: bool, read_only: bool) -> StoreEr
         return StoreBusyError(
             f"the store {path} is in use by {_holder(pid)}",
             pid,
-            hint="wait until it has ended, or pass --wait SECONDS, then try again",
+            hint="wait until it has ended, or wait longer with --set store.wait=60",
         )
     if "different configuration" in problem:
         return StoreBusyError(

@@ -222,7 +222,7 @@ class Transcript:
     def _text(self, label: str, text: str) -> Iterator[str]:
         lines = wrapped(text, self._width - _LABEL, None if self._full else FOLDED)
         for index, line in enumerate(lines):
-            hint = " (--full shows them)" if not self._full and index == FOLDED else ""
+            hint = " (-v shows them)" if not self._full and index == FOLDED else ""
             yield f"{label if index == 0 else '':<{_LABEL}}{line}{hint}"
 
 

@@ -158,7 +158,7 @@ def test_a_case_in_quarantine_is_reported_and_decides_nothing(shop: Path, replay
     wrong = _case("cancel", ("search", {"text": "hats"}))
     wrong["metadata"] = {"quarantine": {"owner": "Ada", "since": "2026-11-02", "reason": "the shop's clock"}}
     _write(shop, [wrong, *CASES[1:]])
-    done = replay("check", "--threshold", "1", "-o", "report.xml")
+    done = replay("check", "--set", "cases.threshold=1", "-o", "report.xml")
     assert done.code == 0, done.out
     assert done.out.startswith("SHIP: 2 of 2 items passed")
     assert (
@@ -171,7 +171,7 @@ def test_a_case_in_quarantine_is_reported_and_decides_nothing(shop: Path, replay
 
 def test_two_versions_are_held_against_the_same_cases(shop: Path, replay: Replay) -> None:
     (shop / "shop.py").write_text(AGENT.replace('cancel(id="7")', 'cancel(id="8")'))
-    done = replay("check", "--old", "git:main", "--threshold", "0.5")
+    done = replay("check", "--old", "git:main", "--set", "cases.threshold=0.5")
     assert done.code == 0
     assert "pass → fail since the old version: cancel" in done.out
     document = json.loads(replay("check", "--old", "git:main", "--json").out)
@@ -182,9 +182,9 @@ def test_two_versions_are_held_against_the_same_cases(shop: Path, replay: Replay
 
 def test_a_report_made_later_says_what_the_check_said(shop: Path, replay: Replay) -> None:
     (shop / "shop.py").write_text(AGENT.replace('cancel(id="7")', 'cancel(id="8")'))
-    assert replay("check", "--threshold", "0.6").out.startswith("SHIP")
+    assert replay("check", "--set", "cases.threshold=0.6").out.startswith("SHIP")
     assert replay("report", "--format", "markdown").out.splitlines()[1].count("SHIP") == 1
-    assert replay("check", "--threshold", "0.7").out.startswith("HOLD")
+    assert replay("check", "--set", "cases.threshold=0.7").out.startswith("HOLD")
     assert "2 of 3 items passed, and 70% must" in replay("report", "--format", "markdown").out
 
 

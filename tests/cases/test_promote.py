@@ -137,9 +137,9 @@ def test_what_can_become_a_case_does_and_a_near_duplicate_is_named(shop: Path) -
     again = _replay(shop, "promote", "order-2")
     assert again.returncode == 2
     assert "case 'order-1' of" in again.stderr
-    assert "--force adds 'order-2' all the same" in again.stderr
+    assert "--yes adds 'order-2' all the same" in again.stderr
     assert golden.read_bytes() == before
-    assert _replay(shop, "promote", "order-2", "--force").returncode == 0
+    assert _replay(shop, "promote", "order-2", "--yes").returncode == 0
     assert len(golden.read_text().splitlines()) == 3
 
 
@@ -180,7 +180,7 @@ def test_traits_that_the_judge_drafts_are_no_expectation(shop: Path) -> None:
     with serving(lambda _: (200, message)) as model:
         judge = f'[judge]\nmodel = "claude-opus-5-5"\nbase_url = "{model.url}"\n'
         (shop / "replay.toml").write_text((shop / "replay.toml").read_text() + judge)
-        done = _replay(shop, "promote", "order-1", "--draft-traits")
+        done = _replay(shop, "promote", "order-1", "--trait")
         (asked,) = model.answered
     assert done.returncode == 0, done.stderr
     assert "  draft: invents no date" in done.stdout
@@ -196,9 +196,9 @@ def test_traits_that_the_judge_drafts_are_no_expectation(shop: Path) -> None:
 
 
 def test_drafts_without_a_judge_are_refused_before_anything_is_written(shop: Path) -> None:
-    done = _replay(shop, "promote", "order-1", "--draft-traits")
+    done = _replay(shop, "promote", "order-1", "--trait")
     assert done.returncode == 2
-    assert "--draft-traits asks the judge's model; name one as `model` in [judge]" in done.stderr
+    assert "drafting traits asks the judge's model; name one as `model` in [judge]" in done.stderr
     assert not (shop / "cases").exists()
 
 
@@ -225,7 +225,7 @@ def test_two_processes_at_once_lose_nothing(shop: Path) -> None:
 
 
 def test_check_holds_then_fails_when_the_agent_breaks(shop: Path) -> None:
-    assert _replay(shop, "promote", "order-1", "order-2", "rain/../x", "--force").returncode == 0
+    assert _replay(shop, "promote", "order-1", "order-2", "rain/../x", "--yes").returncode == 0
     good = _replay(shop, "check", "--json", "-o", "report.xml")
     assert good.returncode == 0, good.stderr
     document = json.loads(good.stdout)
@@ -240,7 +240,7 @@ def test_check_holds_then_fails_when_the_agent_breaks(shop: Path) -> None:
     }  # fmt: skip
     assert "<testsuite" in (shop / "report.xml").read_text()
     (shop / "shop.py").write_text(AGENT.replace("if c.isdigit()", "if c == '1'"))
-    broken = _replay(shop, "check", "--threshold", "0.9")
+    broken = _replay(shop, "check", "--set", "cases.threshold=0.9")
     assert broken.returncode == 1
     assert broken.stdout.startswith("HOLD")
     assert "2 passed, 1 failed" in broken.stdout

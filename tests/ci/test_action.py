@@ -124,7 +124,10 @@ def test_a_check_that_holds_is_commented_once(tmp_path: Path) -> None:
 def test_a_check_that_fails_updates_the_comment_and_fails_the_job(tmp_path: Path) -> None:
     runner = Runner(tmp_path, existing="99")
     (tmp_path / "shop.py").write_text(AGENT.replace("get_order", "get_orders"))
-    assert runner.run("replay", REPLAY_COMMAND="check", REPLAY_ARGS="--threshold '0.9'").returncode == 0
+    assert (
+        runner.run("replay", REPLAY_COMMAND="check", REPLAY_ARGS="--set 'cases.threshold=0.9'").returncode
+        == 0
+    )
     assert runner.code == "1"
     _, updated = runner.comment()
     assert updated[0][:4] == ["api", "--method", "PATCH", "repos/acme/shop/issues/comments/99"]

@@ -166,7 +166,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "`traces`, `show`, `sample`": (
         ("traces",),
         ("traces", "--json"),
-        ("show", "t0", "--full"),
+        ("show", "t0", "-v"),
         ("show", "t2", "--json"),
         ("sample", "--name", "again", "--size", "2"),
         ("import", "--rejects"),
@@ -176,13 +176,13 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "`diff`, `triage`, `trend`": (
         ("diff", "--verbose"),
         ("diff", "--json"),
-        ("triage", "--list"),
+        ("triage",),
         ("trend",),
-        ("show", "t1", "--run", "RUN", "--full"),
+        ("show", "t1", "--run", "RUN", "-v"),
         ("show", "t3", "--run", "RUN", "--json"),
     ),
     "exports": tuple(("export", kind) for kind in KINDS),
-    "golden set": (("promote", "t0", "--force"), ("cases", "lint")),
+    "golden set": (("promote", "t0", "--yes"), ("cases", "lint")),
 }
 FORMATS = {
     "terminal": "txt",

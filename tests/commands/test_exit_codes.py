@@ -138,7 +138,7 @@ def test_a_store_in_use_says_to_try_again(replay: Replay, tmp_path: Path) -> Non
         holder.stdout.readline()
         assert replay("traces").code == 0
         (tmp_path / "t.jsonl").write_text('{"trace_id": "a", "input": "q", "started_at": "2026-10-01"}\n')
-        done = replay("import", "jsonl", "t.jsonl", "--wait", "0")
+        done = replay("import", "jsonl", "t.jsonl", "--set", "store.wait=0")
     finally:
         holder.communicate()
     check_exit("store in use", done.code, done.err)

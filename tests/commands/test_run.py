@@ -253,7 +253,6 @@ def test_an_agent_that_does_not_start_is_said_once_and_nothing_is_stored(
         ),
         (("--new", ".", "--mode", "step"), "version '.' is code that takes more steps"),
         (("--new", ".", "--trials", "0"), "--trials must be at least 1, not 0"),
-        (("--new", ".", "--timeout", "0"), "--timeout must be more than 0 seconds"),
         (("--new", ".", "--judge"), "--judge needs a model; name one as `model` in [judge] of "),
         (("--resume", "20990101-000000-abcd"), "there is no run '20990101-000000-abcd'; start one with"),
         (
@@ -273,6 +272,14 @@ def test_what_was_asked_wrongly_is_one_sentence_and_nothing_is_stored(
         check_exit("unknown name", done.code, done.err)
     assert project.runs() == []
     assert project.times_called() == 0
+
+
+def test_an_unknown_option_that_is_a_setting_is_said(replay: Replay) -> None:
+    done = replay("run", "--timeout", "9")
+    assert (done.code, done.err.splitlines()[-1]) == (
+        2,
+        "--timeout is a setting: use --set run.timeout=VALUE",
+    )
 
 
 def test_a_missing_key_of_the_judge_is_said_before_anything_runs(
@@ -322,7 +329,7 @@ def test_a_provider_that_wants_to_be_left_alone_for_an_hour_ends_the_run_at_once
 
 def test_a_trial_that_takes_too_long_is_ended(replay: Replay, project: Project) -> None:
     project.write("slow", "import time\ndef call(name, args): ...\ndef run_agent(text): time.sleep(30)\n")
-    done = replay("run", "--new", ".", "--timeout", "0.2")
+    done = replay("run", "--new", ".", "--set", "run.timeout=0.2")
     check_exit("failed trials", done.code, done.out)
     assert {trial.status for trial in project.trials()} == {Status.TIMEOUT}
 

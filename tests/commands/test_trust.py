@@ -57,7 +57,7 @@ READS = [
 """Commands that need none of the folder's functions."""
 REFUSED = [
     ("diff",), ("diff", "--json"), ("report", "--format", "html", "-o", "report.html"), ("trend",),
-    ("triage", "--list"), ("export", "grades"),
+    ("triage",), ("export", "grades"),
     ("import", "jsonl", "more.jsonl"), ("accept", "c1"), ("view", "--no-browser"),
 ]  # fmt: skip
 """Commands that would run some."""
@@ -106,12 +106,12 @@ def test_a_trusted_folder_runs_its_functions(how: str, hostile: Path) -> None:
         (hostile / "below").mkdir()
         folder = hostile / "below" if how == "below" else hostile
         assert replay(folder, "trust").stdout == f"{hostile} is trusted\n"
-        assert replay(folder, "trust", "--list").stdout == f"{hostile}\n"
+        assert replay(folder, "trust", "--all").stdout == f"{hostile}\n"
     done = replay(hostile, "diff", env=env)
     assert done.returncode == 0, done.stderr
     assert _ran(hostile)
     if how != "variable":
-        assert replay(hostile, "trust", "--revoke").returncode == 0
+        assert replay(hostile, "trust", "--undo").returncode == 0
         assert replay(hostile, "diff").returncode == 2
 
 

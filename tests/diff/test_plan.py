@@ -210,7 +210,7 @@ def test_the_command_prints_the_table_and_the_price(
     first = document["table"][0]
     assert (first["items"], first["repeated"], first["calls"]) == (50, 20, 240)
     assert first["cost_usd"] == pytest.approx(240 * 0.01)
-    assert _run("--db", str(path), "plan", "--candidates", "3", "--json") == 0
+    assert _run("--db", str(path), "plan", "--new", "a", "--new", "b", "--new", "c", "--json") == 0
     several = json.loads(capsys.readouterr().out)
     assert several["table"][0]["calls"] == 2 * (50 * 4 + 20)
     assert several["needed"]["ship"][0]["items"] > document["needed"]["ship"][0]["items"]

@@ -173,8 +173,7 @@ def test_single_trials_say_that_their_noise_is_unknown(
 @pytest.mark.parametrize(
     ("args", "sentence"),
     [
-        (["--cases", "x", "--samples"], "--cases and --samples are two series; give one of them"),
-        (["--cases", "none.jsonl"], "there is no finished run to follow"),
+        (["none.jsonl"], "there is no finished run to follow"),
         (["--metric", "tone"], "no run of cases/golden.jsonl has a tone score in lane new"),
         (["--lane", "old"], "no run of cases/golden.jsonl has a tool_calls score in lane old"),
     ],

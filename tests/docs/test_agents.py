@@ -59,7 +59,7 @@ def test_a_miss_an_error_and_a_time_out_of_an_adapter_are_told_apart(
     (site / "acme_agents.py").write_text("import asyncio\n" + source)
     project.traces([order(0, trace_id=name, input=name) for name in ("slow", "broken", "unknown")])
     assert replay("sample", "--month", "2026-10", "--size", "10", "--name", "all").code == 0
-    done = replay("run", "--new", "friendly", "--sample", "all", "--timeout", "1")
+    done = replay("run", "--new", "friendly", "--sample", "all", "--set", "run.timeout=1")
     assert done.code == 3
     found = {trial.item_id: (trial.status, trial.reason) for trial in project.trials()}
     assert found["slow"] == (Status.TIMEOUT, "no answer within 1 seconds")

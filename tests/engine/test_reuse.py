@@ -85,7 +85,7 @@ def test_what_was_the_new_version_may_be_the_old_one_of_the_next_run(
     ("args", "expected"),
     [
         (("--trials", "3"), 9 + 3 + 3),
-        pytest.param(("--timeout", "99"), 18, marks=full),
+        pytest.param(("--set", "run.timeout=99"), 18, marks=full),
         (("--old", "git:v2"), 12 + 0),
         pytest.param(("--set", "run.seed=5"), 6, marks=full),
     ],

@@ -64,7 +64,7 @@ def test_trials_end_as_if_each_was_replayed_by_itself(
         project.commit(version, AGENT)
     project.sample(ITEMS)
     done = project.replay(
-        "run", "--old", "git:v1", "--new", "git:v2", "--concurrency", str(concurrency), "--timeout", "1.5",
+        "run", "--old", "git:v1", "--new", "git:v2", "--concurrency", str(concurrency), "--set", "run.timeout=1.5",
         "--trials", "1", "--no-aa", "--sample", "october",
     )  # fmt: skip
     assert done.code == 3, done.err

@@ -80,7 +80,7 @@ def test_the_support_agent(page: Example, replay: Replay) -> None:
     assert (found["check"]["passed"], found["check"]["cases"], found["check"]["threshold"]) == (7, 8, 0.8)
     assert groups(found) == {"easy": (3, 3), "medium": (3, 3), "hard": (1, 2)}
     assert found["lanes"]["new"]["tokens"]["input"] > 0
-    failed = replay("check", "--new", "v1", "--threshold", "0.9")
+    failed = replay("check", "--new", "v1", "--set", "cases.threshold=0.9")
     assert failed.code == 1
     told = failed.out[failed.out.index("fail: cancel-everything") :]
     assert "expected    no call" in told
@@ -190,7 +190,9 @@ def test_each_agent_of_the_shop_has_a_set_of_its_own(
     shutil.copytree(EXAMPLES / "ecommerce", "shop")
     monkeypatch.chdir("shop")
     dataset, cases = AGENTS[agent]
-    told = replay("check", "--new", agent, "--cases", f"datasets/{dataset}.json", "--threshold", "1", "-v")
+    told = replay(
+        "check", "--new", agent, "--cases", f"datasets/{dataset}.json", "--set", "cases.threshold=1", "-v"
+    )
     assert told.code == 0, told.out
     assert f"{cases} of {cases} items passed" in told.out
     assert "quality 1.00 on average: groundedness 1.00, correctness 1.00, completeness 1.00" in told.out
@@ -224,7 +226,7 @@ def test_the_agent_that_calculates(page: Example, replay: Replay) -> None:
     assert (first["expected"], first["prediction"], first["correctness"]) == ("14.25", "14.25", "1.0")
     assert json.loads(Path(first["log_file"]).read_text())[0]["event_type"] == "llm_call"
     assert len(replay("traces").out.splitlines()) == 8
-    found = document(replay, "check", "--new", "rounding", "--threshold", "0.9")
+    found = document(replay, "check", "--new", "rounding", "--set", "cases.threshold=0.9")
     assert (found["check"]["passed"], found["check"]["held"]) == (5, False)
     assert found["metrics"]["answer"]["new"] == 1
     assert found["metrics"]["correctness"]["new"] == pytest.approx(5 / 7)
