@@ -104,6 +104,12 @@ SITUATIONS = {
     "no cluster": Situation(
         75, "no Ray cluster answers", "error: no Ray cluster can be reached at …; start one …"
     ),
+    "cluster lost": Situation(
+        75,
+        "the Ray cluster is lost during a run",
+        "error: the Ray cluster at … does not answer any more; everything that finished is kept; start it again, "
+        "then continue with `replay run --resume`",
+    ),
     "interrupted": Situation(
         130,
         "Ctrl-C, SIGTERM or SIGHUP in a run",

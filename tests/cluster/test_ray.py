@@ -100,6 +100,27 @@ def test_a_lost_node_loses_no_finished_trial(project: Project) -> None:
     del out
 
 
+def test_a_lost_cluster_ends_the_run_and_a_new_one_resumes_it(
+    cluster: LocalCluster, project: Project
+) -> None:
+    project.sample(30)
+    with LocalCluster(3) as nodes:
+        process = project.start(
+            *RUN, "--executor", "ray", "--concurrency", "6", SECONDS_A_TRIAL="2", **nodes.environment
+        )
+        project.wait_for_calls(8)
+        nodes.kill_node(0)
+        nodes.kill_node(2)
+        _, err = process.communicate(timeout=120)
+        check_exit("cluster lost", process.wait(), err)
+    kept = len(project.trials())
+    done = project.replay("run", "--resume", project.run().id, "--executor", "ray", **cluster.environment)
+    assert done.code in (0, 3), done.err
+    assert f"{kept} of 60 trials are there" in done.err
+    assert Counter(one.status.value for one in project.trials()) == {"ok": 60}
+    assert project.times_called() <= 60 + 6, "only what was running was repeated"
+
+
 def test_a_killed_driver_resumes(cluster: LocalCluster, project: Project) -> None:
     project.sample(30)
     process = project.start(

@@ -16,7 +16,7 @@ import pytest
 
 from replaydiff.replay.agents import Agent, Outcome, Rules, build
 from replaydiff.replay.agents.base import CorpusRecording
-from replaydiff.replay.engine.cluster import shipping
+from replaydiff.replay.engine.cluster import hosts, shipping
 from replaydiff.replay.engine.cluster.executor import RayExecutor, sent_environment
 from replaydiff.replay.engine.cluster.hosts import HostLostError, Hosts
 from replaydiff.replay.engine.cluster.node import AgentFacts, HostFacts, NodeHost, RemotePlan
@@ -72,14 +72,21 @@ class InThisProcess:
         self.handles: list[LocalHandle] = []
         self.on_call: Callable[[LocalHandle, str], None] = lambda handle, method: None
         self.change: Callable[[LocalHandle, str, Any], Any] = lambda handle, method, result: result
-        self.is_closed = False
+        self.is_closed = self.is_abandoned = False
+        self.is_up = True
 
     def start(self) -> LocalHandle:
         self.handles.append(LocalHandle(self, self.code))
         return self.handles[-1]
 
+    async def is_reachable(self) -> bool:
+        return self.is_up
+
     def close(self) -> None:
         self.is_closed = True
+
+    def abandon(self) -> None:
+        self.is_abandoned = True
 
 
 @pytest.fixture(autouse=True)
@@ -227,6 +234,24 @@ def test_the_turns_of_a_conversation_run_where_their_files_are(tmp_path: Path) -
     assert "lost with the files that an earlier turn wrote" in (lost.reason or "")
 
 
+def test_a_cluster_that_does_not_answer_ends_what_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hosts, "REACH_S", 0.01)
+    backends: list[InThisProcess] = []
+
+    def prepare(backend: InThisProcess) -> None:
+        backends.append(backend)
+
+        def unplug(_: LocalHandle, method: str) -> None:
+            backend.is_up = backend.is_up and method != "run"
+
+        backend.on_call = unplug
+
+    version = shop(entrypoint="misbehaving:sleeps", tools=())
+    with pytest.raises(UnavailableError, match="does not answer any more; everything that finished is kept"):
+        on_cluster(version, item("60"), prepare=prepare)
+    assert (backends[0].is_abandoned, backends[0].is_closed) == (True, False)
+
+
 class StatedHost:
     """Fits `Handle`; reports an agent of these packages."""
 
@@ -251,7 +276,13 @@ class StatedHosts:
     def start(self) -> StatedHost:
         return self.hosts.pop(0)
 
+    async def is_reachable(self) -> bool:
+        return True
+
     def close(self) -> None:
+        pass
+
+    def abandon(self) -> None:
         pass
 
 

@@ -5,6 +5,8 @@ Actors belong to the driver: when it ends, in whatever way, Ray ends them, and t
 
 from __future__ import annotations
 
+import asyncio
+import atexit
 import contextlib
 import logging
 import os
@@ -76,10 +78,22 @@ class RayBackend:
         options = {"num_cpus": 1, "max_concurrency": _CALLS, "scheduling_strategy": "SPREAD"}
         return _RayHost(self._ray, self._actor.options(**options).remote(CODE_PACKAGE))
 
+    async def is_reachable(self) -> bool:
+        """Return whether the head takes a connection."""
+        try:
+            await asyncio.to_thread(_check_reachable, self.name)
+        except UnavailableError:
+            return False
+        return True
+
     def close(self) -> None:
         """Disconnect."""
         with _signals_restored():
             self._ray.shutdown()
+
+    def abandon(self) -> None:
+        """Do not disconnect, now or at the end of this process: Ray would wait for the head, and abort."""
+        atexit.unregister(self._ray.shutdown)
 
 
 class _RayHost:

@@ -3,6 +3,8 @@
 As many hosts are wanted as the run's concurrency needs; each takes `capacity` trials at a time. One that is
 lost is replaced, and its running trials are repeated elsewhere by whoever waits for them. A host counts only
 if its agents report the same packages as those of the first: versions must not differ between nodes.
+
+Where the cluster itself does not answer, the run stops: after a minute of that Ray would end this process.
 """
 
 from __future__ import annotations
@@ -22,6 +24,10 @@ SILENCE_S = 60.0
 """Seconds without an answer after which a host is given up."""
 LOSSES = 3
 """How often in a row hosts may be lost before any has started."""
+REACH_S = 5.0
+"""Seconds between two looks at whether the cluster answers."""
+SILENT_LOOKS = 3
+"""How many looks in a row without an answer mean that the cluster is lost."""
 CLOSE_S = 10.0
 """Seconds in which a host may end its workers by itself."""
 
@@ -59,8 +65,14 @@ class Backend(Protocol):
     def start(self) -> Handle:
         """Ask for a new host, which may have to wait until a node has room for it."""
 
+    async def is_reachable(self) -> bool:
+        """Return whether the cluster takes a connection."""
+
     def close(self) -> None:
         """Disconnect. May be called at any time."""
+
+    def abandon(self) -> None:
+        """Leave a cluster that is lost, without a word to it."""
 
 
 class Host:
@@ -69,6 +81,7 @@ class Host:
     def __init__(self, handle: Handle, node: str) -> None:
         self.handle, self.node = handle, node
         self.lost = asyncio.Event()
+        self._calls: set[asyncio.Task[Any]] = set()
 
     async def call(self, method: str, *args: Any) -> Any:
         """Return the result of a method; a host that is lost takes no further trials.
@@ -80,11 +93,24 @@ class Host:
         Raises:
             HostLostError: the host is lost.
         """
+        call = asyncio.ensure_future(self.handle.call(method, *args))
+        self._calls.add(call)
+        call.add_done_callback(self._calls.discard)
         try:
-            return await self.handle.call(method, *args)
+            return await call
         except HostLostError:
             self.lost.set()
             raise
+        except asyncio.CancelledError:
+            if self.lost.is_set():
+                raise HostLostError("the cluster does not answer") from None
+            raise
+
+    def lose(self) -> None:
+        """Take it as lost, with all that is called of it now."""
+        self.lost.set()
+        for call in self._calls:
+            call.cancel()
 
 
 class Hosts:
@@ -108,6 +134,7 @@ class Hosts:
         self._failure: ReplayError | None = None
         self._keeping: list[asyncio.Task[None]] = []
         self._lost_starts = 0
+        self._is_lost = False
         self._closing: asyncio.Future[None] | None = None
         self.lost = 0
         """Hosts that were lost so far."""
@@ -127,6 +154,7 @@ class Hosts:
         """
         self._plans = plans
         self._keeping = [asyncio.ensure_future(self._keep_running()) for _ in range(self._count)]
+        self._keeping.append(asyncio.ensure_future(self._watch_cluster()))
         host = await self.take()
         self.give_back(host)
         if self._facts is None:
@@ -179,6 +207,9 @@ class Hosts:
             keeping.cancel()
         await asyncio.gather(*self._keeping, return_exceptions=True)
         self._keeping = []
+        if self._is_lost or not await self._backend.is_reachable():
+            self._backend.abandon()
+            return
         hosts, self._hosts = self._hosts, []
         await asyncio.gather(*map(_end, hosts))
         for handle in self._handles:
@@ -194,11 +225,31 @@ class Hosts:
                 try:
                     await self._watch(await self._opened(handle))
                 except HostLostError as lost:
+                    # Of a cluster that does not answer, Ray's next call would not return.
+                    while not await self._backend.is_reachable():
+                        await asyncio.sleep(REACH_S)
                     self._handles.remove(handle)
                     handle.kill()
                     self._count_loss(str(lost))
         except ReplayError as error:
             self._fail(error)
+
+    async def _watch_cluster(self) -> None:
+        """Give everything up once the cluster does not answer, before its client ends this process."""
+        silent = 0
+        while silent < SILENT_LOOKS:
+            await asyncio.sleep(REACH_S)
+            silent = 0 if await self._backend.is_reachable() else silent + 1
+        self._is_lost = True
+        self._fail(
+            UnavailableError(
+                f"the Ray cluster at {self._backend.name} does not answer any more; everything that "
+                "finished is kept",
+                hint="start it again, then continue with `replay run --resume`",
+            )
+        )
+        for host in self._hosts:
+            host.lose()
 
     async def _opened(self, handle: Handle) -> Host:
         """Wait until a host has started, and offer its places.
