@@ -27,6 +27,7 @@ from replaydiff.replay.golden import case_to_json
 from replaydiff.replay.llm.base import ModelFailure, ModelRequest, Stop
 from replaydiff.replay.model import (
     CORRECTION,
+    FIRST_TURN,
     ORDER_UNKNOWN,
     Case,
     Expectation,
@@ -147,6 +148,7 @@ def propose(
         reviewer=reviewer,
         promoted_at=at.replace(microsecond=0),
         last_reviewed=at.date().isoformat(),
+        extra={FIRST_TURN: item.metadata[FIRST_TURN]} if FIRST_TURN in item.metadata else {},
     )
     case = Case(
         id=case_id,

@@ -19,7 +19,7 @@ from replaydiff.diff.comparison import Comparison
 from replaydiff.diff.graders import tool_calls
 from replaydiff.diff.result import MetricDelta
 from replaydiff.diff.statistics.alike import AlikeNoise
-from replaydiff.replay.engine.items import input_messages
+from replaydiff.replay.conversations import input_messages
 from replaydiff.replay.model import Item, Json, Lane, Rule, ServedCall, Status, ToolCall, Trace, Trial
 from replaydiff.replay.settings import Settings
 from replaydiff.replay.store.traces import alike_traces, iter_traces

@@ -26,6 +26,10 @@ near 1.25 or below (`effective_size`).
 recorded (`replay.model.TraceState`): there is nothing to replay, or half a recording. Nor, unless asked for,
 those in which only the tool's name pairs a result with its call: it may be another call's. They are no part
 of the population, and the draw reports how many they are.
+
+**Conversations.** Drawn by conversation (`replay.conversations`), a trace stands for all turns that follow.
+It is in the month in which it began, fits a condition if any of its turns does, cannot be drawn if any of its
+turns cannot, and its tool path is that of all its turns.
 """
 
 from __future__ import annotations
@@ -40,7 +44,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from replaydiff.replay import clock
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.model import SampleItem, SampleRecord, TraceState, Witness
-from replaydiff.replay.store.where import field_text, guarded, selection
+from replaydiff.replay.store.where import SOURCE, field_text, guarded, selection
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -75,8 +79,11 @@ def draw(
     where: str | None = None,
     exclude: Collection[str] = (),
     paired_by_name: bool = False,
+    turns: Mapping[str, tuple[str, ...]] | None = None,
 ) -> Draw:
     """Draw `size` traces of those that fit `month` (`YYYY-MM`) and `where`, without those in `exclude`.
+
+    With `turns` (the first trace of each conversation of several → its later ones) conversations are drawn.
 
     Traces in which a tool's result was paired with a call by the tool's name alone are drawn only with
     `paired_by_name`. Nothing is written: `replay.store.samples.write_sample` keeps the sample. `con` may be
@@ -88,7 +95,8 @@ def draw(
     """
     if not 1 <= size <= MAX_SIZE:
         raise InputError(f"the size of a sample must be between 1 and {MAX_SIZE}, not {size}")
-    candidates = _candidates(con, size, seed, by, month, where, exclude, paired_by_name)
+    turns = turns or {}
+    candidates = _candidates(con, size, seed, by, month, where, exclude, paired_by_name, turns)
     if not candidates.by_size:
         raise InputError(_nothing(month, where, exclude, candidates.unfit))
     drawn = list(_drawn(candidates, min(size, candidates.population)))
@@ -97,6 +105,7 @@ def draw(
         SampleItem(
             sample=name,
             trace_id=trace.trace_id,
+            turns=turns.get(trace.trace_id, ()),
             position=position,
             stratum=cells[trace.stratum].name,
             weight=cells[trace.stratum].weight,
@@ -180,7 +189,23 @@ FROM (SELECT 'position' AS listing, turn, trace_id, stratum, traces, pool, pool_
 ORDER BY listing, turn
 """
 _FIT = f"state = '{TraceState.COMPLETE}'"
-_PAIRED = f"trace_id NOT IN (SELECT trace_id FROM tool_calls WHERE witness = '{Witness.NAME}')"
+_BY_NAME = f"SELECT DISTINCT trace_id FROM tool_calls WHERE witness = '{Witness.NAME}'"
+_LATER = "(SELECT unnest($later::VARCHAR[]) AS trace_id, unnest($first::VARCHAR[]) AS first)"
+_FIRSTS = f"SELECT coalesce(first, trace_id) FROM ({{traces}}) LEFT JOIN {_LATER} USING (trace_id)"
+_FITTING = "SELECT trace_id FROM {fitting}"
+_PATH = "coalesce(string_agg(tool_path, '>' ORDER BY started_at, trace_id) FILTER (tool_path <> '-'), '-')"
+_CONVERSATIONS = f"""
+(SELECT traces.* REPLACE (joined.tool_path AS tool_path, joined.state AS state,
+    CASE WHEN joined.tool_path = '-' THEN [] ELSE string_split(joined.tool_path, '>') END AS tools)
+ FROM {SOURCE} JOIN (
+    SELECT coalesce(first, trace_id) AS first, {_PATH} AS tool_path, max(state) AS state
+    FROM traces LEFT JOIN {_LATER} USING (trace_id) GROUP BY 1
+ ) joined ON traces.trace_id = joined.first
+ WHERE traces.trace_id IN ({_FIRSTS.format(traces=_FITTING)})) AS traces
+WHERE {{month}}
+"""
+"""Conversations as `SOURCE` has traces. Of the states of turns the last in the alphabet counts: that of a
+turn that cannot be replayed."""
 _TOOL_PATH = "tool_path"
 _TOOL_SET = "'{{' || array_to_string(list_sort(list_distinct(string_split({path}, '>'))), ', ') || '}}'"
 
@@ -194,8 +219,10 @@ def _candidates(
     where: str | None,
     exclude: Collection[str],
     paired_by_name: bool,
+    turns: Mapping[str, tuple[str, ...]],
 ) -> _Candidates:
-    fit = _FIT if paired_by_name else f"{_FIT} AND {_PAIRED}"
+    by_name = _FIRSTS.format(traces=_BY_NAME) if turns else _BY_NAME
+    fit = _FIT if paired_by_name else f"{_FIT} AND trace_id NOT IN ({by_name})"
     fields = [f"coalesce(nullif({field_text(field)}, ''), '-')" for field in by]
     # The set of tools is worked out once for each stratum, from the fields of one of its traces.
     parts = [
@@ -203,7 +230,16 @@ def _candidates(
         for column, field in enumerate(by, start=1)
     ]
     with guarded(con, where) as cursor:
-        chosen, values = selection(cursor, where, month)
+        if turns:
+            fitting, values = selection(cursor, where, None)
+            _, in_month = selection(cursor, None, month)
+            begun = "started_at >= $month_from AND started_at < $month_to" if month else "true"
+            chosen = _CONVERSATIONS.format(fitting=fitting, month=begun)
+            values |= in_month
+            pairs = [(first, later) for first, others in turns.items() for later in others]
+            values["first"], values["later"] = [list(column) for column in zip(*pairs, strict=True)]
+        else:
+            chosen, values = selection(cursor, where, month)
         if exclude:
             values["exclude"] = sorted(exclude)
         without = "AND trace_id NOT IN (SELECT unnest($exclude::VARCHAR[]))" if exclude else ""

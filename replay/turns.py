@@ -8,13 +8,15 @@ that only carries the history of others is replayed from its own turn.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from types import MappingProxyType
 
 from replaydiff.replay.messages import canonical_args
-from replaydiff.replay.model import Message, ServedCall, ToolCall, Trial, Turn
+from replaydiff.replay.model import FIRST_TURN, Json, Message, ServedCall, ToolCall, Trial, Turn
 from replaydiff.replay.tape import show_call
 
 ANSWERS = "answers"
@@ -33,25 +35,30 @@ class UserTurn:
     """Recorded calls that followed it."""
 
 
-def user_turns(messages: Sequence[Message], tape: Sequence[ToolCall]) -> tuple[UserTurn, ...]:
+def user_turns(
+    messages: Sequence[Message], tape: Sequence[ToolCall], metadata: Mapping[str, Json] = MappingProxyType({})
+) -> tuple[UserTurn, ...]:
     """Return the turns to replay of a conversation; its last turn is always among them.
 
     Args:
         messages: up to and with the last turn of the user.
         tape: the calls that were recorded with it.
+        metadata: names the first turn to replay of joined traces (`FIRST_TURN`); else the calls show it.
     """
     positions = [position for position, message in enumerate(messages) for _ in message.tool_calls]
-    recorded_calls = _recorded_before(
-        [call for message in messages for call in message.tool_calls], tape, most=len(positions)
-    )
-    positions = positions[len(positions) - recorded_calls :]
-    first = positions[0] if recorded_calls else len(messages)
     ends = _ends(messages)
-    begun = sum(end < first for end in ends)
+    begun = metadata.get(FIRST_TURN)
+    if not isinstance(begun, int):
+        recorded_calls = _recorded_before(
+            [call for message in messages for call in message.tool_calls], tape, most=len(positions)
+        )
+        positions = positions[len(positions) - recorded_calls :]
+        begun = sum(end < positions[0] for end in ends) if recorded_calls else len(ends)
+    begun = min(begun, len(ends))
     turns = []
     for number, end in enumerate(ends, 1):
         following = ends[number] if number < len(ends) else None
-        if number >= begun if recorded_calls else following is None:
+        if number >= begun:
             after = sum(end < position < following for position in positions) if following is not None else 0
             turns.append(UserTurn(number=number, end=end, calls=after))
     if turns:
@@ -59,6 +66,23 @@ def user_turns(messages: Sequence[Message], tape: Sequence[ToolCall]) -> tuple[U
         done = sum(turn.calls for turn in turns)
         turns.append(UserTurn(number=last.number, end=last.end, calls=max(len(tape) - done, 0)))
     return tuple(turns)
+
+
+def tool_messages(calls: Sequence[ToolCall], first: int = 0) -> Iterator[Message]:
+    """Yield calls as an agent's message with its results; `first` is the number of the first one's id."""
+    if not calls:
+        return
+    named = tuple(replace(call, call_id=f"call_{first + position}") for position, call in enumerate(calls))
+    yield Message(role="assistant", tool_calls=named)
+    for call in named:
+        text = call.result if isinstance(call.result, str) else json.dumps(call.result, ensure_ascii=False)
+        yield Message(
+            role="tool",
+            text=call.error or text,
+            tool_call_id=call.call_id,
+            name=call.name,
+            is_error=call.error is not None,
+        )
 
 
 def conversed(messages: Sequence[Message], turns: Sequence[Turn]) -> tuple[Message, ...]:

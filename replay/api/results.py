@@ -49,6 +49,11 @@ class Sample:
         return self.record.population
 
     @property
+    def unit(self) -> str:
+        """Return what an item is: `conversation` or `trace`."""
+        return "conversation" if any(item.turns for item in self.items) else "trace"
+
+    @property
     def effective_size(self) -> float:
         """Return how many equally weighted items are worth as much as these."""
         from replaydiff.replay.sampling import effective_size
@@ -68,10 +73,12 @@ class Sample:
             "created_at": self.record.created_at.isoformat(),
             "created": self.created,
             "effective_size": self.effective_size,
+            "unit": self.unit,
             "warnings": list(self.warnings),
             "items": [
                 {
                     "trace_id": item.trace_id,
+                    "turns": list(item.turns),
                     "position": item.position,
                     "stratum": item.stratum,
                     "weight": item.weight,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
@@ -35,6 +35,8 @@ class SampleOptions(TypedDict, total=False):
     """A condition on traces, such as `release = '2.1'`."""
     name: str | None
     """The sample's name; default the month, or `all`."""
+    unit: str | None
+    """`conversation` or `trace`; default conversations where most sessions have several traces."""
     new_only: bool
     """Leave out what is in the golden set or was decided in triage."""
 
@@ -55,9 +57,11 @@ def draw_sample(store: Path, settings: Settings, options: SampleOptions, channel
         by=by or None,
         seed=options.get("seed"),
         where=options.get("where"),
+        unit=options.get("unit"),
     )
     with open_store(store, read_only=True) as con:
         month = _month(con, options.get("month"), channel)
+        turns = _turns(con, section.unit, channel)
         drawn = draw(
             con,
             name=_name(options.get("name"), month),
@@ -68,6 +72,7 @@ def draw_sample(store: Path, settings: Settings, options: SampleOptions, channel
             where=section.where,
             exclude=_handled(con, settings) if options.get("new_only") else (),
             paired_by_name=section.paired_by_name,
+            turns=turns,
         )
         drawn.warnings.extend(_unanswered(con, drawn.items))
         drawn.warnings.extend(_twice(con, drawn.items))
@@ -76,6 +81,33 @@ def draw_sample(store: Path, settings: Settings, options: SampleOptions, channel
     for warning in drawn.warnings:
         channel.message(f"warning: {warning}")
     return drawn
+
+
+def _turns(
+    con: DuckDBPyConnection, unit: str | None, channel: Channel
+) -> Mapping[str, tuple[str, ...]] | None:
+    """Return the conversations to draw from, and report them; None to draw single traces."""
+    from replaydiff.replay.store.conversations import read_conversations
+
+    if unit == "trace":
+        return None
+    conversations = read_conversations(con)
+    several = len(conversations.turns)
+    if unit is None and not conversations.is_usual:
+        if several:
+            channel.message(
+                f"drawing single traces: {several} of {conversations.sessions} sessions hold a conversation "
+                "of several; --unit conversation draws whole conversations"
+            )
+        return None
+    traces = sum(1 + len(later) for later in conversations.turns.values())
+    channel.message(
+        f"drawing conversations: {traces} traces of sessions join to {several} of several turns; --unit "
+        "trace draws single traces"
+    )
+    for sentence in conversations.sentences():
+        channel.message(f"warning: {sentence}")
+    return conversations.turns
 
 
 def _name(name: str | None, month: str | None) -> str:
@@ -140,14 +172,15 @@ def _handled(con: DuckDBPyConnection, settings: Settings) -> set[str]:
 
 def _unanswered(con: DuckDBPyConnection, items: Sequence[SampleItem]) -> Iterator[str]:
     """Warn of traces whose replay stops at a call that has no recorded result."""
+    traces = [trace_id for item in items for trace_id in (item.trace_id, *item.turns)]
     row = con.execute(
         "SELECT count(DISTINCT trace_id) FROM tool_calls "
         "WHERE NOT answered AND error IS NULL AND trace_id IN (SELECT unnest(?))",
-        [[item.trace_id for item in items]],
+        [traces],
     ).fetchone()
     if row and row[0]:
         yield (
-            f"{row[0]} of {len(items)} traces have tool calls without a recorded result, and their replay "
+            f"{row[0]} of {len(traces)} traces have tool calls without a recorded result, and their replay "
             "stops at the first of these calls"
         )
 
@@ -188,7 +221,7 @@ def _alike(con: DuckDBPyConnection, items: Sequence[SampleItem]) -> Iterator[str
     """Warn of traces with one and the same input, as templates and forms have."""
     from replaydiff.replay.terminal.text import single_line
 
-    rows = con.execute(_ALIKE, {"ids": [item.trace_id for item in items]}).fetchall()
+    rows = con.execute(_ALIKE, {"ids": [item.trace_id for item in items if not item.turns]}).fetchall()
     if rows:
         repeated = sum(traces for _, traces in rows)
         texts = f"{len(rows)} text{'s' if len(rows) > 1 else ''}"

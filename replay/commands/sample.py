@@ -29,6 +29,12 @@ _SHOWN_STRATA = 12
 )
 @click.option("--size", type=int, help="How many traces to draw; default 100, or [sample] size.")
 @click.option(
+    "--unit",
+    type=click.Choice(["conversation", "trace"]),
+    help="Draw whole conversations (the traces of a session) or single traces; default conversations where "
+    "most sessions have several traces.",
+)
+@click.option(
     "--by",
     multiple=True,
     metavar="FIELD",
@@ -43,6 +49,7 @@ def sample(
     app: App,
     month: str | None,
     size: int | None,
+    unit: str | None,
     by: tuple[str, ...],
     seed: int | None,
     where: str | None,
@@ -67,6 +74,7 @@ def sample(
     drawn = app.project.sample(
         month=month,
         size=size,
+        unit=unit,
         by=by,
         seed=seed,
         where=where,
@@ -98,14 +106,14 @@ def _show(drawn: Sample) -> None:
     where = f" where {single_line(sample.where, 60)}" if sample.where else ""
     month = f" of {sample.month}" if sample.month else ""
     show(
-        f"{sample.name}: {len(items)} of {sample.population} traces{month}{where}, seed {sample.seed}; "
-        f"effective size {drawn.effective_size:.0f}"
+        f"{sample.name}: {len(items)} of {sample.population} {drawn.unit}s{month}{where}, "
+        f"seed {sample.seed}; effective size {drawn.effective_size:.0f}"
     )
     show(
         table(
             (
                 Column(", ".join(sample.by).upper() or "STRATUM", grows=True, least=20),
-                Column("TRACES", right=True),
+                Column(f"{drawn.unit}s".upper(), right=True),
                 Column("DRAWN", right=True),
                 Column("WEIGHT", right=True),
             ),

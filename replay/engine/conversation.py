@@ -12,7 +12,6 @@ that is so only where the agent asks something.
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
 from collections.abc import Callable, Collection, Sequence
@@ -21,8 +20,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from replaydiff.replay.agents import Agent, Outcome
 from replaydiff.replay.llm.base import ModelFailure
-from replaydiff.replay.model import Item, Message, ServedCall, Status, Turn, total_usage
-from replaydiff.replay.turns import UserTurn, follows_recording, user_turns
+from replaydiff.replay.model import Item, Message, Status, Turn, total_usage
+from replaydiff.replay.turns import UserTurn, follows_recording, tool_messages, user_turns
 
 if TYPE_CHECKING:
     from replaydiff.replay.gateway.recording import Line
@@ -77,7 +76,7 @@ async def converse(
     if simulation is None and is_single_turn(item):
         return await agent.run(item, index, line)
     messages = item.messages or (Message(role="user", text=item.input),)
-    turns = user_turns(messages, item.tape)
+    turns = user_turns(messages, item.tape, item.metadata)
     if not turns or (len(turns) < 2 and simulation is None):
         return await agent.run(item, index, line)
     talk = _Talk(agent, item, index, line, list(messages[: turns[0].end + 1]))
@@ -187,25 +186,8 @@ class _Talk:
 
 def _turn_messages(outcome: Outcome, before: int) -> list[Message]:
     """Return what the version did at a turn, as messages."""
-    calls = tuple(
-        replace(served.call, call_id=f"call_{before + position}")
-        for position, served in enumerate(outcome.served)
-    )
-    asks = [Message(role="assistant", tool_calls=calls)] if calls else []
-    results = [_result(call.call_id, served) for call, served in zip(calls, outcome.served, strict=True)]
-    return [*asks, *results, Message(role="assistant", text=outcome.final_response or "")]
-
-
-def _result(call_id: str | None, served: ServedCall) -> Message:
-    call = served.call
-    text = call.result if isinstance(call.result, str) else json.dumps(call.result, ensure_ascii=False)
-    return Message(
-        role="tool",
-        text=call.error or text,
-        tool_call_id=call_id,
-        name=call.name,
-        is_error=call.error is not None,
-    )
+    calls = [served.call for served in outcome.served]
+    return [*tool_messages(calls, before), Message(role="assistant", text=outcome.final_response or "")]
 
 
 def _together(done: Sequence[Outcome], ended_turns: Sequence[Turn]) -> Outcome:

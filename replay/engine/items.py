@@ -13,11 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from replaydiff.replay.conversations import input_messages
 from replaydiff.replay.errors import InputError
-from replaydiff.replay.messages import conversation
-from replaydiff.replay.model import Case, Item, Json, Message, SampleItem, SampleRecord, Trace
+from replaydiff.replay.model import Case, Item, Json, SampleItem, SampleRecord, Trace
+from replaydiff.replay.store.conversations import iter_conversations
 from replaydiff.replay.store.samples import get_sample, list_samples, sample_items, write_sample
-from replaydiff.replay.store.traces import iter_traces
 from replaydiff.replay.store.where import SOURCE, field_text
 
 if TYPE_CHECKING:
@@ -58,6 +58,9 @@ class Source(Protocol):
 
     def read(self, con: DuckDBPyConnection, ids: Sequence[str]) -> Iterator[Item]:
         """Yield the items of these ids, in this order."""
+
+    def conversation(self, trace_id: str) -> Sequence[str]:
+        """Return the traces of the conversation that a drawn trace begins, it first; else the trace alone."""
 
     def recorded(self, item_id: str, trace: Trace) -> Trace:
         """Return what production did for the item, of the trace that is paired with it."""
@@ -107,8 +110,13 @@ class SampleSource:
 
     def read(self, con: DuckDBPyConnection, ids: Sequence[str]) -> Iterator[Item]:
         """Read the items from the traces in the store."""
-        for trace in iter_traces(con, ids, without=NOT_IN_ITEMS):
+        for trace in iter_conversations(con, map(self.conversation, ids), without=NOT_IN_ITEMS):
             yield item_of_trace(trace, self._items[trace.trace_id])
+
+    def conversation(self, trace_id: str) -> Sequence[str]:
+        """Return the traces of a drawn conversation."""
+        item = self._items.get(trace_id)
+        return (trace_id, *(item.turns if item else ()))
 
     def recorded(self, item_id: str, trace: Trace) -> Trace:  # noqa: ARG002
         """Return the whole trace."""
@@ -181,6 +189,10 @@ class GoldenSource:
     def read(self, con: DuckDBPyConnection, ids: Sequence[str]) -> Iterator[Item]:  # noqa: ARG002
         """Return these cases of the file, which was read once."""
         return (self._items[name] for name in ids)
+
+    def conversation(self, trace_id: str) -> Sequence[str]:
+        """Return the trace that a case was made from."""
+        return (trace_id,)
 
     def recorded(self, item_id: str, trace: Trace) -> Trace:  # noqa: ARG002
         """Return the whole trace."""
@@ -258,15 +270,6 @@ def item_of_trace(trace: Trace, drawn: SampleItem) -> Item:
         tags=trace.tags,
         metadata=trace.metadata,
     )
-
-
-def input_messages(trace: Trace) -> tuple[Message, ...]:
-    """Return the conversation up to and with the user's turn that is the trace's input."""
-    for end in range(len(trace.messages) - 1, -1, -1):
-        message = trace.messages[end]
-        if message.role == "user" and message.text == trace.input:
-            return trace.messages[: end + 1]
-    return conversation(trace.messages).messages
 
 
 def field_of(item: Item, field: str) -> str | None:

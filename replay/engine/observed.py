@@ -11,13 +11,14 @@ one item are its trials, in the order in which they started. A trace that ended 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from replaydiff.replay.engine.items import Source, input_messages
+from replaydiff.replay.conversations import input_messages
+from replaydiff.replay.engine.items import Source
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.model import (
     JsonObject,
@@ -32,9 +33,9 @@ from replaydiff.replay.model import (
     VersionKind,
 )
 from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.conversations import iter_conversations
 from replaydiff.replay.store.model_calls import count_model_calls, latest_recorded
 from replaydiff.replay.store.runs import get_run
-from replaydiff.replay.store.traces import iter_traces
 from replaydiff.replay.store.where import field_text, guarded, selection
 from replaydiff.replay.turns import user_turns
 
@@ -150,20 +151,22 @@ def trials(
     lane: Lane,
     pairing: Pairing,
     item_ids: Iterable[str],
-    recorded: Callable[[str, Trace], Trace],
+    source: Source,
 ) -> list[Trial]:
-    """Return the trials of these items in an observed lane; `recorded` is that of their source."""
+    """Return the trials of these items of a source in an observed lane."""
     paired_items = [(name, traces) for name in item_ids if (traces := pairing.traces.get(name))]
-    stored_traces = iter_traces(con, [trace_id for _, traces in paired_items for trace_id in traces])
+    stored_traces = iter_conversations(
+        con, [source.conversation(trace_id) for _, traces in paired_items for trace_id in traces]
+    )
     return [
-        _trial(run_id, lane, item_id, index, recorded(item_id, trace))
+        _trial(run_id, lane, item_id, index, source.recorded(item_id, trace))
         for item_id, traces in paired_items
         for index, trace in enumerate(islice(stored_traces, len(traces)))
     ]
 
 
 def _trial(run_id: str, lane: Lane, item_id: str, index: int, trace: Trace) -> Trial:
-    turns = user_turns(input_messages(trace), trace.tool_calls)
+    turns = user_turns(input_messages(trace), trace.tool_calls, trace.metadata)
     return Trial(
         run_id=run_id,
         item_id=item_id,

@@ -541,7 +541,7 @@ def _items(
         if start % _SETTLE_AFTER == 0 and start:
             settle(con)
         for lane, pairing in pairings.items():
-            recorded = observed.trials(con, run.id, lane, pairing, batch, source.recorded)
+            recorded = observed.trials(con, run.id, lane, pairing, batch, source)
             # Renamed last: the source finds its decisions in the trace as it was recorded.
             write_trials(con, [replace(trial, served=renames.served(trial.served)) for trial in recorded])
         for item in map(renames.item, source.read(con, batch)):

@@ -32,7 +32,7 @@ from replaydiff.replay.model import (
     Trial,
     Usage,
 )
-from replaydiff.replay.store.traces import iter_traces
+from replaydiff.replay.store.conversations import iter_conversations
 from replaydiff.replay.store.trials import iter_trials
 from replaydiff.replay.turns import action, most_done
 
@@ -78,7 +78,10 @@ class StepSource:
         """
         self._inner = sample
         self.sample = sample.sample
-        counts = {trace.trace_id: len(decisions(trace)) for trace in iter_traces(con, sample.ids())}
+        counts = {
+            trace.trace_id: len(decisions(trace))
+            for trace in iter_conversations(con, map(sample.conversation, sample.ids()))
+        }
         self._steps = {
             f"{trace_id}{MARK}{number}": (trace_id, number)
             for trace_id, count in counts.items()
@@ -112,7 +115,7 @@ class StepSource:
 
     def read(self, con: DuckDBPyConnection, ids: Sequence[str]) -> Iterator[Item]:
         """Read the decisions from the traces in the store."""
-        traces = iter_traces(con, [self._steps[name][0] for name in ids])
+        traces = iter_conversations(con, [self.conversation(self._steps[name][0]) for name in ids])
         for name, trace in zip(ids, traces, strict=True):
             number = self._steps[name][1]
             decision = decisions(trace)[number - 1]
@@ -127,6 +130,10 @@ class StepSource:
                 session_id=trace.session_id or trace.trace_id,
                 metadata={**trace.metadata, "decision": number},
             )
+
+    def conversation(self, trace_id: str) -> Sequence[str]:
+        """Return the traces of a drawn conversation."""
+        return self._inner.conversation(trace_id)
 
     def recorded(self, item_id: str, trace: Trace) -> Trace:
         """Return the trace as far as the decision goes."""

@@ -25,6 +25,7 @@ from replaydiff.replay.model.run import Look, Mode, RunRecord, Version, VersionK
 from replaydiff.replay.model.sample import Item, SampleItem, SampleRecord
 from replaydiff.replay.model.trace import (
     CORRECTION,
+    FIRST_TURN,
     NO_TOOLS,
     ORDER_UNKNOWN,
     SCORE_SCALES,
@@ -60,6 +61,7 @@ from replaydiff.replay.model.trial import (
 __all__ = [
     "ASSERTIONS",
     "CORRECTION",
+    "FIRST_TURN",
     "NO_TOOLS",
     "ORDER_UNKNOWN",
     "SCORED_BY",

@@ -34,15 +34,18 @@ class SampleRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleItem:
-    """One drawn trace. The weights of a sample add up to its population."""
+    """One drawn trace or conversation. The weights of a sample add up to its population."""
 
     sample: str
     trace_id: str
+    """Of the trace; of the first trace of a conversation."""
+    turns: tuple[str, ...] = ()
+    """The ids of the later traces of a conversation, in order."""
     position: int
     """Order of the draw from 0: the first n positions are the sample of size n."""
     stratum: str
     weight: float
-    """How many traces of the population this one represents."""
+    """How many traces, or conversations, of the population this one represents."""
 
 
 CONTENT_ID = "sha256:"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable
 from dataclasses import field
@@ -22,6 +23,10 @@ SCORE_SCALES = "score_scales"
 ORDER_UNKNOWN = "order_unknown"
 """Key of `Trace.metadata`: true where nothing recorded which of some calls came first; they are graded
 unordered."""
+
+FIRST_TURN = "first_turn"
+"""Key of `Trace.metadata`, for a conversation of several turns: the number, from 1, of the user's first turn
+that was recorded with it. What is before that turn is history."""
 
 
 @light_dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +166,27 @@ class TraceState(StrEnum):
     """The input of the agent was not recorded, or is masked."""
 
 
+SUMMARY = "summary"
+"""What a trace follows whose messages begin with a summary of what was said before."""
+_SUMMARY = re.compile(
+    r"\s*(this session is being continued from a previous conversation"
+    r"|another language model started to solve this problem and produced a summary"
+    r"|(here is |this is )?(a |the )?summary of (the|our|this|all) (previous |earlier |entire )?conversation"
+    r"|(previous |earlier )?conversation summary\b"
+    r"|<(\w+_)?(summary|state_snapshot)>)",
+    re.IGNORECASE,
+)
+"""How Claude Code, Codex, Gemini CLI, LangChain and the SDKs begin one."""
+
+
+def exchange(question: str, answer: str) -> str:
+    """Return the key of what a user wrote and an agent answered: 16 characters for each."""
+    texts = (question.strip(" \t\r\n"), answer.strip(" \t\r\n"))
+    return "".join(
+        hashlib.md5(text.encode("utf-8", "replace"), usedforsecurity=False).hexdigest()[:16] for text in texts
+    )
+
+
 _MASKED = re.compile(
     r"[\[<({*_#\s]+(redacted|masked|hidden|filtered|removed|scrubbed)[\])>}*_#\s]+|\*{3,}", re.IGNORECASE
 )
@@ -233,6 +259,30 @@ class Trace:
         ended = self.ended_at is not None or self.final_response is not None or self.error is not None
         never_ended = not ended and any(step.started_at for step in self.steps)
         return TraceState.INCOMPLETE if self.incomplete or never_ended else TraceState.COMPLETE
+
+    @property
+    def follows(self) -> str | None:
+        """Return the `exchange` before the input, as the messages carry it.
+
+        `SUMMARY` where they have a summary in its place, and None where they begin with the input.
+        """
+        end = next(
+            (
+                position
+                for position in range(len(self.messages) - 1, -1, -1)
+                if self.messages[position].role == "user" and self.messages[position].text == self.input
+            ),
+            0,
+        )
+        answer: str | None = None
+        for message in reversed(self.messages[:end]):
+            if _SUMMARY.match(message.text):
+                return SUMMARY
+            if message.role == "assistant" and answer is None and message.text:
+                answer = message.text
+            elif message.role == "user" and answer is not None:
+                return exchange(message.text, answer)
+        return None
 
     def _has_content(self) -> bool:
         if len(self.input) > _LONGEST_MASK:

@@ -197,6 +197,9 @@ class SampleSection:
     """Another seed draws other traces."""
     where: str | None = None
     """Draw only traces that match this condition, such as `"release = '2.1'"`."""
+    unit: Literal["conversation", "trace"] | None = None
+    """Draw whole conversations or single traces; by default conversations where most sessions have several
+    traces."""
     paired_by_name: bool = False
     """Draw also traces in which only the tool's name pairs a result with its call."""
 

@@ -21,7 +21,7 @@ from replaydiff.replay.store.grades import decisions, iter_grades
 from replaydiff.replay.store.import_records import merge_tokens
 from replaydiff.replay.store.memory import MEMORY_MB, in_batches
 from replaydiff.replay.store.runs import iter_items, list_runs
-from replaydiff.replay.store.samples import list_samples
+from replaydiff.replay.store.samples import SAMPLED, list_samples
 from replaydiff.replay.store.trials import iter_trials
 
 if TYPE_CHECKING:
@@ -78,13 +78,12 @@ def prune(con: DuckDBPyConnection, before: datetime, *, runs: bool, really: bool
     Cases keep their tapes, runs the copies of their items; traces that a sample holds stay. Without `really`
     nothing is changed. The file gets no smaller by it: `compact` makes it so.
     """
-    old = "started_at < $1 AND trace_id NOT IN (SELECT trace_id FROM sample_items)"
+    old = f"started_at < $1 AND trace_id NOT IN {SAMPLED}"
     pruned = Pruned(
         traces=_count(con, f"SELECT count(*) FROM traces WHERE {old}", before),
         traces_in_samples=_count(
             con,
-            "SELECT count(*) FROM traces WHERE started_at < $1"
-            " AND trace_id IN (SELECT trace_id FROM sample_items)",
+            f"SELECT count(*) FROM traces WHERE started_at < $1 AND trace_id IN {SAMPLED}",
             before,
         ),
         runs=_count(con, "SELECT count(*) FROM runs WHERE created_at < $1", before) if runs else 0,

@@ -215,8 +215,11 @@ def _choose_traces(con: DuckDBPyConnection, chosen: ExportSelection, *, whole: b
             sql.insert(con, "fitting", {"trace_id": "VARCHAR"}, rows)
     joins, order, values = "", "t.rowid", dict[str, Any]()
     if whole and chosen.sample is not None:
-        joins += " JOIN sample_items s ON s.sample = $sample AND s.trace_id = t.trace_id"
-        order = "s.position"
+        joins += (
+            " JOIN (SELECT unnest(list_prepend(trace_id, turns)) AS trace_id, position"
+            " FROM sample_items WHERE sample = $sample) s ON s.trace_id = t.trace_id"
+        )
+        order = "s.position, t.started_at, t.rowid"
         values["sample"] = chosen.sample
     if whole and chosen.run is not None:
         joins += (

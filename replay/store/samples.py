@@ -18,11 +18,15 @@ if TYPE_CHECKING:
 _ITEM = {
     "sample": "VARCHAR",
     "trace_id": "VARCHAR",
+    "turns": "VARCHAR[]",
     "position": "INTEGER",
     "stratum": "VARCHAR",
     "weight": "DOUBLE",
 }
 _COLUMNS = "name, created_at, month, where_clause, by_fields, size, seed, population"
+
+SAMPLED = "(SELECT unnest(list_prepend(trace_id, turns)) FROM sample_items)"
+"""SQL for the ids of the traces that samples hold, all turns of conversations among them."""
 
 
 def write_sample(con: DuckDBPyConnection, sample: SampleRecord, items: Sequence[SampleItem]) -> bool:
@@ -50,7 +54,14 @@ def write_sample(con: DuckDBPyConnection, sample: SampleRecord, items: Sequence[
             ],
         )
         rows = [
-            (item.sample, item.trace_id, item.position, clean_text(item.stratum), item.weight)
+            (
+                item.sample,
+                item.trace_id,
+                list(item.turns),
+                item.position,
+                clean_text(item.stratum),
+                item.weight,
+            )
             for item in items
         ]
         sql.insert(con, "sample_items", _ITEM, rows)
@@ -116,12 +127,20 @@ def sample_items(con: DuckDBPyConnection, name: str) -> list[SampleItem]:
     """
     get_sample(con, name)
     rows = con.execute(
-        "SELECT trace_id, position, stratum, weight FROM sample_items WHERE sample = ? ORDER BY position",
+        "SELECT trace_id, turns, position, stratum, weight FROM sample_items WHERE sample = ?"
+        " ORDER BY position",
         [name],
     ).fetchall()
     return [
-        SampleItem(sample=name, trace_id=trace_id, position=position, stratum=stratum, weight=weight)
-        for trace_id, position, stratum, weight in rows
+        SampleItem(
+            sample=name,
+            trace_id=trace_id,
+            turns=tuple(turns),
+            position=position,
+            stratum=stratum,
+            weight=weight,
+        )
+        for trace_id, turns, position, stratum, weight in rows
     ]
 
 

@@ -55,8 +55,11 @@ _FORMAT = "replaydiff.shared/1"
 _COMPLETE = "complete.json"
 _CLOCKS_APART = timedelta(hours=1)
 _OF_RUN = "run_id = $run"
-_OF_ITEMS = "trace_id IN (SELECT trace_id FROM run_items WHERE run_id = $run)"
 _OF_SAMPLE = "{} IN (SELECT sample FROM runs WHERE run_id = $run)"
+_OF_ITEMS = (
+    "(trace_id IN (SELECT trace_id FROM run_items WHERE run_id = $run) OR trace_id IN"
+    f" (SELECT unnest(turns) FROM sample_items WHERE {_OF_SAMPLE.format('sample')}))"
+)
 TABLES = {
     "runs": _OF_RUN,
     "run_items": _OF_RUN,

@@ -84,7 +84,7 @@ def _tokens(name: str) -> _Column:
 
 _BESIDE = {
     "ended_at": (_Column("state", "state", "VARCHAR"),),
-    "tags": (_Column("tool_path", "tool_path", "VARCHAR"),),
+    "tags": (_Column("tool_path", "tool_path", "VARCHAR"), _Column("follows", "follows", "VARCHAR")),
     "usage": (_tokens("input_tokens"), _tokens("output_tokens")),
 }
 """Field → columns behind it that are worked out, so that SQL can ask for them."""
@@ -126,8 +126,9 @@ _CALL = _Table([_of_field(name, kind) for name, kind in field_types(ToolCall).it
 
 COLUMNS = _TRACE.types
 """What `TraceRow.columns` holds: name → SQL type."""
-FACTS = tuple(name for name in COLUMNS if name not in ("incomplete", "usage"))
-"""Fields of the published record: `state` repeats `incomplete`, and the token columns repeat `usage`."""
+FACTS = tuple(name for name in COLUMNS if name not in ("incomplete", "usage", "follows"))
+"""Fields of the published record: `state` repeats `incomplete`, the token columns repeat `usage`, and what a
+trace follows is in its messages."""
 CALL_COLUMNS = _CALL.types
 """What each of `TraceRow.calls` holds: name → SQL type."""
 _STATE, _INDEX = list(COLUMNS).index("state"), list(CALL_COLUMNS).index("index")

@@ -25,6 +25,7 @@ from replaydiff.replay.result_form import ResultForms
 from replaydiff.replay.store import arrow, sql
 from replaydiff.replay.store.connection import transaction
 from replaydiff.replay.store.memory import all_rows
+from replaydiff.replay.store.samples import SAMPLED
 from replaydiff.replay.store.sql import encode, resolve
 from replaydiff.replay.store.trace_codec import (
     CALL_COLUMNS,
@@ -238,9 +239,7 @@ def add_scores(con: DuckDBPyConnection, scores: Mapping[str, Mapping[str, Score]
 
 def delete_traces(con: DuckDBPyConnection, trace_ids: Sequence[str]) -> int:
     """Delete these traces but those that a sample holds; return how many were deleted."""
-    chosen = (
-        "trace_id IN (SELECT unnest(?::VARCHAR[])) AND trace_id NOT IN (SELECT trace_id FROM sample_items)"
-    )
+    chosen = f"trace_id IN (SELECT unnest(?::VARCHAR[])) AND trace_id NOT IN {SAMPLED}"
     before = count_traces(con)
     with transaction(con):
         for table in ("tool_calls", "traces"):

@@ -120,7 +120,7 @@ class Transcript:
 
     def _done(self, item: Item, trial: Trial) -> Iterator[str]:
         """Yield what a trial did, turn by turn where several turns of the user were replayed."""
-        places = {turn.number: turn.end for turn in user_turns(item.messages, item.tape)}
+        places = {turn.number: turn.end for turn in user_turns(item.messages, item.tape, item.metadata)}
         at = 0
         for turn in trial.turns:
             if turn.user is not None:

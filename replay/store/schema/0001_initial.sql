@@ -19,6 +19,7 @@ CREATE TABLE traces (
     model          VARCHAR,
     tags           VARCHAR[] NOT NULL,
     tool_path      VARCHAR NOT NULL,
+    follows        VARCHAR,               -- hash of the exchange before the input, as the messages carry it; or summary
     input          VARCHAR USING COMPRESSION zstd NOT NULL,
     final_response VARCHAR USING COMPRESSION zstd,
     input_tokens   BIGINT,
@@ -99,6 +100,7 @@ CREATE TABLE samples (
 CREATE TABLE sample_items (
     sample   VARCHAR NOT NULL,
     trace_id VARCHAR NOT NULL,
+    turns    VARCHAR[] NOT NULL,          -- the later traces of a conversation, in order
     position INTEGER NOT NULL,
     stratum  VARCHAR NOT NULL,
     weight   DOUBLE NOT NULL,
