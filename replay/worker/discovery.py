@@ -17,11 +17,10 @@ import pkgutil
 import re
 import sys
 import types
-import weakref
-from collections.abc import Iterable, Mapping, MappingView, MutableMapping, Set
+from collections.abc import Iterable, Mapping, MappingView, Set
 from typing import Any
 
-from . import decorators, kinds, replies, trampoline
+from . import decorators, kinds, replies, shapes, trampoline
 
 DEEPEST = 50
 _REFERENCE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*[.:][A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
@@ -71,9 +70,6 @@ class Discovery:
         """`functools.lru_cache` around tools."""
         self.partials: list[tuple[Any, ToolFunction]] = []
         """Partials that are tools, each with its function."""
-        self.aliases: list[tuple[Any, Any, ToolFunction]] = []
-        """Table, key and function of a tool that the table also holds under another name."""
-        self._named: dict[int, str | None] = {}
         self._open: set[int] = set()
 
     def point(self, owner: Any, attribute: str, value: Any, path: str, name: str | None = None) -> bool:
@@ -124,23 +120,12 @@ class Discovery:
         if kind is kinds.CACHE:
             self.caches.append(value)
             return self.add(value.__wrapped__, name, path, bound_to)
-        if kind in (weakref.ref, weakref.WeakMethod):
-            return self.add(value(), name, path, bound_to)
         if isinstance(value, types.ModuleType):
-            raise kinds.refused(path, "a module; name its functions")
-        if kinds.is_mock(value):
-            raise kinds.refused(
-                path, "a mock, whose calls cannot be answered; name the tool that it stands for"
-            )
+            return False
         if isinstance(value, (str, Mapping, list, tuple, Set, collections.deque, MappingView)):
             return self._container(value, name, path, bound_to)
-        if kinds.is_opaque(value):
-            raise kinds.refused(path, f"{replies.in_words(value)}, which cannot be looked into; use a list")
         if isinstance(value, type):
             return self._class(value, name, path)
-        # A descriptor may be called as well: a decorator that is a class.
-        if inspect.isroutine(value) and not kinds.is_called(value):
-            raise kinds.built_in(value, path)
         return self._object(value, name, path, bound_to)
 
     # --- functions -------------------------------------------------------------------------------
@@ -164,8 +149,7 @@ class Discovery:
         original = layers[-1]
         if kinds.is_unbound(original):
             target = dataclasses.replace(target, is_method=True)
-        shared = self._named.setdefault(id(original), target.name) not in (None, target.name)
-        answered = [original] if decorators.only_plumbing(layers) and not shared else layers
+        answered = [original] if decorators.only_retries(layers) else layers
         for each in answered:
             if kinds.has_code(each):
                 family = target.family or id(original)
@@ -190,7 +174,7 @@ class Discovery:
         """Find a partial, and its function as well, which other code may call."""
         before = len(self.targets)
         if not self.add(value.func, name, path, bound_to):
-            raise kinds.refused(path, "a partial of something that cannot be patched")
+            return False
         if len(self.targets) > before:
             self.partials.append((value, self.targets[before]))
         return True
@@ -229,63 +213,39 @@ class Discovery:
         return has_tools or (is_object and self._object(value, name, path, bound_to))
 
     def _mapping(self, table: Any, name: str | None, path: str) -> bool:
-        missing = inspect.getattr_static(type(table), "__missing__", None)
-        if kinds.has_code(missing) and not kinds.is_library(missing.__module__):
-            raise kinds.refused(path, f"{replies.in_words(table)}, whose __missing__ makes members unseen")
         tool = table.get("name")
         if not isinstance(tool, str):
             tool = name if any(key in kinds.FIELDS for key in table) else None
-        tools = 0
-        companions = []
+        members: list[Any] = []
+        beside: list[Any] = []
         for key, value in list(table.items()):
-            inside = tool or (key if isinstance(key, str) else name)
             if not isinstance(key, (str, bytes, int, tuple, type, type(None))):
-                tools += self.add(key, None, f"{path} (key)")
-            if tool and key not in kinds.FIELDS and kinds.is_companion(value):
-                companions.append((key, value))
-                continue
-            tools += self._member(table, key, value, inside, f"{path}[{key!r}]")
-            self._check_look_up(table, key, value, f"{path}[{key!r}]")
-        if not tools:
-            for key, value in companions:
-                tools += self._member(table, key, value, tool, f"{path}[{key!r}]")
-        self.is_open = self.is_open or bool(tools)
-        return bool(tools)
+                members.append((key, None, f"{path} (key)"))
+            is_beside = tool and key not in kinds.FIELDS and kinds.is_companion(value)
+            member = (value, tool or (key if isinstance(key, str) else name), f"{path}[{key!r}]")
+            (beside if is_beside else members).append(member)
+        return self._members(members, beside)
 
     def _sequence(self, table: Any, name: str | None, path: str) -> bool:
         fields = getattr(type(table), "_fields", None)
-        members = list(table)
+        values = list(table)
         if isinstance(table, (tuple, list)):
-            name = kinds.name_in_record(members, fields, name)
-        has_function = any(kinds.is_function(each) for each in members)
-        tools = 0
-        for index, value in enumerate(members):
-            member_path = f"{path}.{fields[index]}" if fields else f"{path}[{index}]"
-            key = index if isinstance(table, list) else None
-            if not (has_function and isinstance(table, tuple) and kinds.is_companion(value)):
-                tools += self._member(table, key, value, name, member_path)
-        self.is_open = self.is_open or bool(tools)
-        return bool(tools)
+            name = kinds.name_in_record(values, fields, name)
+        is_record = isinstance(table, tuple) and any(kinds.is_function(each) for each in values)
+        members: list[Any] = []
+        beside: list[Any] = []
+        for index, value in enumerate(values):
+            member = (value, name, f"{path}.{fields[index]}" if fields else f"{path}[{index}]")
+            (beside if is_record and kinds.is_companion(value) else members).append(member)
+        return self._members(members, beside)
 
-    def _check_look_up(self, table: Any, key: Any, value: Any, path: str) -> None:
-        """Refuse a mapping whose look-up makes something else than its items show."""
-        look_up = inspect.getattr_static(type(table), "__getitem__", None)
-        if not kinds.has_code(look_up) or kinds.is_library(look_up.__module__):
-            return
-        looked_up = table[key]
-        if looked_up is not value and callable(looked_up):
-            raise kinds.refused(
-                path, "made by its table: each access makes another function; name the one that does the work"
-            )
-
-    def _member(self, table: Any, key: Any, value: Any, name: str | None, path: str) -> bool:
-        """Find the tools of a table's member; a table may hold a function under several names."""
-        if kinds.has_code(value) and name is not None:
-            named = self._named.setdefault(id(value), name)
-            if named not in (None, name) and isinstance(table, (MutableMapping, list)):
-                self.aliases.append((table, key, ToolFunction(value, name, path)))
-                return True
-        return self.add(value, name, path)
+    def _members(self, members: list[Any], beside: list[Any]) -> bool:
+        """Find the tools of a table's members, and only without one in those beside them."""
+        has_tools = sum([self.add(*member) for member in members]) or sum(
+            [self.add(*member) for member in beside]
+        )
+        self.is_open = self.is_open or bool(has_tools)
+        return bool(has_tools)
 
     # --- classes and objects ---------------------------------------------------------------------
 
@@ -295,7 +255,7 @@ class Discovery:
         for cls in [owner, *kinds.subclasses(owner)]:
             raw = cls.__dict__.get(attribute) if cls is not owner else raw
             if raw is not None and not self._of_class(raw, attribute, path, name, family):
-                raise kinds.refused(f"{path} of {cls.__qualname__}", replies.in_words(raw))
+                self._no_tool(raw, [cls.__qualname__], path)
             family = family or next((target.family for target in self.targets[-1:]), 0)
         self.is_open = True
         return True
@@ -328,19 +288,10 @@ class Discovery:
         parts = [
             (attribute, raw) for attribute, raw in kinds.methods(cls) if kinds.has_code(kinds.code_of(raw))
         ]
-        if not parts:
-            if kinds.is_passive(cls):
-                return False
-            public = kinds.public_methods(cls)
-            hint = (
-                f"and none of its methods is known to be the tool; "
-                f"name the method, as in {cls.__module__}:{cls.__qualname__}.{public[0]}"
-                if public
-                else "whose constructor may do the work; write a function around it and name that"
-            )
-            raise kinds.refused(path, f"{replies.in_words(cls)}, {hint}")
         if kinds.is_schema(cls) and not any(attribute in cls.__dict__ for attribute, _ in parts):
             return False
+        if not parts:
+            return self._no_tool(cls, kinds.public_methods(cls), path)
         for attribute, raw in kinds.innermost(parts, []):
             self.class_method(cls, attribute, raw, f"{path}.{attribute}", name)
         return True
@@ -366,7 +317,6 @@ class Discovery:
             if kinds.has_code(kinds.code_of(raw))
         ]
         called = kinds.innermost(methods, [field for field, _ in fields])
-        self._helper(value, called, name, path, bound_to)
         for attribute, raw in called:
             target = ToolFunction(
                 kinds.code_of(raw), name or type(value).__name__, f"{path}.{attribute}",
@@ -376,25 +326,16 @@ class Discovery:
             )  # fmt: skip
             self._function(target, attribute)
         if len(self.targets) == before:
-            for field, table in kinds.fields(value, every=True):
-                if kinds.is_table(table):
-                    self.add(table, None, f"{path}.{field}")
+            others = dict(kinds.fields(value, every=True))
+            functions = [field for field, each in others.items() if kinds.is_function(each)]
+            for field, each in others.items():
+                if kinds.is_table(each):
+                    self.add(each, None, f"{path}.{field}")
+                elif functions == [field]:
+                    self.add(each, name, f"{path}.{field}", bound_to or field)
         if len(self.targets) == before:
-            self._refuse_object(value, path)
+            self._no_tool(value, ["__call__"] if callable(value) else kinds.public_methods(type(value)), path)
         return len(self.targets) > before
-
-    def _helper(
-        self, value: Any, methods: list[Any], name: str | None, path: str, bound_to: str | None
-    ) -> None:
-        """Find the function in an unknown field to which a tool object's method only passes calls."""
-        values = dict(kinds.attributes(value))
-        for _, raw in methods:
-            names = kinds.names_in(kinds.code_of(raw).__code__)
-            field = names.pop() if len(names) == 1 else ""
-            if kinds.has_code(values.get(field)):
-                start = len(self.targets)
-                self.add(values[field], name, f"{path}.{field}", bound_to or field)
-                self._mark(start, takes_input=False)
 
     def _decorator(self, value: Any, layers: list[Any], name: str | None, path: str) -> bool:
         """Find the function inside an object that a decorator made of it, and the object's call."""
@@ -416,20 +357,15 @@ class Discovery:
                 self.targets[index], takes_input=takes_input, is_member=True
             )
 
-    def _refuse_object(self, value: Any, path: str) -> None:
-        """Refuse an object of which nothing is known to be the tool, unless it is data."""
-        unknown = kinds.unknown_methods(value) or [
-            field for field, each in kinds.fields(value, every=True) if kinds.is_function(each)
-        ]
-        if not unknown and (callable(value) or kinds.has_compiled_method(type(value))):
-            raise kinds.built_in(value, path)
-        if unknown:
-            raise kinds.refused(
-                path,
-                f"{replies.in_words(value)}, and it is not known which of its methods is the tool "
-                f"({', '.join(unknown[:5])}); name that method, or name {path!r} in `ignore` of [agent] "
-                "if it is no tool",
+    def _no_tool(self, value: Any, methods: list[str], path: str) -> bool:
+        """Pass over a value in which no tool was found, unless one of these methods may be a tool."""
+        if methods:
+            raise shapes.Unusable(
+                f"the tool {path} cannot be patched: it is {replies.in_words(value)}, and no Python code in "
+                f"it is known to do a tool's work ({', '.join(methods[:5])} may); name that function or "
+                f"method in `tools`, or {path!r} in `ignore` of [agent] if it is no tool"
             )
+        return False
 
 
 def is_ignored(path: str, patterns: Iterable[str]) -> bool:

@@ -10,16 +10,12 @@ import contextlib
 import dataclasses
 import enum
 import functools
-import gc
 import inspect
 import os
 import sys
-import threading
 import types
 from collections.abc import Callable, Iterator, Mapping, Set
 from typing import Any
-
-from . import replies, shapes
 
 CACHE = type(functools.lru_cache(maxsize=1)(len))
 """The type of a function around which `functools.lru_cache` keeps results."""
@@ -39,45 +35,15 @@ _FIELDS = tuple(dict.fromkeys((*FIELDS, *METHODS)))
 INPUT_NAMES = ("on_invoke_tool", "on_invoke", "run_json")
 """Of those, what takes the arguments as one JSON text or mapping, last."""
 SCHEMA_BASES = ("BaseModel", "Enum", "TypedDict", "BaseException", "Struct")
-PURE_MODULES = (
-    "builtins", "collections", "datetime", "decimal", "enum", "pathlib", "types", "typing", "uuid",
-)  # fmt: skip
-"""Modules whose classes do nothing when they are called but make a value."""
 LIBRARIES = ("site-packages", "dist-packages")
 STANDARD = os.path.join(os.path.dirname(os.__file__), "")  # noqa: PTH118, PTH120
 """The folder of Python's own modules."""
-HARMLESS = frozenset(dir(object)) - {"__getattribute__"} | {
-    "__post_init__", "model_post_init", "__len__", "__bool__", "__contains__", "__copy__", "__deepcopy__",
-    "__getstate__", "__setstate__", "__set_name__", "__int__", "__float__", "__index__", "__bytes__",
-    "__del__", "__fspath__", "__rich__", "__rich_repr__", "_repr_html_", "__replace__",
-}  # fmt: skip
-"""Methods of a class of data, which run no tool."""
-_QUEUES = ("queue", "_queue", "asyncio.queues", "multiprocessing.queues")
 
 
 def is_library(module: str) -> bool:
     """Return whether a module comes with Python or was installed, so that others than the agent use it."""
     file = getattr(sys.modules.get(module), "__file__", None)
     return file is None or file.startswith(STANDARD) or any(f"/{folder}/" in file for folder in LIBRARIES)
-
-
-def refused(path: str, what: str) -> shapes.Unusable:
-    """Return the error for a tool that cannot be patched, because of what it is."""
-    return shapes.Unusable(f"the tool {path} cannot be patched: it is {what}")
-
-
-def built_in(value: Any, path: str) -> shapes.Unusable:
-    """Return the error for a tool without Python code."""
-    return refused(
-        path,
-        f"{replies.in_words(value)}, which is called without Python code; "
-        "write a Python function around it and name that",
-    )
-
-
-def is_mock(value: Any) -> bool:
-    """Return whether a value is a mock of the standard library."""
-    return any(cls.__module__.startswith("unittest.mock") for cls in type(value).__mro__)
 
 
 def is_function(value: Any) -> bool:
@@ -147,19 +113,6 @@ def is_data(value: Any) -> bool:
     )
 
 
-def is_passive(cls: type) -> bool:
-    """Return whether making an object of a class does nothing, and the agent's code gives it no methods."""
-    if cls.__module__ in PURE_MODULES:
-        return True
-    names = ("__init__", "__new__", "__post_init__", "model_post_init")
-    raws = [base.__dict__.get(name) for base in cls.__mro__ if is_agents(base) for name in names]
-    raws += [base.__dict__.get("__call__") for base in inspect.getmro(type(cls)) if is_agents(base)]
-    codes = [code_of(raw).__code__ for raw in raws if has_code(code_of(raw))]
-    # What `dataclasses` and the like write has no file.
-    works = any(not code.co_filename.startswith("<") for code in codes)
-    return not works and not public_methods(cls) and (is_schema(cls) or is_agents(cls))
-
-
 def is_agents(cls: type) -> bool:
     """Return whether a class is the agent's, and neither Python's nor of an installed package."""
     return not is_library(cls.__module__)
@@ -181,33 +134,6 @@ def public_methods(cls: type) -> list[str]:
     ]
 
 
-def unknown_methods(value: Any) -> list[str]:
-    """Return methods of the agent's own code that an object has and that may do a tool's work."""
-    spaces = [base.__dict__ for base in type(value).__mro__ if is_agents(base)]
-    members = [(name, raw) for space in spaces for name, raw in space.items()]
-    return [name for name, raw in members if name not in HARMLESS and _may_work(raw)]
-
-
-def _may_work(raw: Any) -> bool:
-    """Return whether a class attribute runs code that somebody wrote, when it is called or set."""
-    if isinstance(raw, property):
-        return raw.fset is not None
-    function = code_of(raw)
-    # What `dataclasses` and the like write has no file.
-    return has_code(function) and not function.__code__.co_filename.startswith("<")
-
-
-def has_compiled_method(cls: type) -> bool:
-    """Return whether a class of the agent's has a method by which tools are called, without Python code."""
-    return any(
-        inspect.isroutine(raw) and not has_code(code_of(raw))
-        for base in cls.__mro__
-        if is_agents(base)
-        for name, raw in base.__dict__.items()
-        if name in METHODS
-    )
-
-
 def is_companion(value: Any) -> bool:
     """Return whether a value beside a tool's function is no tool: data, a schema, an object of a library."""
     if isinstance(value, type):
@@ -215,11 +141,6 @@ def is_companion(value: Any) -> bool:
     if is_function(value) or is_table(value) or isinstance(value, (str, enum.Enum)):
         return False
     return is_data(value) or (not callable(value) and not is_agents(type(value)))
-
-
-def is_opaque(value: Any) -> bool:
-    """Return whether a value holds others that cannot be looked at without taking them out."""
-    return isinstance(value, (Iterator, threading.local)) or type(value).__module__ in _QUEUES
 
 
 def methods(cls: type) -> Iterator[tuple[str, Any]]:
@@ -339,18 +260,3 @@ def announce_subclasses(cls: type, callback: Callable[[type], None]) -> None:
     # A class of an extension takes no attributes.
     with contextlib.suppress(AttributeError, TypeError):
         base.__init_subclass__ = classmethod(announce)
-
-
-def objects_with(function: types.FunctionType, owners: Mapping[int, Any]) -> dict[int, Any]:
-    """Return the other objects that have this function as a method, by their ids.
-
-    Args:
-        function: the method.
-        owners: objects by their ids, each the first of a tuple; they are left out.
-    """
-    bases = {cls for owner, _ in owners.values() for cls in type(owner).__mro__}
-    holding = tuple(
-        cls for cls in bases if any(getattr(raw, "__func__", raw) is function for raw in vars(cls).values())
-    )
-    objects = gc.get_objects() if holding else []
-    return {id(each): each for each in objects if issubclass(type(each), holding) and id(each) not in owners}

@@ -24,7 +24,7 @@ import types
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from . import discovery, imports, kinds, replies, shapes, tool, trampoline
+from . import discovery, imports, replies, shapes, tool, trampoline
 from .frameworks import base
 
 
@@ -175,12 +175,6 @@ class Patches:
             self._keep_functions(discovered)
             if self._executed is None:
                 return
-            for target in self._discover().targets:
-                if not tool.is_answered(target):
-                    raise shapes.Unusable(
-                        f"the tool {target.path} cannot be patched: each access makes another function; "
-                        "name the function that does the work, or the method of its class"
-                    )
             executed, self._executed = self._executed, None
             for module in executed:
                 if sys.modules.get(module.__name__) is not module:
@@ -297,12 +291,6 @@ class Patches:
     # --- putting patches in place ------------------------------------------------------------------
 
     def _install(self, discovered: discovery.Discovery) -> None:
-        for table, key, alias in discovered.aliases:
-            copy = tool.copied(alias.function)
-            table[key] = copy
-            discovered.targets.append(
-                discovery.ToolFunction(copy, alias.name, alias.path, like=alias.function, family=id(copy))
-            )
         new: dict[int, list[discovery.ToolFunction]] = {}
         for target in discovered.targets:
             handler = trampoline.handler_of(target.function)
@@ -310,31 +298,24 @@ class Patches:
                 handler.join(target)
             else:
                 new.setdefault(id(target.function), []).append(target)
-        caches = [*discovered.caches, *(self._replace(list(new.values())) if new else ())]
-        self._caches += [each for each in caches if not any(each is cache for cache in self._caches)]
+        for targets in new.values():
+            self._replace(*targets)
+        cached = set(map(id, self._caches))
+        self._caches += [each for each in discovered.caches if id(each) not in cached]
         for partial, target in discovered.partials:
             self._patch_partial(partial, target)
 
-    def _replace(self, groups: list[list[discovery.ToolFunction]]) -> list[Any]:
-        """Replace the code of functions and of their copies; return the caches around them."""
-        functions = [group[0].function for group in groups]
-        holders = trampoline.holders_of(functions)
-        for first, *others in groups:
-            code = first.function.__code__
-            for function in [first.function, *holders.copies.get(id(first.function), ())]:
-                replacement = tool.Tool(first, trampoline.original_of(function), self._ask, self._settled)
-                for target in others:
-                    replacement.join(target)
-                if replacement.owners:
-                    replacement.strangers = kinds.objects_with(function, replacement.owners)
-                trampoline.replace_code(function, replacement)
-                if function is first.function:
-                    self.tools.append(replacement)
-                    may_run = not set(self._live).isdisjoint(replacement.names)
-            is_tool = first.like in (None, first.function) and id(first.function) not in holders.shared
-            if is_tool and not may_run and "<locals>" in first.function.__qualname__:
-                trampoline.replace_in_factory(first.function, code)
-        return holders.caches
+    def _replace(self, first: discovery.ToolFunction, *others: discovery.ToolFunction) -> None:
+        function, code = first.function, first.function.__code__
+        in_factory = "<locals>" in function.__qualname__ and first.like in (None, function)
+        in_factory = in_factory and not trampoline.is_shared(function)
+        replacement = tool.Tool(first, trampoline.copied(function), self._ask, self._settled)
+        for target in others:
+            replacement.join(target)
+        self.tools.append(replacement)
+        trampoline.replace_code(function, replacement)
+        if in_factory and set(self._live).isdisjoint(replacement.names):
+            trampoline.replace_in_factory(function, code)
 
     def _patch_partial(self, partial: Any, target: discovery.ToolFunction) -> None:
         """Make a partial ask for the arguments that it is called with, without those that are bound in it."""
@@ -362,7 +343,7 @@ class Patches:
         around = discovery.ToolFunction(
             function, target.name, target.path, is_method=is_method, family=target.family
         )
-        replacement = tool.Tool(around, trampoline.original_of(function), self._ask, self._settled)
+        replacement = tool.Tool(around, trampoline.copied(function), self._ask, self._settled)
         self.tools.append(replacement)
         trampoline.replace_code(function, replacement)
         if is_method:

@@ -19,7 +19,6 @@ import contextlib
 import contextvars
 import inspect
 import itertools
-import types
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from typing import Any
 
@@ -98,8 +97,6 @@ class Tool(trampoline.Handler):
         """The tool's name, where a table or object gives it one."""
         self.owners: dict[int, tuple[Any, str | None]] | None = {}
         """Objects whose method is the tool, each with the tool's name; None: every object's is."""
-        self.strangers: dict[int, Any] = {}
-        """Objects with the same method that were there before and are no tools."""
         self.join(target)
 
     def join(self, target: discovery.ToolFunction) -> None:
@@ -125,18 +122,6 @@ class Tool(trampoline.Handler):
             return [f"{self._function_name}(name, args)"]
         names = {name for _, name in (self.owners or {}).values()} if self.owners else {self.name}
         return sorted(name or self._function_name for name in names)
-
-    def answers(self, target: discovery.ToolFunction) -> bool:
-        """Return whether a call through what was discovered now is answered, under the tool's name.
-
-        Another object may have taken a tool's place, with the same method: each access may make one.
-        """
-        owner = target.owner
-        if owner is None or self.owners is None or id(owner) in self.owners:
-            return True
-        is_stranger = id(owner) in self.strangers or self._is_of_library()
-        has_name = self._function_name not in kinds.METHODS or kinds.name_of(owner) is not None
-        return not is_stranger and has_name
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Answer a call of a plain function."""
@@ -201,8 +186,10 @@ class Tool(trampoline.Handler):
         owner = args[0] if args else None
         if id(owner) in self.owners:
             return False
-        # A new object is likely to be a tool's copy, but for those that an installed package uses itself.
-        return id(owner) in self.strangers or self._is_of_library()
+        # A copy of a tool has its name, too; an installed package uses other objects itself.
+        return self._is_of_library() or (
+            self._function_name in kinds.METHODS and kinds.name_of(owner) is None
+        )
 
     def _is_of_library(self) -> bool:
         module = getattr(self.original, "__globals__", {}).get("__name__")
@@ -244,27 +231,6 @@ class Tool(trampoline.Handler):
         if isinstance(answer, calls.Live) or called in self._settled:
             return answer
         return self._convert(answer)
-
-
-def is_answered(target: discovery.ToolFunction) -> bool:
-    """Return whether a call through what was discovered is answered."""
-    handler = trampoline.handler_of(target.function)
-    return handler.answers(target) if isinstance(handler, Tool) else handler is not None
-
-
-def copied(function: Any) -> types.FunctionType:
-    """Return a separate function that runs the same code, or is answered in the same way."""
-    handler = trampoline.handler_of(function)
-    copy = trampoline.copied(handler.original if isinstance(handler, Tool) else function)
-    copy.__name__, copy.__qualname__, copy.__module__, copy.__doc__ = (
-        function.__name__,
-        function.__qualname__,
-        function.__module__,
-        function.__doc__,
-    )
-    copy.__annotations__ = dict(function.__annotations__)
-    copy.__dict__.update(function.__dict__)
-    return copy
 
 
 def _without_framework(arguments: dict[str, Any]) -> dict[str, Any]:

@@ -12,8 +12,7 @@ import gc
 import inspect
 import sys
 import types
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 from . import failures
 
@@ -55,19 +54,8 @@ class Handler:
         )
 
 
-_ORIGINALS: dict[int, types.FunctionType] = {}
-"""Functions that run what patched functions ran before, by their ids; they are kept for good."""
-
-
-def original_of(function: types.FunctionType) -> types.FunctionType:
-    """Return a function that runs what this one runs before it is patched."""
-    original = copied(function)
-    _ORIGINALS[id(original)] = original
-    return original
-
-
 def copied(function: types.FunctionType) -> types.FunctionType:
-    """Return another function of the same code."""
+    """Return another function of the same code, which keeps it where the function is patched."""
     copy = types.FunctionType(
         function.__code__,
         function.__globals__,
@@ -151,39 +139,10 @@ def signature_of_partial(function: Any, partial: Any) -> inspect.Signature | Non
     return signature.replace(parameters=[first, *unbound])
 
 
-class Holders(NamedTuple):
-    """What runs the code of functions, or keeps what they returned, beside the functions themselves."""
-
-    copies: dict[int, list[types.FunctionType]]
-    """Functions with the same code and the same variables, by the id of the function."""
-    shared: set[int]
-    """Ids of the functions whose code other functions run as well, for another purpose."""
-    caches: list[Any]
-    """Every `functools.lru_cache` around one of the functions."""
-
-
-def holders_of(functions: Iterable[types.FunctionType]) -> Holders:
-    """Return what runs the code of these functions, or keeps what they returned."""
-    functions = list(functions)
-    sharing: dict[int, list[types.FunctionType]] = {}
-    for function in functions:
-        sharing.setdefault(id(function.__code__), []).append(function)
-    skipped = {*_ORIGINALS, *map(id, functions)}
-    shared = {id(each) for same in sharing.values() if len(same) > 1 for each in same}
-    copies: dict[int, list[types.FunctionType]] = {}
-    caches = []
-    codes = [function.__code__ for function in functions]
-    for holder in gc.get_referrers(*codes, *functions):
-        if type(holder) is functools._lru_cache_wrapper:
-            caches.append(holder)
-        elif type(holder) is types.FunctionType and id(holder) not in skipped:
-            same = sharing.get(id(holder.__code__), [])
-            copied_function = next((each for each in same if _is_alike(holder, each)), None)
-            if copied_function is None:
-                shared |= set(map(id, same))
-            else:
-                copies.setdefault(id(copied_function), []).append(holder)
-    return Holders(copies, shared, caches)
+def is_shared(function: types.FunctionType) -> bool:
+    """Return whether another function runs the same code, as those do that one factory makes."""
+    holders = [each for each in gc.get_referrers(function.__code__) if type(each) is types.FunctionType]
+    return any(each.__code__ is function.__code__ for each in holders if each is not function)
 
 
 def replace_in_factory(function: types.FunctionType, original: types.CodeType) -> None:
@@ -216,14 +175,6 @@ def _with(code: types.CodeType, old: types.CodeType, new: types.CodeType) -> typ
     )
     is_same = all(before is after for before, after in zip(code.co_consts, consts))  # noqa: B905 - Python 3.9
     return code if is_same else code.replace(co_consts=consts)
-
-
-def _is_alike(first: types.FunctionType, second: types.FunctionType) -> bool:
-    """Return whether two functions of the same code have the same variables and defaults."""
-    defaults = (first.__defaults__ or ()) + tuple((first.__kwdefaults__ or {}).values())
-    others = (second.__defaults__ or ()) + tuple((second.__kwdefaults__ or {}).values())
-    mine, theirs = (first.__closure__ or ()) + defaults, (second.__closure__ or ()) + others
-    return len(mine) == len(theirs) and all(a is b for a, b in zip(mine, theirs))  # noqa: B905 - Python 3.9
 
 
 @functools.cache

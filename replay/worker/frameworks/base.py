@@ -228,7 +228,7 @@ class Framework:
         if type(function) is not types.FunctionType:
             raise TypeError(f"{name} is {replies.in_words(function)}")
         if trampoline.handler_of(function) is None:
-            trampoline.replace_code(function, Replacement(run, trampoline.original_of(function)))
+            trampoline.replace_code(function, Replacement(run, trampoline.copied(function)))
 
     def replace_methods(
         self, cls: type, names: Mapping[str, tuple[Callable[..., Any], Callable[..., Any]]]

@@ -113,7 +113,6 @@ shape(
     "Shop.cancel",
     "class Bound:\n    def __init__(self, fn): self.fn = fn\n    def __get__(self, obj, cls=None): return self if obj is None else functools.partial(self.fn, obj)\nclass Shop:\n    @Bound\n    def cancel(self, order_id): return real(order_id)",
     "return Shop().cancel('7')",
-    refused="cannot be patched",
 )
 table(
     "registry of a metaclass",

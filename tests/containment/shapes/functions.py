@@ -94,16 +94,16 @@ shape(
     "cancel",
     "cancel = os.remove",
     "return cancel('7')",
-    refused="without Python code",
+    refused="no Python code in it",
 )
-shape("function", "module", "importlib", "", "return ''", refused="a module")
+shape("function", "module", "importlib", "", "return ''", refused="is a module")
 shape(
     "function",
     "mock",
     "cancel",
     "from unittest.mock import Mock\ncancel = Mock()",
     "return cancel('7')",
-    refused="a mock",
+    passes=True,
 )
 shape("function", "text", "cancel", "cancel = 'no tool'", "return ''", refused="is a str")
 shape(
@@ -257,7 +257,7 @@ shape(
     @retry
     def cancel(order_id): return real(order_id)
 """,
-    "assert cancel('7') == 'ran: answered'\nreturn 'answered'",
+    "return cancel('7')",
 )
 shape(
     "decorator",
@@ -275,7 +275,7 @@ shape(
     @logged
     async def cancel(order_id): return real(order_id)
 """,
-    "assert asyncio.run(cancel('7')) == 'ran: answered'\nreturn 'answered'",
+    "return asyncio.run(cancel('7'))",
 )
 shape(
     "decorator",

@@ -113,25 +113,24 @@ table(
     "class whose constructor is the tool",
     "class Cancel:\n    def __init__(self, order_id): self.answer = real(order_id)\nTOOLS = {'other': cancel, 'cancel': Cancel}",
     "return TOOLS['cancel']('7').answer",
-    refused="constructor",
+    passes=True,
 )
 table(
     "dataclass whose __post_init__ is the tool",
     "@dataclasses.dataclass\nclass Cancel:\n    order_id: str\n    def __post_init__(self): self.answer = real(self.order_id)\nTOOLS = {'other': cancel, 'cancel': Cancel}",
     "return TOOLS['cancel']('7').answer",
-    refused="constructor",
+    passes=True,
 )
 table(
     "class of the standard library",
     "import subprocess\nTOOLS = {'cancel': cancel, 'start': subprocess.Popen}",
     "return TOOLS['start']('true')",
-    refused="the class Popen",
+    passes=True,
 )
 table(
     "mapping that makes its functions",
     "class T(collections.abc.Mapping):\n    def __getitem__(self, key): return lambda order_id: real(order_id)\n    def __iter__(self): return iter(['cancel'])\n    def __len__(self): return 1\nTOOLS = T()",
     "return TOOLS['cancel']('7')",
-    refused="each access makes another function",
 )
 
 shape(

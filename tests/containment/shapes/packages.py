@@ -34,7 +34,7 @@ shape(
     "cancel",
     "class T:\n    name = 'cancel'\n    __slots__ = ('_f',)\n    def __init__(self, f): self._f = f\n    def __call__(self, order_id): return self._f(order_id)\ncancel = T(lambda order_id: real(order_id))",
     "assert cancel('7') == 'answered'\nreturn cancel._f('7')",
-    answers=2,
+    passes=True,
 )
 held(
     "background task of an endpoint",
@@ -184,7 +184,7 @@ shape(
     "cancel",
     "import wrapt\n@wrapt.decorator\ndef audited(wrapped, instance, args, kwargs):\n    real('audit')\n    return wrapped(*args, **kwargs)\n@audited\ndef cancel(order_id): return real(order_id)",
     "return cancel('7')",
-    refused="is a FunctionWrapper",
+    passes=True,
     needs="wrapt",
 )
 shape(
@@ -289,7 +289,7 @@ shape(
     "client.orders.cancel",
     _REMOTE + "client = Remote('shop')",
     "return client.orders.cancel('7')",
-    refused="each access makes another",
+    passes=True,
 )
 shape(
     "method",
@@ -297,7 +297,7 @@ shape(
     "server.cancel",
     "import xmlrpc.client\nclass Transport(xmlrpc.client.Transport):\n    def request(self, *args, **kwargs): return (real('7'),)\nserver = xmlrpc.client.ServerProxy('http://127.0.0.1:9', transport=Transport())",
     "return server.cancel('7')",
-    refused="each access makes another",
+    passes=True,
 )
 table(
     "callable that answers every name",

@@ -97,6 +97,7 @@ table(
     "one function under two names",
     "TOOLS = {'stop': cancel, 'cancel': cancel}",
     "return TOOLS['cancel']('7')",
+    passes=True,
 )
 table(
     "async function",
@@ -167,7 +168,7 @@ table(
     "object with a function of unknown name",
     "class T:\n    def __init__(self): self.secret = lambda order_id: real(order_id)\nTOOLS = [cancel, T()]",
     "return TOOLS[1].secret('7')",
-    refused="secret",
+    passes=True,
 )
 table(
     "built-in function",
@@ -185,9 +186,9 @@ table(
     "mock",
     "from unittest.mock import Mock\nTOOLS = [cancel, Mock()]",
     "return TOOLS[1]('7')",
-    refused="a mock",
+    passes=True,
 )
-table("module", "TOOLS = [cancel, os]", "return TOOLS[1].remove('7')", refused="a module")
+table("module", "TOOLS = [cancel, os]", "return TOOLS[1].remove('7')", passes=True)
 table(
     "nothing but schemas",
     "TOOLS = [{'name': 'cancel', 'parameters': {'type': 'object'}}]",
@@ -240,14 +241,14 @@ for _name, _method, _call in (
         f"class Cancel:\n    {_line}\n",
         "Cancel()",
         f"return {_call}",
-        refused="TOOLS['cancel']",
+        passes=True,
     )
 beside(
     "mapping that makes what is missing",
     "class Made(dict):\n    def __missing__(self, name): return lambda order_id: real(order_id)\n",
     "Made()",
     "return TOOLS['cancel']['any']('7')",
-    refused="__missing__",
+    passes=True,
 )
 for _form in (":Shop.cancel", ".Shop.cancel"):
     beside(
@@ -271,4 +272,4 @@ for _name, _source, _member in (
     ("thread-local", "HELD = threading.local()\nHELD.fn = cancel\n", "HELD"),
     ("queue", "import queue\nHELD = queue.Queue()\nHELD.put(cancel)\n", "HELD"),
 ):
-    beside(_name, _source, _member, "return ''", refused="cannot be looked into")
+    beside(_name, _source, _member, "return ''", passes=True)
