@@ -28,6 +28,7 @@ import numpy as np
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.golden import content_id
 from replaydiff.replay.model import NO_TOOLS, Case
+from replaydiff.replay.months import month_range
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -67,11 +68,12 @@ def path_of(case: Case) -> str | None:
 
 def coverage(con: DuckDBPyConnection, cases: Sequence[Case], month: str) -> Coverage:
     """Return the share of a month's traffic whose tool path a case has."""
+    start, end = month_range(month)
     paths = sorted({path for case in cases if (path := path_of(case)) is not None})
     rows = con.execute(
         "SELECT tool_path, count(*) AS traces, arg_min(trace_id, md5(trace_id), $2) AS examples FROM traces"
-        " WHERE strftime(started_at, '%Y-%m') = $1 GROUP BY tool_path ORDER BY traces DESC, tool_path",
-        [month, _EXAMPLES],
+        " WHERE started_at >= $1 AND started_at < $3 GROUP BY tool_path ORDER BY traces DESC, tool_path",
+        [start, _EXAMPLES, end],
     ).fetchall()
     return Coverage(
         month=month,

@@ -27,9 +27,9 @@ from replaydiff.replay import clock
 from replaydiff.replay.errors import AlreadyRunningError, InputError
 from replaydiff.replay.files import locked, private_folder
 from replaydiff.replay.model import JsonObject, Trace
+from replaydiff.replay.months import month_range
 from replaydiff.replay.store.import_records import last_read, mark_read
 from replaydiff.replay.store.traces import delete_traces, iter_traces, traces_between
-from replaydiff.replay.store.where import month_range
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

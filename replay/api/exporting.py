@@ -108,7 +108,8 @@ def _opened(store: Path, settings: Settings, request: ExportRequest, file: Path 
     from replaydiff.replay.store.export import ExportKind, prepare, select
 
     with open_store(store, read_only=True, export_to=file if request.parquet else None) as con:
-        chosen = select(con, where=request.where, month=request.month, sample=request.sample, run=request.run)
+        month = settings.project.month(request.month)
+        chosen = select(con, where=request.where, month=month, sample=request.sample, run=request.run)
         computed = _computed_grades(con, settings, chosen) if request.what == ExportKind.GRADES else ()
         yield prepare(con, ExportKind(request.what), chosen, computed)
 

@@ -95,16 +95,14 @@ class GoldenSet:
         from replaydiff.cases.similarity import coverage
         from replaydiff.replay.store.connection import open_store
         from replaydiff.replay.store.traces import trace_months
-        from replaydiff.replay.store.where import month_range
 
         cases = self.cases()
         if not self._store.exists():
             return None
         with open_store(self._store, read_only=True) as con:
-            months = [name for name, _ in trace_months(con)]
-            if month is not None:
-                month_range(month)
-            chosen = month or (months[-1] if months else None)
+            project = self._settings.project
+            months = [name for name, _ in trace_months(con, project.timezone)]
+            chosen = project.month(month) or (months[-1] if months else None)
             return None if chosen is None else coverage(con, cases, chosen)
 
     def counts(self) -> dict[str, dict[str, int]]:

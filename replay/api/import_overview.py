@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from replaydiff.replay.months import month_at, month_range
 from replaydiff.replay.settings.toml import tool_table
 from replaydiff.replay.terminal.text import single_line
 
 if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
     from replaydiff.replay.effects import ToolEffect
     from replaydiff.replay.result_form import ResultForms
 
 _ROWS = 12
 _LONGEST_NAME = 32
-_CONTENTS = """
-SELECT count(*), count(session_id), count(DISTINCT session_id), max(strftime(started_at, '%Y-%m'))
-FROM traces
-"""
+_CONTENTS = "SELECT count(*), count(session_id), count(DISTINCT session_id), max(started_at) FROM traces"
 _MONTH = """
 SELECT count(*) FILTER (state = 'complete'), count(DISTINCT tool_path) FILTER (state = 'complete')
-FROM traces WHERE strftime(started_at, '%Y-%m') = ?
+FROM traces WHERE started_at >= ? AND started_at < ?
 """
 
 
@@ -46,26 +45,23 @@ class StoreOverview:
     """Their distinct tool paths."""
 
 
-def overview_of(store: Path) -> StoreOverview:
-    """Return what is in a store; nothing without one."""
-    from replaydiff.replay.store.connection import open_store
+def overview_of(con: DuckDBPyConnection, zone: str) -> StoreOverview:
+    """Return what is in a store, with its latest month in a time zone."""
     from replaydiff.replay.store.traces import count_tool_calls, result_forms
 
-    if not store.exists():
-        return StoreOverview()
-    with open_store(store, read_only=True) as con:
-        [(traces, in_sessions, sessions, month)] = con.execute(_CONTENTS).fetchall()
-        [(complete, paths)] = con.execute(_MONTH, [month]).fetchall()
-        return StoreOverview(
-            calls=count_tool_calls(con),
-            forms={forms.name: forms for forms in result_forms(con)},
-            traces=traces,
-            in_sessions=in_sessions,
-            sessions=sessions,
-            month=month,
-            complete=complete,
-            paths=paths,
-        )
+    [(traces, in_sessions, sessions, last)] = con.execute(_CONTENTS).fetchall()
+    month = None if last is None else month_at(last, zone)
+    [(complete, paths)] = [(0, 0)] if month is None else con.execute(_MONTH, [*month_range(month)]).fetchall()
+    return StoreOverview(
+        calls=count_tool_calls(con),
+        forms={forms.name: forms for forms in result_forms(con)},
+        traces=traces,
+        in_sessions=in_sessions,
+        sessions=sessions,
+        month=month,
+        complete=complete,
+        paths=paths,
+    )
 
 
 def tool_lines(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +37,7 @@ class LiveOptions(TypedDict, total=False):
     """Which traces to fetch from a source's API."""
 
     month: str | None
-    """`YYYY-MM` (UTC)."""
+    """`YYYY-MM`, in the project's time zone."""
     start: str | None
     """Traces that started at or after this time (UTC)."""
     end: str | None
@@ -79,7 +79,7 @@ class ImportReport:
         first: bool,
         unclear: Sequence[ResultForms] = (),
         tools: Sequence[ToolNote] = (),
-        tools_before: Sequence[ToolNote] = (),
+        changed_tools: Collection[str] = (),
         overview: StoreOverview | None = None,
     ) -> None:
         self.reports = tuple(reports)
@@ -97,9 +97,8 @@ class ImportReport:
         """What the recordings show about each tool: its effect, and whether its results are proven."""
         self.effects = tuple(tool.effect for tool in tools)
         """What each recorded tool does: read or write."""
-        states = {tool.state for tool in tools_before}
-        self.changed_tools = tuple(tool for tool in tools if tool.state not in states)
-        """Those of which they showed something else, or nothing, before this import."""
+        self.changed_tools = tuple(tool for tool in tools if tool.effect.name in changed_tools)
+        """Those of which earlier imports reported something else, or nothing."""
 
     @property
     def new(self) -> int:
@@ -287,7 +286,7 @@ def import_live(
             hint=f"name one, a folder, or - for standard input: `replay import {source} FILE`",
         )
     spans = {
-        "--month": options.get("month"),
+        "--month": settings.project.month(options.get("month")),
         "--from": options.get("start"),
         "--to": options.get("end"),
         "--since": options.get("since"),
@@ -312,7 +311,8 @@ def import_live(
         channel.message("an earlier import of the same query was interrupted: continuing where it stopped")
         query = before
     since = f"{query.start:%Y-%m-%d %H:%M}" if query.start else "the beginning"
-    channel.message(f"fetching traces from {origin}, {since} to {query.end:%Y-%m-%d %H:%M} UTC")
+    month = f" ({spans['--month']})" if spans["--month"] else ""
+    channel.message(f"fetching traces from {origin}, {since} to {query.end:%Y-%m-%d %H:%M} UTC{month}")
     with display.source(source) as status:
         report = ingest_live(
             lambda: store_with_redaction(store, settings),
@@ -326,32 +326,34 @@ def import_live(
     return [report], first
 
 
-@dataclass(frozen=True, slots=True)
-class ToolsBefore:
-    """What the store showed about tools before an import."""
+def report_of(store: Path, settings: Settings, reports: Sequence[Report], *, first: bool) -> ImportReport:
+    """Return what an import did, with what it is the first to show about tools.
 
-    unclear: tuple[ResultForms, ...]
-    tools: tuple[ToolNote, ...]
+    The store remembers what was reported about each tool, so it is read once, after the import.
+    """
+    from replaydiff.replay.api.tool_notes import tool_notes
+    from replaydiff.replay.store.connection import open_store
+    from replaydiff.replay.store.import_records import mark_reported, reported_tools
+    from replaydiff.replay.store.sql import encode
 
-    @classmethod
-    def read(cls, store: Path, settings: Settings) -> ToolsBefore:
-        """Return what the store shows about tools now."""
-        return cls(tuple(unclear_tools(store, settings)), tuple(recorded_tools(store, settings)))
-
-
-def report_of(
-    store: Path, settings: Settings, reports: Sequence[Report], before: ToolsBefore, *, first: bool
-) -> ImportReport:
-    """Return what an import did, with what it is the first to show about tools."""
-    unclear = {tool.name for tool in before.unclear}
+    with open_store(store, read_only=True) as con:
+        overview = overview_of(con, settings.project.timezone)
+        tools = tool_notes(con, settings)
+        reported = reported_tools(con)
+    unclear = {form.name: form for form in _unclear(overview.forms.values(), settings)}
+    states = {tool.effect.name: encode([*tool.state, tool.effect.name in unclear]) for tool in tools}
+    changed = {name: state for name, state in states.items() if reported.get(name) != state}
+    if changed:
+        with open_store(store) as con:
+            mark_reported(con, changed)
     return ImportReport(
         reports,
         redacted=settings.import_.redaction is not None,
         first=first,
-        unclear=[tool for tool in unclear_tools(store, settings) if tool.name not in unclear],
-        tools=recorded_tools(store, settings),
-        tools_before=before.tools,
-        overview=overview_of(store),
+        unclear=[form for name, form in unclear.items() if name in changed],
+        tools=tools,
+        changed_tools=changed.keys(),
+        overview=overview,
     )
 
 
@@ -366,15 +368,6 @@ def recorded_tools(store: Path, settings: Settings) -> list[ToolNote]:
         return tool_notes(con, settings)
 
 
-def retry(store: Path, settings: Settings, source: str | None) -> list[Report]:
-    """Import rejected records again, after an upgrade or a corrected setting."""
-    from replaydiff.importers.base import find_importer
-    from replaydiff.importers.ingest import ingest_rejects
-
-    with store_with_redaction(store, settings) as (con, redaction):
-        return ingest_rejects(con, find_importer, source, redaction)
-
-
 def unclear_tools(store: Path, settings: Settings) -> list[ResultForms]:
     """Return the tools of which no recording, setting or annotation shows if they return text or values."""
     from replaydiff.replay.store.connection import open_store
@@ -383,9 +376,23 @@ def unclear_tools(store: Path, settings: Settings) -> list[ResultForms]:
     if not store.exists():
         return []
     with open_store(store, read_only=True) as con:
-        open_tools = [tool for tool in result_forms(con) if tool.form is None]
+        forms = result_forms(con)
+    return _unclear(forms, settings)
+
+
+def _unclear(forms: Iterable[ResultForms], settings: Settings) -> list[ResultForms]:
+    open_tools = [tool for tool in forms if tool.form is None]
     is_settled = settled_by(settings)
     return [tool for tool in open_tools if not is_settled(tool.name)]
+
+
+def retry(store: Path, settings: Settings, source: str | None) -> list[Report]:
+    """Import rejected records again, after an upgrade or a corrected setting."""
+    from replaydiff.importers.base import find_importer
+    from replaydiff.importers.ingest import ingest_rejects
+
+    with store_with_redaction(store, settings) as (con, redaction):
+        return ingest_rejects(con, find_importer, source, redaction)
 
 
 def recorded_effects(store: Path, settings: Settings) -> list[ToolEffect]:

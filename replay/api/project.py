@@ -107,7 +107,6 @@ class Project:
         from replaydiff.replay.api import importing
 
         shown = display or importing.Display()
-        before = importing.ToolsBefore.read(self.store.path, self.settings)
         if paths:
             reports, first = importing.import_files(
                 self.store.path,
@@ -124,7 +123,7 @@ class Project:
             reports, first = importing.import_live(
                 self.store.path, self.settings, source, options, self.channel, shown, strict=strict
             )
-        return importing.report_of(self.store.path, self.settings, reports, before, first=first)
+        return importing.report_of(self.store.path, self.settings, reports, first=first)
 
     aimport_ = in_thread(import_)
 
@@ -171,7 +170,12 @@ class Project:
         from replaydiff.replay.api import inspecting
 
         return inspecting.traces(
-            self.store.path, where=where, month=month, text=text, limit=limit, offset=offset
+            self.store.path,
+            where=where,
+            month=self.settings.project.month(month),
+            text=text,
+            limit=limit,
+            offset=offset,
         )
 
     atraces = in_thread(traces)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 from replaydiff.replay.api.channel import Channel
 from replaydiff.replay.errors import InputError
-from replaydiff.replay.settings import Settings, override
+from replaydiff.replay.months import in_zone, month_at, month_range
+from replaydiff.replay.settings import ProjectSection, Settings, override
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -26,7 +26,7 @@ class SampleOptions(TypedDict, total=False):
     """Options of a sample; one that is absent or None keeps the value of replay.toml."""
 
     month: str | None
-    """`YYYY-MM` (UTC), or `latest`: the latest complete month that has traces."""
+    """`YYYY-MM` in the project's time zone, or `latest`: the latest complete month that has traces."""
     size: int | None
     by: Sequence[str]
     """Fields whose values make the strata."""
@@ -60,7 +60,7 @@ def draw_sample(store: Path, settings: Settings, options: SampleOptions, channel
         unit=options.get("unit"),
     )
     with open_store(store, read_only=True) as con:
-        month = _month(con, options.get("month"), channel)
+        month = _month(con, options.get("month"), settings.project, channel)
         turns = _turns(con, section.unit, channel)
         drawn = draw(
             con,
@@ -111,39 +111,38 @@ def _turns(
 
 
 def _name(name: str | None, month: str | None) -> str:
-    chosen = name if name is not None else month or "all"
+    chosen = name if name is not None else (month or "all").partition(" ")[0]
     if not chosen.strip() or not chosen.isprintable():
         raise InputError(f"{chosen!r} cannot name a sample; use letters and digits")
     return chosen
 
 
-def _month(con: DuckDBPyConnection, month: str | None, channel: Channel) -> str | None:
+def _month(
+    con: DuckDBPyConnection, month: str | None, project: ProjectSection, channel: Channel
+) -> str | None:
     """Return the month to draw from; report which one `latest` is."""
     from replaydiff.replay import clock
     from replaydiff.replay.store.traces import trace_months
-    from replaydiff.replay.store.where import month_range
 
     if month is None:
         return None
-    months = dict(trace_months(con))
+    months = dict(trace_months(con, project.timezone))
     if not months:
         raise InputError("the store has no traces yet; import some with `replay import`")
     if month != LATEST:
-        month_range(month)
-        if month not in months:
-            raise InputError(f"there are no traces of {month}; there are traces of {_listed(months)}")
-        return month
-    complete = [name for name in months if name < _month_of(clock.utc_now())]
+        chosen = in_zone(month, project.timezone)
+        month_range(chosen)
+        if chosen not in months and " " not in month:
+            raise InputError(f"there are no traces of {chosen}; there are traces of {_listed(months)}")
+        return chosen
+    now = month_at(clock.utc_now(), project.timezone)
+    complete = [name for name in months if name < now]
     if not complete:
         raise InputError(
             f"no complete month has traces yet; name one with --month: there are traces of {_listed(months)}"
         )
     channel.message(f"latest complete month with traces: {complete[-1]} ({months[complete[-1]]} traces)")
     return complete[-1]
-
-
-def _month_of(time: datetime) -> str:
-    return f"{time:%Y-%m}"
 
 
 def _listed(months: dict[str, int]) -> str:

@@ -61,7 +61,7 @@ class StoreFile:
         from replaydiff.replay.store.traces import trace_months
 
         with open_store(self.path, read_only=True) as con:
-            return trace_months(con)
+            return trace_months(con, self._settings.project.timezone)
 
     amonths = in_thread(months)
 
@@ -79,9 +79,8 @@ class StoreFile:
         """Import rejected records again, after an upgrade or a corrected setting."""
         from replaydiff.replay.api import importing
 
-        before = importing.ToolsBefore.read(self.path, self._settings)
         reports = importing.retry(self.path, self._settings, source)
-        return importing.report_of(self.path, self._settings, reports, before, first=False)
+        return importing.report_of(self.path, self._settings, reports, first=False)
 
     aretry_rejects = in_thread(retry_rejects)
 
@@ -304,7 +303,7 @@ _AGE = re.compile(r"(\d{1,5})d")
 
 
 def _moment(text: str) -> datetime:
-    from replaydiff.replay.store.where import month_range
+    from replaydiff.replay.months import month_range
 
     if age := _AGE.fullmatch(text):
         return utc_now() - timedelta(days=int(age[1]))

@@ -42,7 +42,7 @@ _PARQUET = (".parquet", ".pq")
     help="Default: by the file's suffix, else jsonl. `.jsonl.gz` is compressed.",
 )
 @click.option("--where", metavar="COND", help="Only traces that match, or rows whose trace matches.")
-@click.option("--month", metavar="YYYY-MM", help="Only traces that started in this month (UTC).")
+@click.option("--month", metavar="YYYY-MM", help="Only traces of this month ([project] timezone).")
 @click.option("--sample", metavar="NAME", help="Only this sample: its traces, items, runs or grades.")
 @click.option("--run", "run_id", metavar="RUN", help="Only this run: its traces, sample, trials or grades.")
 def export(

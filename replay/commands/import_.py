@@ -93,7 +93,7 @@ _ADVICE = (
     "(`replay doctor` shows whether it is on)"
 )
 _spans = [
-    click.option("--month", metavar="YYYY-MM", help="Live: traces that started in this month (UTC)."),
+    click.option("--month", metavar="YYYY-MM", help="Live: traces of this month ([project] timezone)."),
     click.option("--from", "start", metavar="TIME", help="Live: traces that started at or after this (UTC)."),
     click.option("--to", "end", metavar="TIME", help="Live: traces that started before this; default now."),
     click.option(

@@ -24,7 +24,7 @@ _SHOWN_STRATA = 12
     is_flag=False,
     flag_value=LATEST,
     metavar="[YYYY-MM]",
-    help="Traces that started in this month (UTC); "
+    help="Traces that started in this month ([project] timezone); "
     "without a value: the latest complete month that has traces.",
 )
 @click.option("--size", type=int, help="How many traces to draw; default 100, or [sample] size.")

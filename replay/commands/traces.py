@@ -22,7 +22,7 @@ _SHORTEST_ID = 12
 
 @command("traces")
 @click.option("--where", metavar="COND", help="Only traces that match, like \"release = '2.1'\".")
-@click.option("--month", metavar="YYYY-MM", help="Only traces that started in this month (UTC).")
+@click.option("--month", metavar="YYYY-MM", help="Only traces of this month ([project] timezone).")
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many to list.")
 @json_option
 def traces(app: App, where: str | None, month: str | None, limit: int, as_json: bool) -> None:

@@ -20,7 +20,7 @@ class SampleRecord:
     name: str
     created_at: datetime
     month: str | None
-    """`YYYY-MM`, UTC; None for all months."""
+    """`YYYY-MM`, with its time zone where that is not UTC; None for all months."""
     where: str | None
     """The condition on traces, as the person typed it."""
     by: tuple[str, ...]

@@ -10,6 +10,7 @@ from typing import Literal
 from replaydiff.replay.destination import parse_destination
 from replaydiff.replay.model.case import ToolMatch
 from replaydiff.replay.model.json import JsonObject
+from replaydiff.replay.months import UTC_ZONE, in_zone, zone_of
 
 _PERCENT = re.compile(r"\d+(\.\d+)?\s*%")
 
@@ -26,6 +27,21 @@ def _share(section: object, *names: str) -> None:
         value = getattr(section, name)
         if not 0 <= value <= 1:
             raise ValueError(f"{name} must be between 0 and 1, not {value}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectSection:
+    """`[project]`: what holds for every command."""
+
+    timezone: str = UTC_ZONE
+    """The time zone of months (`--month`), such as `"Europe/Berlin"`. Times are UTC everywhere."""
+
+    def __post_init__(self) -> None:
+        zone_of(self.timezone)
+
+    def month(self, month: str | None) -> str | None:
+        """Return a month (`YYYY-MM`) in the project's time zone; None without one."""
+        return None if month is None else in_zone(month, self.timezone)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from replaydiff.replay.settings.sections import (
     JudgeSection,
     MatchSection,
     Price,
+    ProjectSection,
     RaySection,
     RedactSection,
     RunSection,
@@ -39,6 +40,7 @@ STORE_NAME = "replay.duckdb"
 class Settings:
     """All settings, with the folder that relative paths start from."""
 
+    project: ProjectSection = field(default_factory=ProjectSection)
     agent: AgentSection = field(default_factory=AgentSection)
     tools: dict[str, ToolSection] = field(default_factory=dict)
     versions: dict[str, VersionEntry] = field(default_factory=dict)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -142,6 +142,22 @@ def last_read(con: DuckDBPyConnection, source: str, origin: str, filters: JsonOb
         [source, origin, encode(filters)],
     ).fetchone()
     return mark[0] if mark else None
+
+
+def reported_tools(con: DuckDBPyConnection) -> dict[str, str]:
+    """Return tool → the state that an import reported last."""
+    return dict(con.execute("SELECT name, state FROM reported_tools").fetchall())
+
+
+def mark_reported(con: DuckDBPyConnection, states: Mapping[str, str]) -> None:
+    """Remember the state of each tool that an import reports."""
+    sql.insert(
+        con,
+        "reported_tools",
+        {"name": "VARCHAR", "state": "VARCHAR"},
+        [(clean_text(name), state) for name, state in states.items()],
+        "ON CONFLICT DO UPDATE SET state = excluded.state",
+    )
 
 
 _TOKEN_COLUMNS = {"kind": "VARCHAR", "number": "BIGINT", "digest": "BLOB"}

@@ -21,6 +21,7 @@ from replaydiff.replay.clock import utc_now
 from replaydiff.replay.errors import UnknownNameError
 from replaydiff.replay.interruption import interruptible
 from replaydiff.replay.model import Score, ToolCall, Trace, Witness
+from replaydiff.replay.months import UTC_ZONE, month_range, months_between
 from replaydiff.replay.result_form import ResultForms
 from replaydiff.replay.store import arrow, sql
 from replaydiff.replay.store.connection import transaction
@@ -202,11 +203,21 @@ def read_traces(
     return [traces_by_id[trace_id] for trace_id in trace_ids]
 
 
-def trace_months(con: DuckDBPyConnection) -> list[tuple[str, int]]:
-    """Return the months (`YYYY-MM`, UTC) that have traces, oldest first, with how many."""
-    return con.execute(
-        "SELECT strftime(started_at, '%Y-%m') AS month, count(*) FROM traces GROUP BY month ORDER BY month"
-    ).fetchall()
+_MONTHS = """
+SELECT month, count(*) FROM traces
+ASOF JOIN (SELECT unnest($months) AS month, unnest($starts) AS start) AS months ON started_at >= start
+GROUP BY month ORDER BY month
+"""
+
+
+def trace_months(con: DuckDBPyConnection, zone: str = UTC_ZONE) -> list[tuple[str, int]]:
+    """Return the months of a time zone that have traces, oldest first, with how many."""
+    row = con.execute("SELECT min(started_at), max(started_at) FROM traces").fetchone()
+    if row is None or row[0] is None:
+        return []
+    months = [*months_between(row[0], row[1], zone)]
+    starts = [month_range(month)[0] for month in months]
+    return con.execute(_MONTHS, {"months": months, "starts": starts}).fetchall()
 
 
 def traces_of_source(con: DuckDBPyConnection, source: str) -> list[str]:

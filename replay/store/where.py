@@ -30,7 +30,6 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +37,7 @@ import duckdb
 
 from replaydiff.replay.errors import InputError, UnknownNameError
 from replaydiff.replay.interruption import interruptible
+from replaydiff.replay.months import month_range
 from replaydiff.replay.store.trace_codec import FACTS
 
 if TYPE_CHECKING:
@@ -349,19 +349,6 @@ def selection(con: DuckDBPyConnection, where: str | None, month: str | None) -> 
     if where and where.strip():
         conditions.append(f"({compile_condition(con, where)})")
     return f"{SOURCE} WHERE {' AND '.join(conditions)}", values
-
-
-def month_range(month: str) -> tuple[datetime, datetime]:
-    """Return the first moment of a month (`YYYY-MM`, UTC) and of the next.
-
-    Raises:
-        InputError: it is not a month.
-    """
-    match = re.fullmatch(r"(\d{4})-(\d{2})", month, re.ASCII)
-    if not match or not 1 <= int(match[2]) <= 12 or not 1 <= int(match[1]) <= 9998:
-        raise InputError(f"{month!r} is not a month", hint="write it as YYYY-MM, like 2026-10")
-    year, number = int(match[1]), int(match[2])
-    return datetime(year, number, 1), datetime(year + number // 12, number % 12 + 1, 1)
 
 
 def field_text(name: str) -> str:

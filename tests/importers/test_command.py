@@ -58,8 +58,12 @@ def test_a_person_reads_what_came_in_and_what_did_not(tmp_path: Path) -> None:
         "(`replay doctor` shows whether it is on)\n",
         "",
     )
-    code, _, _ = replay(tmp_path, "import", "jsonl", write(tmp_path / "good.jsonl", good_record("jsonl", 3)))
-    assert code == 0
+    # What was said about the tools and the traces is not said again.
+    good = write(tmp_path / "good.jsonl", good_record("jsonl", 3) | {"tool_calls": [call]})
+    assert replay(tmp_path, "import", "jsonl", good)[:2] == (
+        0,
+        "1 trace from 1 file (jsonl): 1 new, 0 updated, 0 unchanged; 1 tool call\n",
+    )
 
 
 def test_calls_without_a_result_are_counted_once_and_named_again_by_the_sample(tmp_path: Path) -> None:

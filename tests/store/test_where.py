@@ -10,10 +10,11 @@ import pytest
 from duckdb import DuckDBPyConnection
 
 from replaydiff.replay.errors import InputError, StoreMissingError, UnknownNameError
+from replaydiff.replay.months import month_range
 from replaydiff.replay.store import where as where_module
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.traces import count_traces, list_traces, write_traces
-from replaydiff.replay.store.where import field_text, guarded, matching_ids, month_range
+from replaydiff.replay.store.where import field_text, guarded, matching_ids
 from tests.stand_ins.stores import open_for_writing
 from tests.store.build import calls, trace
 

@@ -86,6 +86,12 @@ CREATE TABLE import_marks (
     PRIMARY KEY (source, origin, filter)
 );
 
+-- What an import reported about each tool, so that a later one prints only what is new.
+CREATE TABLE reported_tools (
+    name  VARCHAR PRIMARY KEY,
+    state VARCHAR NOT NULL
+);
+
 CREATE TABLE samples (
     name         VARCHAR PRIMARY KEY,
     created_at   TIMESTAMP NOT NULL,
