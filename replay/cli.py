@@ -167,6 +167,9 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         code = ExitCode.OK
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the last resort
         code = _report(_explained(error), app)
+    if app.log is not None:
+        app.log.write("end", f"exit code {code}", code=code)
+        app.log.close()
     sys.exit(code)
 
 
@@ -259,6 +262,8 @@ def _report(error: ReplayError, app: App) -> ExitCode:
     from replaydiff.replay.masking import masked
     from replaydiff.replay.terminal.text import visible
 
+    if app.log is not None:
+        app.log.write("error", str(error))
     text = visible(masked(str(error)))
     click.echo(text if isinstance(error, Interrupted) else f"error: {text}", err=True)
     return error.exit_code

@@ -6,6 +6,7 @@ query parameter whose name does. Values of the environment become `[NAME]`, the 
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
@@ -20,6 +21,7 @@ _NAME = re.compile(
     r"KEY(?![A-Z])|TOKEN(?!S|IZ)|SECRET|PASSWORD|PASSWD|CREDENTIAL|(?:^|[_-])O?AUTH(?:[_-]|$)|AUTHORIZATION",
     re.IGNORECASE,
 )
+_URL_SAFE = str.maketrans("+/", "-_")
 _SHORTEST = 8
 """Characters; a shorter value ("1", "basic") would be masked within ordinary words."""
 MASKED = "[masked]"
@@ -78,11 +80,11 @@ def masked_url(url: str) -> str:
 
 
 def _forms(value: str) -> list[str]:
-    """Return a value as it is, percent-encoded, and within JSON text (in another one, too).
+    """Return a value as it is, percent-encoded, in base64, and within JSON text (in another one, too).
 
     The longest first.
     """
-    forms = {value, quote(value, safe=""), quote_plus(value)}
+    forms = {value, quote(value, safe=""), quote_plus(value), *_in_base64(value)}
     inner = {value}
     for _ in range(2):
         inner = {
@@ -90,6 +92,18 @@ def _forms(value: str) -> list[str]:
         }
         forms |= inner
     return sorted(forms, key=len, reverse=True)
+
+
+def _in_base64(value: str) -> Iterator[str]:
+    """Yield the digits that a value has in base64, wherever it begins in the text that is encoded.
+
+    The first and the last digit, which depend on its neighbours, are left out.
+    """
+    for before in range(3):
+        digits = base64.b64encode(b"-" * before + value.encode(errors="surrogateescape")).decode()
+        digits = digits.rstrip("=")[-(-before * 8 // 6) : -1]
+        yield digits
+        yield digits.translate(_URL_SAFE)
 
 
 def _secrets() -> Iterator[tuple[str, str]]:

@@ -283,6 +283,7 @@ class Attempt:
         failed = message.get("failed")
         if failed is not None:
             status = Status(failed["status"])
+            printed = "\n".join(filter(None, (printed, failed.get("traceback")))) or None
             return self.failed(
                 status,
                 explain_form(failed["reason"], self._from_recordings())

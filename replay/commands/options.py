@@ -14,7 +14,10 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 import click
 
 if TYPE_CHECKING:
+    import logging
+
     from replaydiff.replay.api.project import Project
+    from replaydiff.replay.commands.log_file import LogFile
     from replaydiff.replay.settings import Settings
 
     _Integer = click.ParamType[int]
@@ -24,6 +27,8 @@ else:
 P = ParamSpec("P")
 R = TypeVar("R")
 _INT64 = 2**63
+_logs: list[LogFile] = []
+"""The log of the command that runs, where it has one."""
 
 
 class Seed(_Integer):
@@ -52,6 +57,7 @@ class App:
     db: str | None = None
     debug: bool = False
     assignments: tuple[str, ...] = ()
+    log: LogFile | None = None
 
     @cached_property
     def settings(self) -> Settings:
@@ -94,17 +100,40 @@ def _debug(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
     class StderrHandler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             at = time.strftime("%H:%M:%S", time.localtime(record.created))
-            say(f"{at} {record.getMessage()}")
+            _print(f"{at} {record.getMessage()}")
+
+    _listen(ctx, StderrHandler())
+
+
+def _log(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
+    if value is None:
+        return
+    from replaydiff.replay.commands.log_file import LogFile
+    from replaydiff.replay.version import described
+
+    app = ctx.ensure_object(App)
+    app.log = LogFile(value)
+    app.log.write("begin", f"replay {ctx.info_name}", version=described())
+    _listen(ctx, app.log)
+    _logs.append(app.log)
+    ctx.call_on_close(_logs.clear)
+
+
+def _listen(ctx: click.Context, handler: logging.Handler) -> None:
+    """Give a handler what the library logs, until the command has ended."""
+    import logging
 
     log = logging.getLogger("replaydiff")
-    before = log.handlers[:], log.level, log.propagate
-    log.handlers[:], log.propagate = [StderrHandler()], False
+    level, propagate = log.level, log.propagate
+    log.addHandler(handler)
     log.setLevel(logging.INFO)
+    log.propagate = False
 
     @ctx.call_on_close
     def reset() -> None:
-        log.handlers[:], level, log.propagate = before
+        log.removeHandler(handler)
         log.setLevel(level)
+        log.propagate = propagate
 
 
 def common_options(command: Callable[..., Any], *, hidden: bool = True) -> Callable[..., Any]:
@@ -127,6 +156,10 @@ def common_options(command: Callable[..., Any], *, hidden: bool = True) -> Calla
         click.option(
             "--debug", is_flag=True, expose_value=False, callback=_debug, hidden=hidden,
             help="Log checkouts, workers, each trial and attempt to stderr, and show tracebacks of errors.",
+        ),
+        click.option(
+            "--log", metavar="FILE", expose_value=False, callback=_log, hidden=hidden,
+            help="Append the same to a file as JSON lines, with messages and agents' tracebacks.",
         ),
     )  # fmt: skip
     for option in reversed(options):
@@ -186,6 +219,12 @@ def print_json_parts(parts: Iterable[str]) -> None:
 
 def say(text: str) -> None:
     """Print a line for people: always to stderr, so that stdout carries data alone."""
+    _print(text)
+    for log in _logs:
+        log.write("message", text)
+
+
+def _print(text: str) -> None:
     # Not click.echo: it writes past what a progress bar puts in front of stderr, and into the bar.
     from replaydiff.replay.masking import masked
     from replaydiff.replay.terminal.text import visible

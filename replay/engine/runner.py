@@ -290,6 +290,20 @@ class Runner:
                     outcome.status.value,
                     outcome.latency_ms or 0.0,
                     f": {outcome.reason}" if outcome.reason else "",
+                    extra={
+                        "facts": {
+                            "run": trial.run_id,
+                            "item": trial.item_id,
+                            "lane": str(trial.lane),
+                            "trial": trial.index + 1,
+                            "status": trial.status.value,
+                            "attempts": trial.attempts,
+                            "latency_ms": trial.latency_ms,
+                            "cost_usd": trial.cost_usd,
+                            "reason": trial.reason,
+                            "printed": trial.stderr,
+                        }
+                    },
                 )
             self.finished.add((task.item.id, str(task.lane), task.index))
             self.done += 1

@@ -13,6 +13,7 @@ const USAGE = { input_tokens: ["inputTokens", "promptTokens"], output_tokens: ["
 const PASSING = new Set([408, 409, 425, 429]);
 const PASSING_CODES = /^(ECONN(REFUSED|RESET|ABORTED)|ETIMEDOUT|EPIPE|ENOTFOUND|EAI_AGAIN|ENETUNREACH|EHOSTUNREACH|UND_ERR_\w+)$/;
 const PASSING_NAMES = /^(RateLimitError|APIConnectionError|APIConnectionTimeoutError|InternalServerError|OverloadedError)$/;
+const LONGEST_TRACEBACK = 8000;
 const LONGEST_TEXT = 500;
 
 /** Return an agent's value with what the engine reads of it. */
@@ -63,14 +64,19 @@ export function failure(error) {
       status === undefined
         ? PASSING_CODES.test(cause.code ?? "") || PASSING_NAMES.test(cause.constructor?.name ?? "")
         : PASSING.has(status) || (status >= 500 && status <= 599);
-    if (passing) return failed("infra_error", sentence(error), retryAfter(cause));
+    if (passing) return failed("infra_error", sentence(error), retryAfter(cause), traceback(error));
     if (status !== undefined) break;
   }
-  return failed("agent_error", sentence(error));
+  return failed("agent_error", sentence(error), null, traceback(error));
 }
 
-export function failed(status, reason, retry_after_s = null) {
-  return { status, reason, retry_after_s };
+export function failed(status, reason, retry_after_s = null, traceback = "") {
+  return { status, reason, retry_after_s, traceback };
+}
+
+/** Return the end of an error's stack. */
+function traceback(error) {
+  return typeof error?.stack === "string" ? error.stack.slice(-LONGEST_TRACEBACK) : "";
 }
 
 /** Return class, text and place: `TypeError: x is not a function (src/agent.ts:41)`. */

@@ -19,6 +19,10 @@ LONGEST_TEXT = 500
 """Characters of an exception's text that are kept."""
 DEEPEST_CAUSE = 10
 """How far causes are followed."""
+SHOWN_FRAMES = 20
+"""Frames of a traceback that are kept, the last ones."""
+LONGEST_TRACEBACK = 8000
+"""Characters of a traceback that are kept, the last ones."""
 
 PASSING_STATUSES = {408, 409, 429}
 """Statuses below 500 that a later try may not meet."""
@@ -52,9 +56,11 @@ class InvalidAnswerError(ReasonError):
     """The agent returned an invalid answer; the text says what it was and what is allowed."""
 
 
-def failed(status: str, reason: str, retry_after_s: float | None = None) -> dict[str, Any]:
+def failed(
+    status: str, reason: str, retry_after_s: float | None = None, traceback: str = ""
+) -> dict[str, Any]:
     """Return the message that describes a trial's failure."""
-    return {"status": status, "reason": reason, "retry_after_s": retry_after_s}
+    return {"status": status, "reason": reason, "retry_after_s": retry_after_s, "traceback": traceback}
 
 
 def describe(error: BaseException) -> dict[str, Any]:
@@ -63,11 +69,28 @@ def describe(error: BaseException) -> dict[str, Any]:
         return failed("crashed", f"the agent called sys.exit({_exit_code(error)}){where(error)}")
     if isinstance(error, ReasonError):
         return failed("agent_error", str(error))
+    shown = shown_traceback(error)
     error = _first(error)
     passing = _passing(error)
     if passing is not None:
-        return failed("infra_error", sentence(error), _retry_after(passing))
-    return failed("agent_error", sentence(error))
+        return failed("infra_error", sentence(error), _retry_after(passing), shown)
+    return failed("agent_error", sentence(error), traceback=shown)
+
+
+def shown_traceback(error: BaseException) -> str:
+    """Return the end of a traceback without the frames of this package; empty where it cannot be read."""
+    try:
+        summary = traceback.TracebackException.from_exception(error, limit=-SHOWN_FRAMES)
+        part: traceback.TracebackException | None = summary
+        for _ in range(DEEPEST_CAUSE):
+            if part is None:
+                break
+            part.stack[:] = [frame for frame in part.stack if not frame.filename.startswith(FOLDER)]
+            part = part.__cause__ or part.__context__
+        return "".join(summary.format())[-LONGEST_TRACEBACK:]
+    except BaseException:
+        # The agent's own exception classes run here.
+        return ""
 
 
 def sentence(error: BaseException) -> str:

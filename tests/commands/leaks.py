@@ -230,7 +230,10 @@ def outputs(folder: Path) -> dict[str, str]:
             "--trials",
             "1",
             "--debug",
+            "--log",
+            "events.jsonl",
         )
+        found["`run --log`"] = (folder / "events.jsonl").read_text()
         run = project.run().id
         for name, commands in COMMANDS.items():
             found[name] = "".join(

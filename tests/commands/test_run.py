@@ -350,6 +350,34 @@ def test_secrets_of_the_environment_reach_the_agent_and_not_the_store(
     assert "s3cr3t" not in str(stored)
 
 
+def test_a_log_has_a_line_for_each_event_with_the_tracebacks_of_agents(
+    replay: Replay, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOP_API_KEY", "sk-0123456789")
+    project.write(
+        "raises",
+        "def call(name, args): ...\n"
+        "def look_up(text): raise KeyError('sk-0123456789\\n::error::\\x1b[31m\\u2028{}')\n"
+        "def run_agent(text): look_up(text)\n",
+    )
+    done = replay("run", "--new", ".", "--log", "events.jsonl")
+    assert done.code == 3
+    log = project.folder / "events.jsonl"
+    text = log.read_bytes().decode("ascii")
+    events = [json.loads(line) for line in text.splitlines()]
+    assert [events[0]["event"], events[-1]["event"], events[-1]["code"]] == ["begin", "end", 3]
+    assert "next: replay diff" in [event["text"] for event in events if event["event"] == "message"][-1]
+    trials = [event for event in events if "trial" in event]
+    assert [event["status"] for event in trials] == ["agent_error"] * 4
+    assert "in look_up\n" in trials[0]["printed"]
+    assert "KeyError: '[SHOP_API_KEY]" in trials[0]["printed"]
+    assert "sk-0123456789" not in text
+    assert log.stat().st_mode & 0o777 == 0o600
+    shown = replay("show", trials[0]["item"], "--run", trials[0]["run"])
+    assert "in look_up" in shown.out
+    assert (replay("traces", "--log", ".").code, replay("traces").code) == (2, 0)
+
+
 def test_debug_logs_workers_and_trials_to_stderr(replay: Replay, project: Project) -> None:
     done = replay("run", "--debug", "--new", "git:v1", "--json")
     assert json.loads(done.out)["finished"]

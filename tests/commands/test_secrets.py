@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 from dataclasses import replace
@@ -138,3 +139,16 @@ def test_short_values_and_paths_stay(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     )
     assert masked_url("http://[") == "http://["
     assert "D_TOKEN" in os.environ
+
+
+@pytest.mark.parametrize("before", ["", "a", "user:"])
+@pytest.mark.parametrize("after", ["", "?", "\n"])
+def test_a_secret_in_base64_is_masked_wherever_it_begins(
+    monkeypatch: pytest.MonkeyPatch, before: str, after: str
+) -> None:
+    monkeypatch.setenv("ACME_API_KEY", SECRET)
+    text = f"{before}{SECRET}{after}".encode()
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        left = masked(encode(text).decode())
+        assert "[ACME_API_KEY]" in left
+        assert len(left) <= len("[ACME_API_KEY]") + 16
