@@ -90,6 +90,7 @@ crewai_packages := crewai
 llama-index_packages := llama-index-core
 google-adk_packages := google-adk
 strands_packages := strands-agents
+claude-agent-sdk_packages := claude-agent-sdk
 smolagents_packages := smolagents
 autogen_packages := autogen-agentchat
 fastapi_packages := fastapi uvicorn
@@ -97,7 +98,7 @@ phoenix_packages := arize-phoenix
 ray_packages := 'ray>=2.50,<3'
 mlflow_packages := mlflow openai anthropic
 sdks_packages := langsmith braintrust
-FRAMEWORKS := langchain openai-agents pydantic-ai mcp crewai llama-index google-adk strands smolagents autogen fastapi
+FRAMEWORKS := langchain openai-agents pydantic-ai mcp crewai llama-index google-adk strands smolagents autogen claude-agent-sdk fastapi
 
 frameworks: setup ## Test the adapters against the genuine frameworks (FRAMEWORKS="langchain …")
 	@for name in $(FRAMEWORKS); do $(MAKE) --no-print-directory .venv-frameworks/$$name/.ready || exit 1; done

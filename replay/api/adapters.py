@@ -49,7 +49,7 @@ def adapter_of_service(service: Service) -> str | None:
     field = service.response.removeprefix("$.") if service.response else None
     wait, define = ("await ", "async def") if service.is_async else ("", "def")
     if service.framework == "fastapi" and service.model is not None:
-        taken = f'["{field}"]' if field else ""
+        taken = "" if field is None else f".{field}" if service.returns_model else f'["{field}"]'
         return (
             f"{head}from {service.module} import {', '.join(sorted((service.model, service.name)))}\n\n\n"
             f"{define} run_agent(text):\n"
@@ -58,23 +58,32 @@ def adapter_of_service(service: Service) -> str | None:
         )
     if field is None or not re.fullmatch(r"[\w/<>:.{}-]+", service.path):
         return None
-    if service.framework == "flask":
+    if service.framework == "flask" and service.app:
+        module, _, application = service.app.partition(":")
+        imports = {f"from {module} import {application.removesuffix('()')}\n"}
+        imports |= {f"from {service.module} import {service.name}\n"}
         return (
-            f"{head}from {service.module} import {service.app}\n\n\n"
-            "def run_agent(text):\n"
+            f"{head}{''.join(sorted(imports))}\napplication = {application}\n\n\ndef run_agent(text):\n"
             f'    body = {{"{service.text}": text}}\n'
-            f'    answer = {service.app}.test_client().post("{service.path}", json=body)\n'
-            f'    return answer.get_json()["{field}"]\n'
+            f'    with application.test_request_context("{service.path}", method="POST", json=body):\n'
+            f"        answer = application.make_response(application.ensure_sync({service.name})())\n"
+            f'        return answer.get_json()["{field}"]\n'
         )
-    if service.framework == "django" and re.fullmatch(r"\w+(\.\w+)*", service.app):
+    if service.framework in ("django", "rest_framework") and re.fullmatch(r"\w+(\.\w+)*", service.app):
+        called = f"{service.name}.as_view()" if service.is_class else service.name
+        answer = f"({wait}{called}(request))"
+        content = (
+            f"{answer}.data" if service.framework == "rest_framework" else f"json.loads({answer}.content)"
+        )
         return (
             f"{head}import json\nimport os\n\nimport django\nfrom django.test import RequestFactory\n\n"
             f'os.environ.setdefault("DJANGO_SETTINGS_MODULE", "{service.app}")\n'
             "django.setup()\n"
             f"from {service.module} import {service.name}\n\n\n"
             f"{define} run_agent(text):\n"
-            f'    request = RequestFactory().post("/", {{"{service.text}": text}}, "application/json")\n'
-            f'    return json.loads(({wait}{service.name}(request)).content)["{field}"]\n'
+            f'    body = json.dumps({{"{service.text}": text}})\n'
+            '    request = RequestFactory().post("/", body, "application/json")\n'
+            f'    return {content}["{field}"]\n'
         )
     return None
 

@@ -37,6 +37,7 @@ FRAMEWORKS = {
     "strands": "strands",
     "smolagents": "smolagents",
     "autogen_agentchat": "autogen",
+    "claude_agent_sdk": "claude-agent-sdk",
 }
 """Imported package → the name that `tools` has for it."""
 _SKIPPED = _words("venv env node_modules tests test build dist site-packages __pycache__ docs migrations")
@@ -48,6 +49,7 @@ _ENTRY_CLASSES = re.compile(r"(Agent|Bot|Assistant|Chat)")
 _ENTRY_METHODS = ("run", "solve", "answer", "chat", "invoke", "ainvoke", "__call__")
 _TEXTS = _words("text message messages input question query prompt user_input user_message content state")
 _MODEL_CALLS = _words("create stream run run_sync invoke ainvoke parse kickoff complete completion")
+_MODEL_FUNCTIONS = _words("query ClaudeSDKClient generate_text")
 _GRAPHS = _words("create_react_agent create_agent compile AgentExecutor create_deep_agent")
 _AGENT_CLASSES = {
     "pydantic_ai": _words("Agent"),
@@ -60,8 +62,11 @@ _TOOL_NAMES = _words("name tool tool_name function function_name fn_name")
 _TOOL_ARGS = _words("args arguments input params tool_input tool_args parameters inputs kwargs")
 _TOOL_DECORATORS = _words("tool function_tool tool_plain")
 _TABLES = re.compile(r"(tool|handler|function|registry|dispatch|action|command)", re.IGNORECASE)
+_RESPONSES = _words("jsonify JsonResponse JSONResponse Response")
 _REPLIES = _words("reply response answer text message output content final_response")
 _SCHEMA_KEYS = _words("input_schema parameters inputSchema")
+_SERVED_TOOL = re.compile(r"mcp__\w+?__\w+")
+"""A tool of an MCP server, as the Claude Agent SDK names it: `mcp__shop__cancel_order`."""
 _SYSTEM_VARIABLES = _words("PATH HOME USER PWD TERM LANG CI TMPDIR PYTHONPATH PORT HOST DEBUG LOG_LEVEL")
 _MAPPINGS = ("os.environ", "environ")
 _GETTERS = ("os.getenv", "getenv", "os.environ.get", "environ.get")
@@ -107,14 +112,18 @@ class Service:
     request: str | None
     """A request template, where the endpoint's model has one field for the text."""
     response: str | None
-    """The path of the reply, where the endpoint returns a literal object."""
+    """The path of the reply, where the endpoint returns a literal object or one of a model."""
+    returns_model: bool = False
+    """It returns an object of a class, with the reply as an attribute."""
     framework: str = ""
-    """`fastapi`, `flask` or `django`, where it can be called in this process; else empty."""
+    """`fastapi`, `flask`, `django` or `rest_framework`, if it can be called in this process; or empty."""
     module: str = ""
     name: str = ""
+    """Of a function, or of a class of views."""
+    is_class: bool = False
     is_async: bool = False
     app: str = ""
-    """The application of Flask, or the module of Django's settings."""
+    """The application of Flask (`shop.web:app`), or the module of Django's settings."""
     model: str | None = None
     """The model of the request's body."""
     text: str | None = None
@@ -139,6 +148,10 @@ class CodeFindings:
     environment: dict[str, None] = field(default_factory=dict)
     services: list[Service] = field(default_factory=list)
     sessions: list[SessionFunction] = field(default_factory=list)
+    classes: dict[str, ast.ClassDef] = field(default_factory=dict)
+    """Every class of the code, by its name; a module's own are looked up first."""
+    flask_apps: list[str] = field(default_factory=list)
+    """Applications and factories of them: `shop.web:app`, `shop.web:create_app()`."""
     django_settings: str | None = None
     """The module that manage.py or wsgi.py names."""
     needs: list[Need] = field(default_factory=list)
@@ -151,7 +164,7 @@ class CodeReader:
 
     def __init__(self, module: str, file: str, findings: CodeFindings) -> None:
         self._module, self._file, self._findings = module, file, findings
-        self._models: dict[str, ast.ClassDef] = {}
+        self._models = dict(findings.classes)
         self._packages: set[str] = set()
         """What the module imports, by the first name."""
         self._tables: set[str] = set()
@@ -199,6 +212,8 @@ class CodeReader:
             self._read_definition(node)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             self._needs(keys_of_text(node.value))
+            if _SERVED_TOOL.fullmatch(node.value):
+                self._findings.names.setdefault(node.value)
         elif isinstance(node, Function):
             for decorator in node.decorator_list:
                 if _called(decorator) in _TOOL_DECORATORS:
@@ -250,6 +265,8 @@ class CodeReader:
     def _read_function(self, node: Function) -> None:
         self._findings.functions.setdefault(node.name, self._guess(node.name, node))
         parameters = _parameters(node)
+        if node.name in ("create_app", "make_app") and "flask" in self._packages:
+            self._findings.flask_apps.append(f"{self._module}:{node.name}()")
         if _is_dispatcher(parameters):
             self._findings.dispatchers.append(self._guess(node.name, node, _dispatcher_score(node)))
             return
@@ -326,6 +343,11 @@ class CodeReader:
                 self._findings.dispatchers.append(guess)
         # A method that is not called by itself is named.
         entry_method = next((name for name in _ENTRY_METHODS if name in methods), None)
+        post = methods.get("post")
+        if post is not None and [each.arg for each in _parameters(post)] == ["self", "request"]:
+            if (service := self._view(post, node.name, is_class=True)) is not None:
+                self._findings.services.append(service)
+            return
         chosen = entry_method or next((name for name in methods if _ENTRY_NAMES.match(name)), None)
         if chosen is None or not _takes_text(_parameters(methods[chosen])[1:]):
             return
@@ -342,6 +364,8 @@ class CodeReader:
         if not isinstance(target, ast.Name):
             return
         value = node.value
+        if isinstance(value, ast.Call) and _called(value) == "Flask":
+            self._findings.flask_apps.insert(0, f"{self._module}:{target.id}")
         if self._is_agent(value):
             self._findings.entrypoints.append(self._guess(target.id, node, 5))
         names = _names_in_table(value) if value is not None and _TABLES.search(target.id) else []
@@ -372,29 +396,44 @@ class CodeReader:
             if is_posted and path is not None:
                 return self._endpoint(node, path, ast.unparse(decorator.func.value))
         names = [parameter.arg for parameter in _parameters(node)]
-        if names == ["request"] and "django" in self._packages and _response(node) is not None:
-            return self._endpoint(node, "/", "")
-        return None
+        return self._view(node, node.name) if names == ["request"] else None
+
+    def _view(self, node: Function, name: str, *, is_class: bool = False) -> Service | None:
+        """Return a view of Django, or of its REST framework, that answers with a literal object."""
+        if not {"django", "rest_framework"} & self._packages or _response(node) is None:
+            return None
+        return replace(self._endpoint(node, "/", ""), name=name, is_class=is_class)
 
     def _endpoint(self, node: Function, path: str, app: str) -> Service:
         model, field = self._body(node)
         text = field or _read_key(node)
-        frameworks = ("fastapi" if model is not None else "", "flask", "django")
+        frameworks = ("fastapi" if model is not None else "", "flask", "rest_framework", "django")
         framework = next((name for name in frameworks if name in self._packages), "")
         kind = "messages" if text == "messages" else "input"
         return Service(
             path=path,
             location=f"{self._file}:{node.lineno}",
             request=f'{{"{text}": {{{{ {kind} | tojson }}}}}}' if text else None,
-            response=_response(node),
+            response=_response(node) or self._field_of_reply(node),
+            returns_model=_response(node) is None,
             framework=framework,
             module=self._module,
             name=node.name,
             is_async=isinstance(node, ast.AsyncFunctionDef),
-            app=app,
+            app=f"{self._module}:{app}",
             model=model,
             text=None if text == "messages" else text,
         )
+
+    def _field_of_reply(self, node: Function) -> str | None:
+        """Return the path of the text in an object of the class that a function is annotated to return."""
+        model = self._models.get(ast.unparse(node.returns)) if node.returns is not None else None
+        names = [
+            inner.target.id
+            for inner in (model.body if model is not None else ())
+            if isinstance(inner, ast.AnnAssign) and isinstance(inner.target, ast.Name)
+        ]
+        return next((f"$.{name}" for name in names if name in _REPLIES), None)
 
     def _body(self, node: Function) -> tuple[str | None, str | None]:
         """Return the model of the body, if the function needs nothing else, and its field for the text."""
@@ -474,11 +513,10 @@ def _module_score(module: str) -> int:
 
 def _asks_model(node: Function) -> bool:
     """Return whether a function asks a model itself: `client.messages.create(…)`, `Runner.run(…)`."""
+    calls = [inner for inner in ast.walk(node) if isinstance(inner, ast.Call)]
     return any(
-        isinstance(inner, ast.Call)
-        and isinstance(inner.func, ast.Attribute)
-        and inner.func.attr in _MODEL_CALLS
-        for inner in ast.walk(node)
+        _called(call) in (_MODEL_CALLS if isinstance(call.func, ast.Attribute) else _MODEL_FUNCTIONS)
+        for call in calls
     )
 
 
@@ -504,7 +542,7 @@ def _response(node: Function) -> str | None:
         if not isinstance(inner, ast.Return):
             continue
         value, keys = inner.value, list[str | None]()
-        if isinstance(value, ast.Call) and _called(value) in ("jsonify", "JsonResponse", "JSONResponse"):
+        if isinstance(value, ast.Call) and _called(value) in _RESPONSES:
             keys = [keyword.arg for keyword in value.keywords]
             value = value.args[0] if value.args else None
         if isinstance(value, ast.Dict):

@@ -16,7 +16,7 @@ from typing import Any
 
 from replaydiff.replay.api.adapters import FILE, adapter_of_service, adapter_of_session
 from replaydiff.replay.api.agent_code import CodeFindings, CodeReader, CodeReference, Service, source_files
-from replaydiff.replay.api.node_code import add_functions_of_tools, read_node_code
+from replaydiff.replay.api.node_code import ENDINGS, add_functions_of_tools, read_node_code
 from replaydiff.replay.api.reach import needs_of, outside_tools
 from replaydiff.replay.api.tool_notes import ToolNote, notes_of_files, tool_notes
 from replaydiff.replay.destination import are_covered, parse_destination
@@ -28,6 +28,8 @@ from replaydiff.replay.model import Blocked
 from replaydiff.replay.settings import Settings
 
 _MOST_TRACE_LINES = 200
+_DECLARED = 20
+"""The score of an entrypoint that a file of the project names; above what code alone suggests."""
 _MOST_NEEDS = 10
 """Services and files that are proposed."""
 
@@ -86,6 +88,7 @@ def propose(folder: Path) -> SetupProposal:
     is_layout = not (source / "__init__.py").exists() and next(iter(source_files(source, ".py")), None)
     root = source if is_layout else folder
     findings = CodeFindings()
+    modules: dict[str, tuple[str, ast.Module]] = {}
     for file in source_files(root, ".py"):
         shown = file.relative_to(folder).as_posix()
         try:
@@ -97,9 +100,14 @@ def propose(folder: Path) -> SetupProposal:
         module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         # A file such as `a b.py` is no module that an entrypoint could name.
         if module and all(part.isidentifier() for part in parts):
-            CodeReader(module, shown, findings).read(tree)
-            findings.needs.extend(needs_of(tree, shown, os.environ))
+            modules[module] = (shown, tree)
+            classes = (node for node in tree.body if isinstance(node, ast.ClassDef))
+            findings.classes.update((node.name, node) for node in classes)
+    for module, (shown, tree) in modules.items():
+        CodeReader(module, shown, findings).read(tree)
+        findings.needs.extend(needs_of(tree, shown, os.environ))
     is_node = not findings.entrypoints and read_node_code(folder, findings)
+    _add_declared_graphs(folder, root, findings)
     traces, called = _traces(folder)
     notes, unsure = _recorded(folder, traces)
     recorded = list(dict.fromkeys([*called, *(note.effect.name for note in notes)]))
@@ -109,6 +117,38 @@ def propose(folder: Path) -> SetupProposal:
         add_functions_of_tools(findings)
     proposal = _proposal(findings, "." if root == folder else "src", traces, recorded, notes)
     return replace(proposal, unsure=(*proposal.unsure, *unsure))
+
+
+def _add_declared_graphs(folder: Path, root: Path, findings: CodeFindings) -> None:
+    """Take in the graphs that langgraph.json names: `./src/agent.py:graph`."""
+    try:
+        graphs = json.loads((folder / "langgraph.json").read_text(encoding="utf-8"))["graphs"]
+        paths = [graph["path"] if isinstance(graph, dict) else graph for graph in graphs.values()]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return
+    for path in paths:
+        file, _, name = str(path).rpartition(":")
+        target = folder / file
+        if not name.isidentifier() or not target.is_file():
+            continue
+        shown = target.resolve().relative_to(folder.resolve()).as_posix()
+        if file.endswith(ENDINGS):
+            value = f"./{shown}#{name}"
+        elif target.resolve().is_relative_to(root.resolve()):
+            parts = target.resolve().relative_to(root.resolve()).with_suffix("").parts
+            value = f"{'.'.join(parts)}:{name}"
+        else:
+            continue
+        function = findings.functions.get(name)
+        findings.entrypoints = [guess for guess in findings.entrypoints if guess.value != value]
+        findings.entrypoints.append(
+            CodeReference(
+                value=value,
+                location="langgraph.json",
+                score=_DECLARED,
+                factory=function is not None and function.location.startswith(f"{shown}:"),
+            )
+        )
 
 
 def _recorded(folder: Path, traces: list[str]) -> tuple[list[ToolNote], list[str]]:
@@ -137,7 +177,9 @@ def _proposal(
         unsure.append("no entrypoint was recognised: name the function that answers the user's text")
     elif len(entrypoints) > 1 and entrypoints[1].score >= entrypoints[0].score - 1:
         unsure.append(f"the entrypoint could also be {entrypoints[1].value} ({entrypoints[1].location})")
+    served = {name.rpartition("__")[2] for name in findings.names if name.startswith("mcp__")}
     names = [name for name in findings.names if name.isidentifier() or name in recorded]
+    names = [name for name in names if name not in served]
     shown = {note.effect.name: note.effect.effect for note in notes}
     effects = {name: shown.get(name) or effect_by_name(name) for name in names}
     doubtful = [name for name, effect in effects.items() if effect is None]
@@ -175,8 +217,10 @@ def _adapter(findings: CodeFindings) -> tuple[str | None, str | None]:
         return adapter_of_session(function), function.location
     settings = findings.django_settings or ""
     for service in findings.services:
-        if service.framework == "django":
+        if service.framework in ("django", "rest_framework"):
             service = replace(service, app=settings)
+        elif service.framework == "flask" and service.app not in findings.flask_apps:
+            service = replace(service, app=next(iter(findings.flask_apps), ""))
         if (text := adapter_of_service(service)) is not None:
             return text, service.location
     return None, None

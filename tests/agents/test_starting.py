@@ -121,7 +121,8 @@ def test_an_entrypoint_that_cannot_be_used(entrypoint: str, sentence: str, folde
         (
             "app.agent",
             "the patch point 'app.agent' must be written `module:attr`, or be a framework: langchain, openai-agents, "
-            "pydantic-ai, mcp, crewai, llama-index, google-adk, strands, smolagents, autogen; check "
+            "pydantic-ai, mcp, crewai, llama-index, google-adk, strands, smolagents, autogen, "
+            "claude-agent-sdk; check "
             "`tools`",
         ),
         (

@@ -48,6 +48,30 @@ app = Flask(__name__)
 def chat():
     return jsonify(reply=answer_with_model(request.json["message"]))
 """
+TYPED_FASTAPI = """
+from fastapi import APIRouter
+from schemas import ChatRequest, ChatResponse
+
+router = APIRouter()
+
+@router.post("/chat")
+def chat(request: ChatRequest) -> ChatResponse:
+    response = ask(request.message)
+    return response
+"""
+SCHEMAS = """
+class ChatRequest(BaseModel):
+    message: str
+
+class ChatResponse(BaseModel):
+    reply: str
+"""
+BLUEPRINT = {
+    "web/__init__.py": "from flask import Flask\n\ndef create_app():\n    return Flask(__name__)\n",
+    "web/chat.py": FLASK.replace("Flask, ", "Blueprint, ")
+    .replace("app = Flask(__name__)", 'bp = Blueprint("chat", __name__)')
+    .replace("@app", "@bp"),
+}
 DJANGO = {
     "manage.py": 'import os\nos.environ.setdefault("DJANGO_SETTINGS_MODULE", "shop.settings")\n',
     "shop/views.py": """
@@ -56,6 +80,30 @@ from django.http import JsonResponse
 
 def chat(request):
     return JsonResponse({"answer": think(json.loads(request.body)["question"])})
+""",
+}
+
+VIEW = {
+    "manage.py": DJANGO["manage.py"],
+    "shop/views.py": """
+import json
+from django.http import JsonResponse
+from django.views import View
+
+class Chat(View):
+    def post(self, request):
+        return JsonResponse({"answer": think(json.loads(request.body)["question"])})
+""",
+}
+REST = {
+    "manage.py": DJANGO["manage.py"],
+    "shop/views.py": """
+from rest_framework.decorators import api_view
+from rest_framework.response import Response
+
+@api_view(["POST"])
+def chat(request):
+    return Response({"answer": think(request.data["question"])})
 """,
 }
 
@@ -98,14 +146,17 @@ def test_a_session_whose_memory_is_not_seen_refuses_a_second_turn(tmp_path: Path
     ("files", "expected"),
     [
         ({"a.py": FASTAPI}, 'answer = await chat(ChatRequest(message=text))\n    return answer["reply"]'),
-        (
-            {"a.py": FLASK},
-            'app.test_client().post("/chat", json=body)\n    return answer.get_json()["reply"]',
-        ),
+        ({"a.py": FASTAPI.replace("return {", "return Reply(").replace('"reply": "hello"}', "text=1)"),
+          "b.py": "class Reply(BaseModel):\n    reply: str\n"}, "return answer\n"),
+        ({"a.py": TYPED_FASTAPI, "schemas.py": SCHEMAS}, "ChatRequest(message=text))\n    return answer.reply\n"),
+        ({"a.py": FLASK}, 'return answer.get_json()["reply"]'),
+        (BLUEPRINT, "from web import create_app\nfrom web.chat import chat\n\napplication = create_app()\n"),
         (DJANGO, 'return json.loads((chat(request)).content)["answer"]'),
+        (VIEW, 'return json.loads((Chat.as_view()(request)).content)["answer"]'),
+        (REST, 'return (chat(request)).data["answer"]'),
     ],
-    ids=["fastapi", "flask", "django"],
-)
+    ids=["fastapi", "unknown reply", "typed", "flask", "blueprint", "django", "class of views", "rest framework"],
+)  # fmt: skip
 def test_a_route_is_called_in_the_process_of_the_worker(
     tmp_path: Path, files: dict[str, str], expected: str
 ) -> None:
@@ -133,6 +184,38 @@ def test_a_function_that_returns_an_agent_is_a_factory(tmp_path: Path, code: str
     assert proposal.environment == ("OPENAI_API_KEY",)
     write_setup(tmp_path, proposal)
     assert settings_module.load(tmp_path).agent.factory
+
+
+def test_graphs_that_langgraph_json_names_come_first(tmp_path: Path) -> None:
+    files = {
+        "langgraph.json": '{"graphs": {"shop": "./src/shop/graph.py:make_graph", "gone": "./gone.py:graph", "x": 1}}',
+        "src/shop/graph.py": "import langgraph\ndef make_graph(): ...\ndef run_agent(text): ...\n",
+    }
+    first, second = propose(write(tmp_path, files)).entrypoints
+    assert (first.value, first.location, first.factory) == ("shop.graph:make_graph", "langgraph.json", True)
+    assert second.value == "shop.graph:run_agent"
+    script = {
+        "langgraph.json": '{"graphs": {"a": {"path": "./src/a.ts:graph"}}}',
+        "src/a.ts": "",
+        "package.json": "{}",
+    }
+    assert propose(write(tmp_path / "node", script)).entrypoint == "./src/a.ts#graph"
+
+
+def test_tools_of_the_claude_agent_sdk_are_named_as_the_model_calls_them(tmp_path: Path) -> None:
+    code = """
+from claude_agent_sdk import ClaudeAgentOptions, query, tool
+
+@tool("cancel_order", "Cancel an order.", {"order_id": str})
+async def cancel(args): ...
+
+async def support(prompt):
+    async for message in query(prompt=prompt, options=ClaudeAgentOptions(allowed_tools=["mcp__shop__cancel_order"])):
+        yield message
+"""
+    proposal = propose(write(tmp_path, {"agent.py": code}))
+    assert (proposal.entrypoint, proposal.tools) == ("agent:support", ("claude-agent-sdk",))
+    assert proposal.effects == {"mcp__shop__cancel_order": "write"}
 
 
 @pytest.mark.parametrize(

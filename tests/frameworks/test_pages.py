@@ -17,7 +17,7 @@ from tests.frameworks.replaying import AGENTS, interpreter
 PAGES = sorted(
     page
     for page in (ROOT / "docs" / "frameworks").glob("*.md")
-    if page.stem not in ("index", "adapter", "javascript")
+    if page.stem not in ("index", "adapter", "javascript", "claude-agent-sdk")
 )
 FILE = re.compile(r"^```\w+\n# (\S+\.(?:py|toml))\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 TRACE = {

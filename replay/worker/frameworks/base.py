@@ -33,6 +33,7 @@ NAMES = (
     "strands",
     "smolagents",
     "autogen",
+    "claude-agent-sdk",
 )
 """The frameworks that `tools` may name."""
 
