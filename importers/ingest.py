@@ -31,10 +31,11 @@ from replaydiff.importers.jobs import Writable, cores, encoded, run_jobs
 from replaydiff.replay import clock
 from replaydiff.replay.cycles import newer_cycles_only
 from replaydiff.replay.errors import InputError
+from replaydiff.replay.media import MediaFolder, MediaKeeper
 from replaydiff.replay.model import TraceState
 from replaydiff.replay.store.connection import transaction
 from replaydiff.replay.store.import_records import StoredReject, forget_rejects, take_rejects, write_rejects
-from replaydiff.replay.store.trace_codec import TraceRow
+from replaydiff.replay.store.trace_codec import COLUMNS, TraceRow
 from replaydiff.replay.store.traces import call_counts, is_older, write_rows
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ With more it takes more, the larger the store grows."""
 SMALL_BYTES = 8_000_000
 """Files that are smaller altogether are read before another process has begun."""
 _PROGRESS_EVERY = 250
+_MEDIA_MISSING = list(COLUMNS).index("media_missing")
 
 Progress = Callable[[int, int], None]
 """Called now and then with the traces and rejects so far (the files know their own positions)."""
@@ -88,6 +90,8 @@ class Report:
     """Records whose id came earlier in the same import; the last one counts."""
     states: Counter[TraceState] = field(default_factory=Counter)
     """Whether the traces that were read can be replayed → how many."""
+    media_missing: Counter[str] = field(default_factory=Counter)
+    """Why media cannot be had → traces with such media."""
     older: int = 0
     """Traces that were left as they are, because what is stored is a later state of them."""
     deleted_upstream: int = 0
@@ -135,7 +139,7 @@ def ingest(
     began = clock.utc_now()
     report = Report(importer.NAME, len(files))
     with newer_cycles_only(), ExitStack() as stack:
-        items = _read(importer, files, redaction, default_release)
+        items = _read(importer, files, media_keeper(con, redaction), redaction, default_release)
         if isinstance(items, Generator):
             stack.enter_context(closing(items))
         write(con, report, items, progress, redaction)
@@ -144,15 +148,24 @@ def ingest(
     return report
 
 
+def media_keeper(con: DuckDBPyConnection, redaction: Redaction | None) -> MediaKeeper:
+    """Return what keeps the media of an import, beside its store."""
+    return MediaKeeper(MediaFolder.of(con), keeps=redaction is None or redaction.keeps_media)
+
+
 def _read(
-    importer: Importer, files: Sequence[InputFile], redaction: Redaction | None, default_release: str | None
+    importer: Importer,
+    files: Sequence[InputFile],
+    media: MediaKeeper,
+    redaction: Redaction | None,
+    default_release: str | None,
 ) -> Iterator[Writable]:
     """Yield what is in the files; read them in several processes if that is worth it."""
     source = divided(importer)
     is_small = sum(file.size for file in files) < SMALL_BYTES
     if source is None or is_small or redaction is not None or cores() == 1:
-        return encoded(importer.read_files(files), redaction, default_release)
-    return run_jobs(source.read_jobs(files), cores(), default_release)
+        return encoded(importer.read_files(files), media, redaction, default_release)
+    return run_jobs(source.read_jobs(files), cores(), media, default_release)
 
 
 def ingest_rejects(
@@ -174,7 +187,7 @@ def ingest_rejects(
                 for number, rejects in enumerate(rejects_by_file.values())
             ]
             report = Report(name, len(files))
-            items = encoded(find(name).read_files(files), redaction)
+            items = encoded(find(name).read_files(files), media_keeper(con, redaction), redaction)
             reports.append(write(con, report, items, None, redaction))
         return reports
 
@@ -316,6 +329,7 @@ class _ImportBatch:
         report.older += len(written.left)
         for row in rows:
             report.states[row.state] += 1
+            report.media_missing.update(row.columns[_MEDIA_MISSING])
             report.count(row.counts)
         self._seen.update(by_hash)
         self._rows, self._rejects, self._characters = {}, [], 0

@@ -29,6 +29,7 @@ from replaydiff.replay.store.trace_codec import TraceRow, encode_trace
 
 if TYPE_CHECKING:
     from replaydiff.importers.redacting import Redaction
+    from replaydiff.replay.media import MediaKeeper
 
 Writable = Reject | Skipped | Note | TraceRow
 """An item that is ready to be written: without personal data, if they are redacted."""
@@ -42,16 +43,22 @@ def cores() -> int:
 
 
 def encoded(
-    items: Iterable[Imported], redaction: Redaction | None = None, release: str | None = None
+    items: Iterable[Imported],
+    media: MediaKeeper,
+    redaction: Redaction | None = None,
+    release: str | None = None,
 ) -> Iterator[Writable]:
     """Yield items as they are written, redacted if that is required.
 
     Args:
         items: what an importer yields.
+        media: keeps the bytes of pictures, documents and audio.
         redaction: what replaces personal data.
         release: that of traces which name none.
     """
     for item in items:
+        if isinstance(item, Trace):
+            item = media.trace(item)
         if release is not None and isinstance(item, Trace) and item.release is None:
             item = replace(item, release=release)
         redacted = item if redaction is None else redaction.item(item)
@@ -59,13 +66,17 @@ def encoded(
 
 
 def run_jobs(
-    items: Iterable[Imported | Job | FileJob | AllReceived], processes: int, release: str | None = None
+    items: Iterable[Imported | Job | FileJob | AllReceived],
+    processes: int,
+    media: MediaKeeper,
+    release: str | None = None,
 ) -> Iterator[Writable]:
     """Yield items, and what the jobs among them give, in order, as they are written.
 
     Args:
         items: what an importer yields.
         processes: how many carry out the jobs.
+        media: keeps the bytes of pictures, documents and audio.
         release: that of traces which name none.
 
     Raises:
@@ -86,10 +97,10 @@ def run_jobs(
                 # What receives belongs to this process.
                 sent = replace(item, receive=None) if isinstance(item, Job) else item
                 with _without_interrupts():
-                    pending.append((item, pool.submit(_run_job, sent, release)))
+                    pending.append((item, pool.submit(_run_job, sent, media, release)))
                 ahead += item.size
             elif not isinstance(item, AllReceived):
-                yield from encoded([item], release=release)
+                yield from encoded([item], media, release=release)
         for job, future in pending:
             yield from received(job, future.result())
     except BrokenProcessPool:
@@ -105,13 +116,13 @@ def run_jobs(
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _run_job(job: Job | FileJob, release: str | None) -> list[Writable | Deferred]:
+def _run_job(job: Job | FileJob, media: MediaKeeper, release: str | None) -> list[Writable | Deferred]:
     items: list[Writable | Deferred] = []
     for item in job.items():
         if isinstance(item, Deferred):
             items.append(item)
         else:
-            items.extend(encoded([item], release=release))
+            items.extend(encoded([item], media, release=release))
     return items
 
 

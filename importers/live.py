@@ -21,7 +21,7 @@ import msgspec
 
 from replaydiff.importers.base import Imported, LiveImporter, MirroredImporter, Query, RecordError, ShowStatus
 from replaydiff.importers.fields import parse_time
-from replaydiff.importers.ingest import DELETED_COUNTED, Report, check, write
+from replaydiff.importers.ingest import DELETED_COUNTED, Report, check, media_keeper, write
 from replaydiff.importers.jobs import encoded
 from replaydiff.replay import clock
 from replaydiff.replay.errors import AlreadyRunningError, InputError
@@ -154,12 +154,13 @@ def ingest_live(
         with closing(_live(importer, query, folder, show_status, read_ids)) as items:
             first = next(items, None)
             with opened() as (con, redaction):
+                media = media_keeper(con, redaction)
                 if strict:
                     check(_after(first, items), redaction)
                     again = importer.read_live(query, folder, show_status)
-                    write(con, report, encoded(again, redaction), None, redaction)
+                    write(con, report, encoded(again, media, redaction), None, redaction)
                 else:
-                    write(con, report, encoded(_after(first, items), redaction), None, redaction)
+                    write(con, report, encoded(_after(first, items), media, redaction), None, redaction)
                 # What starts after the import began was not there to be read, whatever --to says.
                 until = min(query.end, _begun_at(folder))
                 mark_read(con, importer.NAME, importer.origin(query), query_filters(query), until)

@@ -40,6 +40,8 @@ class Redaction:
             SettingsError: a pattern or the hook cannot be used.
         """
         self.tokens = Tokens(con)
+        self.keeps_media = section.media == "keep"
+        """Whether the bytes of pictures, documents and audio are kept."""
         self._redactor = redactor(section, root, self.tokens.of)
 
     def item(self, item: Imported) -> Imported:

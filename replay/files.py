@@ -23,6 +23,9 @@ DATA_FOLDER = ".replay"
 FILE_CONTENTS = "files"
 """The folder in it with the content of files that trials wrote, by its hash."""
 
+MEDIA_FOLDER = "media"
+"""The folder in it with pictures, documents and audio of traces, by the hash of their content."""
+
 
 def private_folder(path: Path) -> None:
     """Create a folder that its owner alone may look into, with its parents; ours is made so where it is not.

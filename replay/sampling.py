@@ -24,8 +24,9 @@ near 1.25 or below (`effective_size`).
 
 **Who cannot be drawn.** Traces that came without content, and those that had not ended when they were
 recorded (`replay.model.TraceState`): there is nothing to replay, or half a recording. Nor, unless asked for,
-those in which only the tool's name pairs a result with its call: it may be another call's. They are no part
-of the population, and the draw reports how many they are.
+those in which only the tool's name pairs a result with its call: it may be another call's; and those of which
+pictures, documents or audio are missing. They are no part of the population, and the draw reports how many
+they are.
 
 **Conversations.** Drawn by conversation (`replay.conversations`), a trace stands for all turns that follow.
 It is in the month in which it began, fits a condition if any of its turns does, cannot be drawn if any of its
@@ -80,14 +81,15 @@ def draw(
     exclude: Collection[str] = (),
     paired_by_name: bool = False,
     turns: Mapping[str, tuple[str, ...]] | None = None,
+    media_missing: bool = False,
 ) -> Draw:
     """Draw `size` traces of those that fit `month` (`YYYY-MM`) and `where`, without those in `exclude`.
 
     With `turns` (the first trace of each conversation of several → its later ones) conversations are drawn.
 
     Traces in which a tool's result was paired with a call by the tool's name alone are drawn only with
-    `paired_by_name`. Nothing is written: `replay.store.samples.write_sample` keeps the sample. `con` may be
-    read-only.
+    `paired_by_name`, those of which media are missing only with `media_missing`. Nothing is written:
+    `replay.store.samples.write_sample` keeps the sample. `con` may be read-only.
 
     Raises:
         InputError: nothing fits, or the condition, month or size cannot be used.
@@ -96,7 +98,7 @@ def draw(
     if not 1 <= size <= MAX_SIZE:
         raise InputError(f"the size of a sample must be between 1 and {MAX_SIZE}, not {size}")
     turns = turns or {}
-    candidates = _candidates(con, size, seed, by, month, where, exclude, paired_by_name, turns)
+    candidates = _candidates(con, size, seed, by, month, where, exclude, paired_by_name, media_missing, turns)
     if not candidates.by_size:
         raise InputError(_nothing(month, where, exclude, candidates.unfit))
     drawn = list(_drawn(candidates, min(size, candidates.population)))
@@ -189,6 +191,9 @@ FROM (SELECT 'position' AS listing, turn, trace_id, stratum, traces, pool, pool_
 ORDER BY listing, turn
 """
 _FIT = f"state = '{TraceState.COMPLETE}'"
+_STATES = ["complete", "media_missing", "incomplete", "no_content"]
+"""States, from the one that can be replayed to those that can less: of a conversation the last one counts."""
+_FIT_WITHOUT_MEDIA = f"state IN ('{TraceState.COMPLETE}', '{TraceState.MEDIA_MISSING}')"
 _BY_NAME = f"SELECT DISTINCT trace_id FROM tool_calls WHERE witness = '{Witness.NAME}'"
 _LATER = "(SELECT unnest($later::VARCHAR[]) AS trace_id, unnest($first::VARCHAR[]) AS first)"
 _FIRSTS = f"SELECT coalesce(first, trace_id) FROM ({{traces}}) LEFT JOIN {_LATER} USING (trace_id)"
@@ -198,14 +203,13 @@ _CONVERSATIONS = f"""
 (SELECT traces.* REPLACE (joined.tool_path AS tool_path, joined.state AS state,
     CASE WHEN joined.tool_path = '-' THEN [] ELSE string_split(joined.tool_path, '>') END AS tools)
  FROM {SOURCE} JOIN (
-    SELECT coalesce(first, trace_id) AS first, {_PATH} AS tool_path, max(state) AS state
+    SELECT coalesce(first, trace_id) AS first, {_PATH} AS tool_path, arg_max(state, list_position({_STATES}, state)) AS state
     FROM traces LEFT JOIN {_LATER} USING (trace_id) GROUP BY 1
  ) joined ON traces.trace_id = joined.first
  WHERE traces.trace_id IN ({_FIRSTS.format(traces=_FITTING)})) AS traces
 WHERE {{month}}
 """
-"""Conversations as `SOURCE` has traces. Of the states of turns the last in the alphabet counts: that of a
-turn that cannot be replayed."""
+"""Conversations as `SOURCE` has traces. Of the states of turns the last of `_STATES` counts."""
 _TOOL_PATH = "tool_path"
 _TOOL_SET = "'{{' || array_to_string(list_sort(list_distinct(string_split({path}, '>'))), ', ') || '}}'"
 
@@ -219,10 +223,12 @@ def _candidates(
     where: str | None,
     exclude: Collection[str],
     paired_by_name: bool,
+    media_missing: bool,
     turns: Mapping[str, tuple[str, ...]],
 ) -> _Candidates:
     by_name = _FIRSTS.format(traces=_BY_NAME) if turns else _BY_NAME
-    fit = _FIT if paired_by_name else f"{_FIT} AND trace_id NOT IN ({by_name})"
+    fit = _FIT_WITHOUT_MEDIA if media_missing else _FIT
+    fit = fit if paired_by_name else f"{fit} AND trace_id NOT IN ({by_name})"
     fields = [f"coalesce(nullif({field_text(field)}, ''), '-')" for field in by]
     # The set of tools is worked out once for each stratum, from the fields of one of its traces.
     parts = [
@@ -356,6 +362,8 @@ def _unfit(unfit: Mapping[str, int]) -> list[str]:
     why = {
         TraceState.NO_CONTENT: "came without content (what was asked is not known)",
         TraceState.INCOMPLETE: "had not ended when recorded",
+        TraceState.MEDIA_MISSING: "have a picture, document or audio that cannot be had "
+        "(media_missing = true in [sample] draws them too)",
         TraceState.COMPLETE: "have a tool result that only the tool's name pairs with its call "
         "(paired_by_name = true in [sample] draws them too)",
     }

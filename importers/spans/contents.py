@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from replaydiff.replay.messages import count_requests, decode, parse, read_messages
+from replaydiff.replay.messages import count_requests, decode, is_media, parse, read_messages
 from replaydiff.replay.model import Json, JsonObject
 from replaydiff.replay.result_form import scalar_of
 
@@ -341,7 +341,7 @@ def _out_of_parts(value: Json) -> Json:
     """The text or data in the parts of a result."""
     parts = decode(value)
     if not isinstance(parts, list) or any(
-        not isinstance(part, dict) or not _CONVERSE & part.keys() for part in parts
+        not isinstance(part, dict) or not _CONVERSE & part.keys() or is_media(part) for part in parts
     ):
         return value
     values = [part.get("json", part.get("text")) for part in parts if isinstance(part, dict)]

@@ -14,7 +14,7 @@ from replaydiff.replay.agents.base import CorpusRecording, Outcome, Rules, Simul
 from replaydiff.replay.clock import utc_at, utc_now
 from replaydiff.replay.gateway.recording import read_usage
 from replaydiff.replay.llm.base import ModelFailure
-from replaydiff.replay.messages import canonical_args
+from replaydiff.replay.messages import canonical_args, is_media
 from replaydiff.replay.model import (
     Blocked,
     Item,
@@ -41,9 +41,16 @@ def as_text(item: Item) -> str:
     return next((message.text for message in reversed(item.messages) if message.role == "user"), "")
 
 
+def as_input(item: Item) -> Json:
+    """Return what the user says last: the text, or with media the parts in their recorded shape."""
+    last = next((message for message in reversed(item.messages) if message.role == "user"), None)
+    return as_text(item) if last is None or last.parts is None else last.parts
+
+
 def as_chat(item: Item) -> list[Json]:
     """Return the item's conversation as OpenAI-shaped messages, up to and with the last user turn.
 
+    The content of a message with media, or of such a result, is in the shape in which it was recorded.
     System messages are left out: the prompt is the version's own, and may be what is being compared.
     """
     messages: list[Json] = [
@@ -53,7 +60,10 @@ def as_chat(item: Item) -> list[Json]:
 
 
 def _as_chat_message(message: Message) -> JsonObject:
-    chat: JsonObject = {"role": message.role, "content": message.text}
+    content: Json = message.text if message.parts is None else message.parts
+    if isinstance(message.data, list) and any(map(is_media, message.data)):
+        content = message.data
+    chat: JsonObject = {"role": message.role, "content": content}
     if message.tool_calls:
         chat["tool_calls"] = [
             {

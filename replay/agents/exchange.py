@@ -32,7 +32,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from replaydiff.replay.agents.attempt import Attempt, as_chat, as_text
+from replaydiff.replay.agents.attempt import Attempt, as_chat, as_input
 from replaydiff.replay.messages import parse
 from replaydiff.replay.model import Item, Json, JsonObject, Status, Version
 from replaydiff.replay.serving import LARGEST, Reply, Request, Server
@@ -56,7 +56,7 @@ def request(version: Version, item: Item, *, trial: int, index: int, tools_url: 
         "trial": trial,
         "item": item.id,
         "index": index,
-        "input": as_text(item),
+        "input": as_input(item),
         "messages": as_chat(item),
         "args": version.args,
         "tools_url": tools_url,

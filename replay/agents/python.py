@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from replaydiff.replay.agents.attempt import Attempt, as_chat, as_text, cancelled
+from replaydiff.replay.agents.attempt import Attempt, as_chat, as_input, cancelled
 from replaydiff.replay.agents.base import Lost, Outcome, Rules
 from replaydiff.replay.agents.boundary import boundary_of, can_overlay
 from replaydiff.replay.agents.folder import Folders, TrialFolder
@@ -287,7 +287,7 @@ class PythonAgent:
         number = next(self._numbers)
         attempt = Attempt(item, self._rules, self.returns)
         request: JsonObject = (
-            {"messages": as_chat(item)} if self._takes == "messages" else {"input": as_text(item)}
+            {"messages": as_chat(item)} if self._takes == "messages" else {"input": as_input(item)}
         )
         was_idle = not worker.in_flight
         # Until its turn comes, each trial before it in the same process may take its full time. A sync one

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -148,6 +148,7 @@ class ImportReport:
             "older": sum(report.older for report in self.reports),
             "no_content": states[TraceState.NO_CONTENT],
             "incomplete": states[TraceState.INCOMPLETE],
+            "media_missing": states[TraceState.MEDIA_MISSING],
             "unclear_results": [tool.name for tool in self.unclear_results],
             "effects": {tool.name: tool.effect for tool in self.effects},
             "tools": [tool.to_dict() for tool in self.tools],
@@ -474,6 +475,12 @@ def summary(report: Report) -> Iterator[str]:
             f"{count(open_, 'trace')} had not ended, and samples leave them out; "
             "import again once they have, and they are updated"
         )
+    if missing := report.states[TraceState.MEDIA_MISSING]:
+        yield (
+            f"{count(missing, 'trace')} with pictures, documents or audio that cannot be had "
+            f"({reasons_of(report.media_missing)}), which samples leave out; "
+            "`media_missing = true` in [sample] draws them"
+        )
     for text, number in report.notes.items():
         yield f"{count(number, 'record')}: {single_line(text)}"
     for reason, number in report.skipped.items():
@@ -484,6 +491,13 @@ def summary(report: Report) -> Iterator[str]:
             f"{count(report.rejected, 'record')} rejected, the first at {single_line(location(first))}: "
             f"{single_line(first.reason)}; see `replay import --rejects`"
         )
+
+
+def reasons_of(reasons: Mapping[str, int]) -> str:
+    """Return why media are missing, in words, such as `an address: 3, no base64: 1`."""
+    from replaydiff.replay.media import REASONS
+
+    return ", ".join(f"{REASONS.get(reason, reason)}: {number:,}" for reason, number in reasons.items())
 
 
 def rejects_summary(rejects: Sequence[StoredReject]) -> Iterator[tuple[str, str | None]]:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from replaydiff.replay.agents.base import CorpusRecording, Rules
 from replaydiff.replay.interruption import interruptible
+from replaydiff.replay.media import MediaFolder
 from replaydiff.replay.messages import canonical_args
 from replaydiff.replay.model import Item, JsonObject, ToolCall
 from replaydiff.replay.proofs import Proof
@@ -208,7 +209,7 @@ class StoreCorpus:
             ToolCall(
                 name=name,
                 args=_read_args(args),
-                result=None if result is None else _read_value(result),
+                result=None if result is None else MediaFolder.of(self._cursor()).filled(_read_value(result)),
                 error=error,
             )
         )

@@ -27,6 +27,7 @@ from replaydiff.replay.engine.reuse import reused_lanes
 from replaydiff.replay.engine.schedule import Pace, Slot, block, provider_of
 from replaydiff.replay.event_loop import underway
 from replaydiff.replay.llm.base import LONGEST_WAIT_S, too_long_a_wait
+from replaydiff.replay.media import MediaFolder, MediaKeeper
 from replaydiff.replay.model import Item, Lane, Mode, RunRecord, Status
 from replaydiff.replay.settings import Settings
 from replaydiff.replay.store.runs import count_items
@@ -72,6 +73,8 @@ class Runner:
         """
         self.run, self._agents, self._settings, self._report = run, agents, settings, report
         self._redactor = redactor
+        redact = settings.import_.redaction
+        self._media = MediaKeeper(MediaFolder.of(con), keeps=redact is None or redact.media == "keep")
         self.lanes = list(agents.agents)
         """The lanes that are replayed."""
         self.is_free = agents.gateway is not None and agents.gateway.replays
@@ -227,7 +230,7 @@ class Runner:
         pace, attempts = self._paces[task.lane], 0
         while True:
             async with pace.turn():
-                outcome = self._redacted(await self._run(task))
+                outcome = self._redacted(self._without_bytes(await self._run(task)))
             attempts += 1
             pace.went(outcome)
             is_final = outcome.status is not Status.INFRA_ERROR or attempts > self._settings.run.retries
@@ -250,20 +253,29 @@ class Runner:
             await asyncio.sleep(pause_s)
 
     async def _run(self, task: TrialTask) -> Outcome:
-        """Run the version once."""
+        """Run the version once; it gets the media that the item refers to."""
+        item = self._media.folder.item(task.item)
         agent, gateway = self._agents.agents[task.lane], self._agents.gateway
         line = None
         if gateway is not None:
             line = gateway.line(task.item.id, task.lane, task.index)
         if self.run.mode is Mode.STEP:
             # A recorded decision is repeated as it was, in one turn.
-            outcome = await agent.run(task.item, task.index, line)
+            outcome = await agent.run(item, task.index, line)
         else:
-            outcome = await converse(agent, task.item, task.index, line, simulation=self._agents.simulation)
+            outcome = await converse(agent, item, task.index, line, simulation=self._agents.simulation)
         if line is not None:
             outcome = with_recording(outcome, line, take_calls=not task.version.tools)
             outcome = replace(outcome, served=self._agents.rules.renames.served(outcome.served))
         return outcome
+
+    def _without_bytes(self, outcome: Outcome) -> Outcome:
+        """Return an outcome with references to the media in its tool calls and recorded requests."""
+        return replace(
+            outcome,
+            served=self._media.served(outcome.served),
+            model_calls=self._media.requests(outcome.model_calls),
+        )
 
     def _redacted(self, outcome: Outcome) -> Outcome:
         return outcome if self._redactor is None else self._redactor.outcome(outcome)

@@ -27,6 +27,7 @@ from urllib.parse import urlsplit, urlunsplit
 from replaydiff.replay.errors import CredentialsError, KeyRefusedError, SettingsError
 from replaydiff.replay.llm import prices
 from replaydiff.replay.llm.anthropic import JUDGE, TIMEOUT_S, Purpose, authorities, is_loopback
+from replaydiff.replay.llm.attachments import as_chat_part, pieces_of
 from replaydiff.replay.llm.base import (
     PASSING,
     RETRIES,
@@ -309,9 +310,13 @@ def _body(request: ModelRequest, form: str, length: int) -> dict[str, Any]:
     turns = [turn for turn in request.messages if isinstance(turn, Message) and turn.role != "system"]
     body["messages"] = [
         *([{"role": "system", "content": system}] if system else []),
-        *({"role": turn.role, "content": turn.text} for turn in turns),
+        *({"role": turn.role, "content": _content(turn)} for turn in turns),
     ]
     return {**body, **request.extra}
+
+
+def _content(turn: Message) -> Any:
+    return turn.text if turn.parts is None else [as_chat_part(piece) for piece in pieces_of(turn)]
 
 
 def _object(answer: httpx.Response) -> JsonObject:

@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from replaydiff.replay.llm.attachments import as_anthropic_block, pieces_of, pieces_of_result
 from replaydiff.replay.llm.base import ToolAnswers, ToolDefinition, ToolRequests, Turn
 from replaydiff.replay.messages import join_results
 from replaydiff.replay.messages.definitions import definitions
@@ -23,7 +24,11 @@ SPOKE_FIRST = "(the conversation begins here)"
 
 
 def as_turns(turns: Sequence[Turn]) -> list[dict[str, Any]]:
-    """Return the `messages` of a request."""
+    """Return the `messages` of a request.
+
+    Raises:
+        ModelFailure: the API takes no medium of a type that is in them.
+    """
     recorded = join_results([turn for turn in turns if isinstance(turn, Message)])
     calls = iter(enumerate(recorded))
     written: list[dict[str, Any]] = []
@@ -82,6 +87,8 @@ def _blocks(content: Any) -> list[Any]:
 
 
 def _text(message: Message) -> list[dict[str, Any]]:
+    if message.parts is not None:
+        return [as_anthropic_block(piece) for piece in pieces_of(message)]
     return [{"type": "text", "text": message.text}] if message.text.strip() else []
 
 
@@ -91,5 +98,7 @@ def _result(name: str, call: ToolCall) -> dict[str, Any]:
         return {**block, "content": NOT_RECORDED, "is_error": True}
     if call.error is not None:
         return {**block, "content": call.error, "is_error": True}
+    if (pieces := pieces_of_result(call.result)) is not None:
+        return {**block, "content": [as_anthropic_block(piece) for piece in pieces]}
     text = call.result if isinstance(call.result, str) else json.dumps(call.result, ensure_ascii=False)
     return {**block, "content": text}

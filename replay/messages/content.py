@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from replaydiff.replay.messages.decode import RAW, as_json, decode, read_args
+from replaydiff.replay.messages.media import inline_text, is_media
 from replaydiff.replay.model import Json, JsonObject, Message, ToolCall
 
 _TEXT_TYPES = {"text", "input_text", "output_text", "refusal", None}
@@ -64,6 +65,14 @@ class Content:
     texts: list[str] = field(default_factory=list)
     calls: list[ToolCall] = field(default_factory=list)
     results: list[Message] = field(default_factory=list)
+    shown: list[Json] = field(default_factory=list)
+    """Texts and media as they were recorded, in their order."""
+    has_media: bool = False
+
+    @property
+    def parts(self) -> Json:
+        """Return `Message.parts`: the recorded texts and media, where there are media."""
+        return self.shown if self.has_media else None
 
     @property
     def text(self) -> str:
@@ -83,6 +92,7 @@ def _sort(part: Json, content: Content) -> None:
     if isinstance(part, str):
         if part:
             content.texts.append(part)
+            content.shown.append(part)
         return
     if not isinstance(part, dict):
         return
@@ -91,6 +101,7 @@ def _sort(part: Json, content: Content) -> None:
         text = part.get("text", part.get("content"))
         if isinstance(text, str) and text:
             content.texts.append(text)
+            content.shown.append(part)
         return
     result = read_result(part)
     if result is not None:
@@ -107,6 +118,15 @@ def _sort(part: Json, content: Content) -> None:
         # OpenInference wraps each.
         _sort(inner, content)
         return
+    if is_media(part):
+        content.has_media = True
+        content.shown.append(part)
+        return
+    text = inline_text(part)
+    if text is not None:
+        content.texts.append(text)
+        content.shown.append(part)
+        return
     # Gemini marks its thoughts, which have no type.
     if _is_among(kind, _TEXT_TYPES) and part.get("thought") is not True:
         for key in ("text", "content", "refusal"):
@@ -114,6 +134,7 @@ def _sort(part: Json, content: Content) -> None:
             if isinstance(text, str):
                 if text:
                     content.texts.append(text)
+                    content.shown.append(part)
                 break
 
 
@@ -146,7 +167,7 @@ def is_part(value: Json) -> bool:
         return isinstance(value.get("text", value.get("content", value.get("refusal"))), str)
     if _is_among(kind, _SILENT_TYPES):
         return True
-    return read_answered_call(value)[0] is not None or read_result(value) is not None
+    return read_answered_call(value)[0] is not None or read_result(value) is not None or is_media(value)
 
 
 def read_answered_call(part: Mapping[str, Any]) -> tuple[ToolCall | None, Message | None]:
@@ -374,6 +395,8 @@ def _is_text(part: Json) -> bool:
 
 def _bedrock(content: Json) -> Json:
     parts = content if isinstance(content, list) else []
+    if any(map(is_media, parts)):
+        return parts
     values = [_first(part, "json", "text") for part in parts if isinstance(part, dict)]
     return values[0] if len(values) == 1 else values
 

@@ -207,8 +207,10 @@ def _from_parts(values: list[Json]) -> Iterator[Message]:
 
 def _assistant(parts: list[Json]) -> Iterator[Message]:
     content = read_content(parts)
-    if content.texts or content.calls:
-        yield Message(role="assistant", text=content.text, tool_calls=tuple(content.calls))
+    if content.texts or content.calls or content.has_media:
+        yield Message(
+            role="assistant", text=content.text, tool_calls=tuple(content.calls), parts=content.parts
+        )
 
 
 def _read_object(value: dict[str, Json], depth: int) -> Iterator[Message]:
@@ -313,8 +315,11 @@ def _pydantic(parts: Sequence[Json], kind: Json) -> Iterator[Message]:
         result = read_result(part) if isinstance(part, dict) else None
         if result is not None:
             yield result
-        elif isinstance(part, dict) and (text := read_content(part.get("content")).text):
-            yield Message(role="system" if part.get("part_kind") == "system-prompt" else "user", text=text)
+        elif isinstance(part, dict):
+            content = read_content(part.get("content"))
+            role = "system" if part.get("part_kind") == "system-prompt" else "user"
+            if content.texts or content.has_media:
+                yield Message(role=role, text=content.text, parts=content.parts)
 
 
 def _with_role(value: Mapping[str, Any], role: str) -> Iterator[Message]:
@@ -347,8 +352,11 @@ def _with_role(value: Mapping[str, Any], role: str) -> Iterator[Message]:
         yield from content.results
     calls = tuple(_calls(value, content)) if role == "assistant" else ()
     text = content.text or _unwritten(value)
-    if calls or text or not content.results:
-        yield Message(role=role, text=text, tool_calls=calls)
+    parts = content.parts
+    if role == "assistant" and parts is None:
+        parts = _spoken(value)
+    if calls or text or parts or not content.results:
+        yield Message(role=role, text=text, tool_calls=calls, parts=parts)
 
 
 def _of_interface(value: Mapping[str, Any], text: str) -> list[Json]:
@@ -405,6 +413,12 @@ def _unwritten(value: Mapping[str, Any]) -> str:
     refusal, audio = value.get("refusal"), value.get("audio")
     text = refusal or (audio.get("transcript") if isinstance(audio, dict) else None)
     return text if isinstance(text, str) else ""
+
+
+def _spoken(value: Mapping[str, Any]) -> Json:
+    """Return the parts of an answer that is audio, as chat completions write it."""
+    audio = value.get("audio")
+    return [{"type": "audio", "audio": audio}] if isinstance(audio, dict) and audio.get("data") else None
 
 
 def _tool(value: Mapping[str, Any], raw: Json) -> Iterator[Message]:

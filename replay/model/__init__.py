@@ -21,6 +21,7 @@ from replaydiff.replay.model.case import (
 )
 from replaydiff.replay.model.json import Json, JsonObject
 from replaydiff.replay.model.lane import Lane
+from replaydiff.replay.model.media import Media, media_in, replace_references
 from replaydiff.replay.model.run import Look, Mode, RunRecord, Version, VersionKind
 from replaydiff.replay.model.sample import Item, SampleItem, SampleRecord
 from replaydiff.replay.model.trace import (
@@ -82,6 +83,7 @@ __all__ = [
     "Lane",
     "Look",
     "Match",
+    "Media",
     "Message",
     "MissReason",
     "Mode",
@@ -112,6 +114,8 @@ __all__ = [
     "Witness",
     "WrittenFile",
     "effective_decisions",
+    "media_in",
+    "replace_references",
     "tool_path",
     "total_usage",
 ]

@@ -118,6 +118,9 @@ class Message:
     """For a `tool` message: the tool failed."""
     data: Json = None
     """For a `tool` message: the result, if it was recorded as a structure; `text` is then its JSON."""
+    parts: Json = None
+    """The content as a list of parts in their recorded shape, if there are media among them; references
+    (`replay.model.media`) take the place of bytes."""
 
 
 class StepKind(StrEnum):
@@ -164,6 +167,8 @@ class TraceState(StrEnum):
     """The run had not ended when it was recorded: it was still running, or its end was not recorded."""
     NO_CONTENT = "no_content"
     """The input of the agent was not recorded, or is masked."""
+    MEDIA_MISSING = "media_missing"
+    """A picture, document or recording in its messages or tool results cannot be had."""
 
 
 SUMMARY = "summary"
@@ -245,6 +250,8 @@ class Trace:
     """Scores by name."""
     metadata: JsonObject = field(default_factory=dict)
     """Any other data; conditions use it as `metadata.NAME`."""
+    media_missing: tuple[str, ...] = ()
+    """Why pictures, documents or audio of it cannot be had, each reason once: `url`, `broken` …"""
 
     @property
     def tool_path(self) -> str:
@@ -258,7 +265,9 @@ class Trace:
             return TraceState.NO_CONTENT
         ended = self.ended_at is not None or self.final_response is not None or self.error is not None
         never_ended = not ended and any(step.started_at for step in self.steps)
-        return TraceState.INCOMPLETE if self.incomplete or never_ended else TraceState.COMPLETE
+        if self.incomplete or never_ended:
+            return TraceState.INCOMPLETE
+        return TraceState.MEDIA_MISSING if self.media_missing else TraceState.COMPLETE
 
     @property
     def follows(self) -> str | None:
@@ -289,7 +298,10 @@ class Trace:
             return True
         if self.input.strip():
             return not _MASKED.fullmatch(self.input)
-        return any(message.role == "user" and message.text for message in self.messages)
+        return any(
+            message.role == "user" and (message.text or message.parts is not None)
+            for message in self.messages
+        )
 
 
 def tool_path(names: Iterable[str]) -> str:

@@ -38,6 +38,7 @@ from replaydiff.replay.model import (
     Trace,
     WrittenFile,
 )
+from replaydiff.replay.model.media import MARK, split_references
 from replaydiff.replay.redact.disguises import plain, unified
 from replaydiff.replay.redact.finders import (
     PersonalText,
@@ -296,7 +297,17 @@ class Redactor:
         self._seen = {}
 
     def text(self, text: str) -> str:
-        """Return the text with a token for each piece that was found."""
+        """Return the text with a token for each piece that was found; in references to media, in the name."""
+        if MARK in text:
+            return "".join(
+                self._redacted(piece)
+                if isinstance(piece, str)
+                else replace(piece, name=self._redacted(piece.name)).reference
+                for piece in split_references(text)
+            )
+        return self._redacted(text)
+
+    def _redacted(self, text: str) -> str:
         if self._built_in_only and (text in self._clean or _SUSPECT.search(text) is None):
             return text
         redacted = self._seen.get(text)

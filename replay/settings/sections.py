@@ -187,6 +187,9 @@ class RedactSection:
     part."""
     ids: bool = False
     """Replace user_id and session_id completely, not only what is found in them."""
+    media: Literal["keep", "drop"] = "keep"
+    """Whether pictures, documents and audio are kept; what is in them is not searched. A trace without those
+    that it had is `media_missing`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,6 +221,8 @@ class SampleSection:
     traces."""
     paired_by_name: bool = False
     """Draw also traces in which only the tool's name pairs a result with its call."""
+    media_missing: bool = False
+    """Draw also traces of which pictures, documents or audio are missing."""
 
     def __post_init__(self) -> None:
         _at_least(self, 1, "size")

@@ -409,7 +409,7 @@ def _read(
     traces = []
     for row in trace_rows:
         fields = _fields(names, row, readers)
-        fields["tags"] = tuple(fields["tags"])
+        fields["tags"], fields["media_missing"] = tuple(fields["tags"]), tuple(fields["media_missing"])
         traces.append(Trace(tool_calls=tuple(calls.get(fields["trace_id"], ())), **fields))
     length = sum(len(value) for row in (*trace_rows, *call_values) for value in row if isinstance(value, str))
     return traces, length

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 JSON_COLUMNS = ("metadata", "scores")
 """Columns whose fields can be named: `metadata.plan`."""
-LIST_COLUMNS = ("tags", "tools")
+LIST_COLUMNS = ("tags", "tools", "media_missing")
 """Columns that hold several texts: `tags = 'vip'` asks whether one of them is."""
 _EXACT_DIGITS = 15
 _FUNCTIONS = frozenset(

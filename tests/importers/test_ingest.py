@@ -57,7 +57,9 @@ def test_an_import_that_fails_keeps_what_it_committed(
             raise InputError("the server is gone")
 
         with pytest.raises(InputError, match="gone"):
-            module.write(con, module.Report("jsonl", 1), encoded(cut(), None), None, None)
+            module.write(
+                con, module.Report("jsonl", 1), encoded(cut(), module.media_keeper(con, None)), None, None
+            )
         assert count_traces(con) == 2, "the second batch was not committed"
         report = module.ingest(con, importer, files)
         assert (report.new, report.unchanged, count_traces(con)) == (5, 2, 7)

@@ -32,7 +32,7 @@ def memory(strata: list[int], order: int = 0) -> duckdb.DuckDBPyConnection:
         " name VARCHAR, session_id VARCHAR, user_id VARCHAR, environment VARCHAR, release VARCHAR,"
         " model VARCHAR, tags VARCHAR[], tool_path VARCHAR, input VARCHAR, final_response VARCHAR,"
         " input_tokens BIGINT, output_tokens BIGINT, cost_usd DOUBLE, latency_ms DOUBLE, error VARCHAR,"
-        " scores JSON, metadata JSON, messages JSON)"
+        " scores JSON, metadata JSON, media_missing VARCHAR[], messages JSON)"
     )
     rows = [(f"{kind}-{n}", f"m{kind}") for kind, size in enumerate(strata) for n in range(size)]
     random.Random(order).shuffle(rows)

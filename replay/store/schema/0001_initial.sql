@@ -10,7 +10,7 @@ CREATE TABLE traces (
     ended_at       TIMESTAMP,
     updated_at     TIMESTAMP,             -- by the source, if known: an earlier state never replaces a later one
     incomplete     BOOLEAN NOT NULL,      -- the run had not ended when it was recorded
-    state          VARCHAR NOT NULL,      -- complete, incomplete, or no_content: only complete traces are sampled
+    state          VARCHAR NOT NULL,      -- complete, incomplete, no_content, or media_missing: only complete traces are sampled
     name           VARCHAR,
     session_id     VARCHAR,
     user_id        VARCHAR,
@@ -30,6 +30,7 @@ CREATE TABLE traces (
     usage          JSON,
     scores         JSON NOT NULL,
     metadata       JSON USING COMPRESSION zstd NOT NULL,
+    media_missing  VARCHAR[] NOT NULL,    -- why pictures, documents or audio of it cannot be had
     messages       JSON USING COMPRESSION zstd NOT NULL,
     steps          JSON USING COMPRESSION zstd NOT NULL
 );
