@@ -49,7 +49,7 @@ REASONS = {
     DROPPED: 'media = "drop"',
 }
 """Why media cannot be had, in words."""
-_Holder = TypeVar("_Holder", bound="Message | ToolCall | Step | ModelCall")
+_Holder = TypeVar("_Holder", bound="Message | ToolCall | ServedCall | Step | ModelCall")
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,11 +152,7 @@ class MediaKeeper:
     def served(self, calls: Iterable[ServedCall]) -> tuple[ServedCall, ...]:
         """Return the calls of a trial whose bytes are kept."""
         work = _Extraction(self)
-        kept = []
-        for served in calls:
-            call = work.call(served.call)
-            kept.append(served if call is served.call else replace(served, call=call))
-        return tuple(kept)
+        return tuple(_changed(served, call=work.call(served.call)) for served in calls)
 
     def requests(self, calls: Iterable[ModelCall]) -> tuple[ModelCall, ...]:
         """Return recorded requests to models whose bytes are kept."""
@@ -205,16 +201,15 @@ class _Extraction:
         """Return a step with references in the place of bytes."""
         messages = self.messages(step.messages) if step.messages else ()
         is_same = all(new is old for new, old in zip(messages, step.messages, strict=True))
-        changed = step if is_same else replace(step, messages=messages)
-        return _changed(changed, output=self.value(step.output))
+        return _changed(step, messages=step.messages if is_same else messages, output=self.value(step.output))
 
     def _message(self, message: Message) -> Message:
-        kept = self._messages.get(id(message))
-        if kept is None:
-            kept = self._messages[id(message)] = self._kept(message)
-        return kept
+        extracted = self._messages.get(id(message))
+        if extracted is None:
+            extracted = self._messages[id(message)] = self._without_bytes(message)
+        return extracted
 
-    def _kept(self, message: Message) -> Message:
+    def _without_bytes(self, message: Message) -> Message:
         self._note_missing(message.parts)
         self._note_missing(message.data)
         data = self.value(message.data)
