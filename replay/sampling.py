@@ -203,7 +203,8 @@ _CONVERSATIONS = f"""
 (SELECT traces.* REPLACE (joined.tool_path AS tool_path, joined.state AS state,
     CASE WHEN joined.tool_path = '-' THEN [] ELSE string_split(joined.tool_path, '>') END AS tools)
  FROM {SOURCE} JOIN (
-    SELECT coalesce(first, trace_id) AS first, {_PATH} AS tool_path, arg_max(state, list_position({_STATES}, state)) AS state
+    SELECT coalesce(first, trace_id) AS first, {_PATH} AS tool_path,
+        arg_max(state, list_position({_STATES}, state)) AS state
     FROM traces LEFT JOIN {_LATER} USING (trace_id) GROUP BY 1
  ) joined ON traces.trace_id = joined.first
  WHERE traces.trace_id IN ({_FIRSTS.format(traces=_FITTING)})) AS traces
