@@ -1,4 +1,4 @@
-"""Write the generated pages of docs/: the reference of commands, settings, formats, and the store's schema.
+"""Write the generated pages of docs/: the reference of commands, settings and formats.
 
     make docs
 
@@ -40,7 +40,6 @@ def pages() -> dict[Path, str]:
         DOCS / "settings.md": _settings(),
         TRACE_SCHEMA: _trace_schema(),
         DOCS / "fields.md": _fields(),
-        DOCS / "store.md": _store(),
         CI: _with_exit_codes(CI.read_text(encoding="utf-8")),
         STATISTICS: _with_results(_with_rules(STATISTICS.read_text(encoding="utf-8"))),
     }
@@ -52,7 +51,7 @@ def _commands() -> str:
         "# Commands",
         NOTE,
         "Every command with its options and examples, as `replay COMMAND --help` prints them.",
-        f"```text\n{_help(root)}\n```",
+        f"```text\n{root.get_help()}\n```",
     ]
     for title, section in COMMANDS.items():
         parts.append(f"## {title}")
@@ -68,7 +67,14 @@ def _commands() -> str:
 
 
 def _help(context: click.Context) -> str:
-    return context.get_help().replace(str(Path.home()), "~").rstrip()
+    """Return what `--help` prints, without its own line."""
+    text = re.sub(r"\n  -h, --help +Show this message and exit\.", "", context.get_help())
+    return (
+        text.removesuffix("\n\nOptions:")
+        .replace("\n\nOptions:\n\n", "\n\n")
+        .replace(str(Path.home()), "~")
+        .rstrip()
+    )
 
 
 def _settings() -> str:
@@ -347,19 +353,6 @@ def _with_results(page: str) -> str:
         return f"{match[1]}\n```console\n{lines}\n```\n\nMeasured on {day.day} {day:%B %Y}.\n\n{match[3]}"
 
     return _RESULT.sub(result, page)
-
-
-def _store() -> str:
-    parts = [
-        "# The store",
-        NOTE,
-        "The tables of the store, for your own queries. The store is one DuckDB file. Key columns are typed, "
-        "payloads are JSON text, all times are naive UTC. Any DuckDB 2 client can read it while no `replay` "
-        "command writes. The numbered files in `replay/store/schema/` upgrade older stores.",
-    ]
-    for file in sorted((DOCS.parent / "replay" / "store" / "schema").glob("*.sql")):
-        parts += [f"## {file.name}", f"```sql\n{file.read_text().strip()}\n```"]
-    return "\n\n".join(parts) + "\n"
 
 
 if __name__ == "__main__":

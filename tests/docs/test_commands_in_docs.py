@@ -28,7 +28,7 @@ from tests.stand_ins.full import full
 from tests.stand_ins.processes import commands_folder, start
 
 ROOT = Path(__file__).parents[2]
-GENERATED = {"commands.md", "settings.md", "fields.md", "store.md"}
+GENERATED = {"commands.md", "settings.md", "fields.md"}
 PAGES = [
     ROOT / "README.md",
     *sorted(page for page in (ROOT / "docs").rglob("*.md") if page.name not in GENERATED),
