@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING
 
 from replaydiff.diff.judge import pairwise, questions, votes
 from replaydiff.diff.judge.judge import Judge
-from replaydiff.diff.judge.questions import Question, estimated_cost, highest_cost, size_of
-from replaydiff.diff.judge.votes import CAST_STATES, Key, PricedVote
+from replaydiff.diff.judge.questions import estimated_cost, highest_cost, size_of
+from replaydiff.diff.judge.votes import CAST_STATES, Key, PricedVote, Question
 from replaydiff.replay.clock import utc_now
 from replaydiff.replay.errors import ReplayError, UnavailableError
 from replaydiff.replay.event_loop import run_sync, underway

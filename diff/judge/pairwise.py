@@ -25,16 +25,17 @@ from replaydiff.diff.judge import prompt
 from replaydiff.diff.judge.judge import Judge, grader_version
 from replaydiff.diff.judge.prompt import FIRST, SECOND
 from replaydiff.diff.judge.votes import (
-    ReceivedVote,
+    Question,
     VoteSource,
     VoteSummary,
+    ask,
     missing_indices,
     read_answer,
     unreadable,
 )
 from replaydiff.diff.reading import TIE, items_with_trials, opposite_grade
-from replaydiff.replay.llm.base import ModelReply, ModelRequest
-from replaydiff.replay.model import Grade, GradeState, Item, Lane, Message, RunRecord, Status, Trial, Vote
+from replaydiff.replay.llm.base import ModelReply
+from replaydiff.replay.model import Grade, GradeState, Item, Lane, RunRecord, Status, Trial, Vote
 from replaydiff.replay.store.grades import iter_grades
 
 if TYPE_CHECKING:
@@ -122,15 +123,10 @@ def pairs(
                 yield Pair(item, old, new, have)
 
 
-def request(judge: Judge, text: str) -> ModelRequest:
-    """Return the question behind a comparison of the material of a user prompt."""
-    return ModelRequest(
-        model=judge.model,
-        system=prompt.pair_system_prompt(judge.rubric),
-        messages=(Message(role="user", text=text),),
-        max_tokens=judge.max_tokens,
-        schema=prompt.PAIR_SCHEMA,
-    )
+def question(judge: Judge, text: str, index: int) -> Question:
+    """Return the question for a comparison of the two responses in a user prompt."""
+    name, system = grader_version(judge.pairwise_id), prompt.pair_system_prompt(judge.rubric)
+    return ask(judge, name, text, index, system=system, schema=prompt.PAIR_SCHEMA, read=read)
 
 
 class PairComparer:
@@ -154,7 +150,7 @@ class PairComparer:
         received = [
             done
             for index in missing_indices(pair.have, ORDERS)
-            if (done := await self._vote(pair.text(index), index)) is not None
+            if (done := await self._asking.vote(question(self._grader, pair.text(index), index))) is not None
         ]
         if not received:
             return (), 0, 0.0
@@ -162,10 +158,6 @@ class PairComparer:
         cost = None if None in costs else sum(cost for cost in costs if cost)
         both = sorted((*pair.have, *(done.priced.vote for done in received)), key=lambda vote: vote.index)
         return self._grades(pair, tuple(both), cost, None), sum(done.new for done in received), cost
-
-    async def _vote(self, text: str, index: int) -> ReceivedVote | None:
-        question = request(self._grader, text)
-        return await self._asking.vote(grader_version(self._judge), question, text, index, read)
 
     def _grades(
         self, pair: Pair, cast: tuple[Vote, ...], cost: float | None, why: str | None

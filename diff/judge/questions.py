@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from replaydiff.diff.graders.base import JUDGE, PAIRWISE
 from replaydiff.diff.judge import pairwise, prompt, votes
 from replaydiff.diff.judge.judge import Judge, grader_version
 from replaydiff.diff.judge.pairwise import Pair
-from replaydiff.diff.judge.votes import CAST_STATES, Key, material
-from replaydiff.replay.llm.base import ModelReply, ModelRequest
+from replaydiff.diff.judge.votes import CAST_STATES, Key, Question
+from replaydiff.replay.llm.base import ModelRequest
 from replaydiff.replay.model import Grade, Item, Lane, Message, RunRecord, Status, Trial, Usage, Vote
 from replaydiff.replay.store.grades import iter_grades, read_votes
 from replaydiff.replay.store.runs import get_run, iter_items
 from replaydiff.replay.store.trials import iter_trials
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from duckdb import DuckDBPyConnection
 
 
@@ -47,22 +45,6 @@ class GradingTask:
     def complete(self, judge: Judge) -> bool:
         """Return whether no vote is missing."""
         return len(self.have) >= judge.votes
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """One vote that is missing, and that no earlier run got."""
-
-    judge: str
-    material: str
-    index: int
-    request: ModelRequest
-    read: Callable[[ModelReply, int], Vote]
-
-    @property
-    def key(self) -> Key:
-        """Return the key of its vote."""
-        return self.judge, self.material, self.index
 
 
 def grading_tasks(con: DuckDBPyConnection, run: RunRecord, judge: Judge) -> Iterator[GradingTask]:
@@ -113,20 +95,15 @@ def _about_trials(con: DuckDBPyConnection, run: RunRecord, judge: Judge) -> Iter
     for task in grading_tasks(con, run, judge):
         if task.complete(judge) or task.without_standard(judge):
             continue
-        text = task.text
-        named, request = material(text), votes.request(judge, text)
+        first = votes.question(judge, task.text, 0)
         for index in votes.missing_indices(task.have, judge.votes):
-            yield Question(judge.version, named, index, request, votes.read)
+            yield replace(first, index=index)
 
 
 def _about_pairs(con: DuckDBPyConnection, run: RunRecord, judge: Judge) -> Iterator[Question]:
-    name = grader_version(judge.pairwise_id)
     for pair in pairs(con, run, judge):
-        if pair.same:
-            continue
-        for index in votes.missing_indices(pair.have, pairwise.ORDERS):
-            text = pair.text(index)
-            yield Question(name, material(text), index, pairwise.request(judge, text), pairwise.read)
+        for index in () if pair.same else votes.missing_indices(pair.have, pairwise.ORDERS):
+            yield pairwise.question(judge, pair.text(index), index)
 
 
 def _earlier(con: DuckDBPyConnection, run: RunRecord, judge: Judge) -> dict[tuple[str, Lane, int], Grade]:

@@ -30,7 +30,7 @@ from replaydiff.diff.judge.judge import Judge
 from replaydiff.diff.judge.prompt import PASS, POINTS
 from replaydiff.replay.event_loop import underway
 from replaydiff.replay.llm.base import Budget, Model, ModelFailure, ModelReply, ModelRequest, Stop
-from replaydiff.replay.model import GradeState, Message, Vote
+from replaydiff.replay.model import GradeState, JsonObject, Message, Vote
 from replaydiff.replay.store.grades import StoredVote
 
 SIMILAR = 0.8
@@ -151,9 +151,62 @@ Key = tuple[str, str, int]
 """Judge, material, index of the vote."""
 
 
-def material(text: str) -> str:
-    """Return the name of a user prompt: 160 bits of its SHA-256, in hexadecimal digits."""
-    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:40]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What a judge is asked for one vote, live or in a batch."""
+
+    judge: str
+    """Its model, prompt and rubric, as a grader version."""
+    material: str
+    """Name of the user prompt: 160 bits of its SHA-256, in hexadecimal digits."""
+    index: int
+    """Number of the vote."""
+    request: ModelRequest
+    read: Callable[[ModelReply, int], Vote]
+    """Returns the vote of an answer; what fails becomes its state."""
+
+    @property
+    def key(self) -> Key:
+        """Return the key of its vote."""
+        return self.judge, self.material, self.index
+
+
+def ask(
+    judge: Judge,
+    name: str,
+    text: str,
+    index: int,
+    *,
+    system: str,
+    schema: JsonObject,
+    read: Callable[[ModelReply, int], Vote],
+) -> Question:
+    """Return the question for a vote of a judge on a user prompt.
+
+    Args:
+        judge: the model, and the longest answer.
+        name: the judge as a grader version.
+        text: the user prompt.
+        index: number of the vote.
+        system: the instructions.
+        schema: of the answer.
+        read: makes the vote of an answer.
+    """
+    request = ModelRequest(
+        model=judge.model,
+        system=system,
+        messages=(Message(role="user", text=text),),
+        max_tokens=judge.max_tokens,
+        schema=schema,
+    )
+    material = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:40]
+    return Question(judge=name, material=material, index=index, request=request, read=read)
+
+
+def question(judge: Judge, text: str, index: int) -> Question:
+    """Return the question for a grade of the response in a user prompt."""
+    system = prompt.system_prompt(judge.rubric)
+    return ask(judge, judge.version, text, index, system=system, schema=prompt.SCHEMA, read=read)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,22 +246,15 @@ class VoteSource:
         self._requested: dict[Key, asyncio.Future[PricedVote | None]] = {}
         self._slots = asyncio.Semaphore(concurrency)
 
-    async def vote(
-        self,
-        judge: str,
-        request: ModelRequest,
-        text: str,
-        index: int,
-        read: Callable[[ModelReply, int], Vote] = read,
-    ) -> ReceivedVote | None:
-        """Return a vote on the material of a user prompt; None where it may not be requested.
+    async def vote(self, question: Question) -> ReceivedVote | None:
+        """Return the vote on a question; None where it may not be requested.
 
         Whoever wants a vote that was requested before, or that is in flight, gets that one, failed or not.
 
         Raises:
             ReplayError: no call can succeed.
         """
-        key = (judge, material(text), index)
+        key = question.key
         if answer := self._answers.pop(key, None):
             return ReceivedVote(priced=answer, new=True)
         if stored_vote := self._stored_votes.get(key):
@@ -218,35 +264,32 @@ class VoteSource:
             return None if shared is None else ReceivedVote(priced=replace(shared, cost_usd=0.0), new=False)
         done = self._requested[key] = asyncio.get_running_loop().create_future()
         try:
-            cast = await self._request(key, request, read)
+            cast = await self._request(question)
         except BaseException:
             done.cancel()
             raise
         done.set_result(cast)
         return None if cast is None else ReceivedVote(priced=cast, new=True)
 
-    async def _request(
-        self, key: Key, request: ModelRequest, read: Callable[[ModelReply, int], Vote]
-    ) -> PricedVote | None:
+    async def _request(self, question: Question) -> PricedVote | None:
         async with self._slots:
             if self._model is None or not await self._budget.take():
                 return None
             async with underway():
-                return await self._cast(self._model, key, request, read)
+                return await self._cast(self._model, question)
 
-    async def _cast(
-        self, model: Model, key: Key, request: ModelRequest, read: Callable[[ModelReply, int], Vote]
-    ) -> PricedVote:
-        judge, about, index = key
+    async def _cast(self, model: Model, question: Question) -> PricedVote:
         cost: float | None = 0.0
         try:
-            cast = await request_vote(model, request, index, read)
+            cast = await request_vote(model, question.request, question.index, question.read)
             cost = cast.cost_usd
         finally:
             self._budget.settle(cost)
         if cast.vote.state in CAST_STATES:
-            self._keep(StoredVote(judge=judge, material=about, vote=cast.vote, cost_usd=cost))
-            self._stored_votes[key] = cast.vote
+            self._keep(
+                StoredVote(judge=question.judge, material=question.material, vote=cast.vote, cost_usd=cost)
+            )
+            self._stored_votes[question.key] = cast.vote
         return cast
 
 
@@ -270,24 +313,12 @@ def missing_indices(have: Sequence[Vote], size: int) -> list[int]:
     return [index for index in range(size) if index not in taken][: max(0, size - len(have))]
 
 
-def request(judge: Judge, text: str) -> ModelRequest:
-    """Return the question behind a vote on the material of a user prompt."""
-    return ModelRequest(
-        model=judge.model,
-        system=prompt.system_prompt(judge.rubric),
-        messages=(Message(role="user", text=text),),
-        max_tokens=judge.max_tokens,
-        schema=prompt.SCHEMA,
-    )
-
-
 class VoteCollector:
     """Ask one judge for votes. For one event loop."""
 
     def __init__(self, judge: Judge, asking: VoteSource) -> None:
         """Collect votes of `judge`; they come from `asking`."""
         self._judge, self._asking = judge, asking
-        self._blank = request(judge, "")
         self._begun: set[str] = set()
 
     async def vote(self, text: str, have: tuple[Vote, ...] = ()) -> TrialVotes:
@@ -298,12 +329,12 @@ class VoteCollector:
         Raises:
             ReplayError: no call can succeed.
         """
-        key = material(text)
-        begun = key in self._begun
-        self._begun.add(key)
+        first = question(self._judge, text, 0)
+        begun = first.material in self._begun
+        self._begun.add(first.material)
         async with asyncio.TaskGroup() as group:
             requested = [
-                group.create_task(self._cast(text, index))
+                group.create_task(self._asking.vote(replace(first, index=index)))
                 for index in missing_indices(have, self._judge.votes)
             ]
         received = [done for task in requested if (done := task.result()) is not None]
@@ -316,7 +347,3 @@ class VoteCollector:
             cost_usd=None if None in costs else sum(cost for cost in costs if cost),
             shared=begun and bool(received) and not any(done.new for done in received),
         )
-
-    async def _cast(self, text: str, index: int) -> ReceivedVote | None:
-        question = replace(self._blank, messages=(Message(role="user", text=text),))
-        return await self._asking.vote(self._judge.version, question, text, index)
