@@ -20,7 +20,7 @@ import socket
 import sys
 import time
 
-from . import calls, tool
+from . import calls
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class Observer:
             trial = self._trial()
             proxied = self._proxied_before if trial is None else self._proxied[trial]
             if (trial is not None or not self._has_begun) and len(proxied) < MOST_EVENTS:
-                proxied.append((time.monotonic(), self._line(sys._getframe(2)), tool.is_live()))
+                proxied.append((time.monotonic(), self._line(sys._getframe(2)), calls.is_running()))
             return
         servers = _servers(port) if is_loopback else set()
         where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -198,7 +198,7 @@ class Observer:
             frame: FrameType | None = sys._getframe(3)
             if what == "a Unix socket" and _is_quiet(frame):
                 return
-            events[what] = (self._line(frame), tool.is_live())
+            events[what] = (self._line(frame), calls.is_running())
             if os.getpid() != self._process:
                 report = json.dumps([trial, what, *events[what]]).encode() + b"\n"
                 with contextlib.suppress(OSError):

@@ -21,6 +21,9 @@ LARGEST_LINE = 64 * 1024 * 1024
 TRIAL: contextvars.ContextVar[int | None] = contextvars.ContextVar("replay_trial", default=None)
 """The trial that the running code belongs to."""
 
+_RUNNING: contextvars.ContextVar[frozenset[int]] = contextvars.ContextVar("replay_live", default=frozenset())
+"""Keys of the tools that are running, since they may: what they call of themselves runs as well."""
+
 REFUSED: dict[int, str] = {}
 """Trial → why it counts for nothing, whatever the agent did with the refusal."""
 
@@ -39,6 +42,23 @@ def encode(message: Any) -> bytes:
     except TypeError:
         text = _encode(replies.with_text_keys(message))
     return text.encode() + b"\n"
+
+
+def is_running(key: int | None = None) -> bool:
+    """Return whether the running code belongs to a tool that may run: this one, or any."""
+    return bool(_RUNNING.get()) if key is None else key in _RUNNING.get()
+
+
+@contextlib.contextmanager
+def running(key: int) -> Iterator[None]:
+    """Have what a tool calls of itself run as well."""
+    token = _RUNNING.set(_RUNNING.get() | {key})
+    try:
+        yield
+    finally:
+        # A generator may be ended in another context than it was begun in.
+        with contextlib.suppress(ValueError):
+            _RUNNING.reset(token)
 
 
 class Live:

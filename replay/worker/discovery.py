@@ -115,7 +115,7 @@ class Discovery:
         if kind in (staticmethod, classmethod):
             target = ToolFunction(value.__func__, name, path, is_method=kind is classmethod)
             return self._function(target, bound_to) if inspect.isfunction(value.__func__) else False
-        if isinstance(value, (functools.partial, functools.partialmethod)):
+        if isinstance(value, functools.partial):
             return self._partial(value, name, path, bound_to)
         if kind is kinds.CACHE:
             self.caches.append(value)
@@ -132,13 +132,6 @@ class Discovery:
 
     def _function(self, target: ToolFunction, bound_to: str | None = None) -> bool:
         function = target.function
-        if hasattr(function, "registry") and hasattr(function, "dispatch"):
-            # Of `functools.singledispatch`.
-            for each in function.registry.values():
-                if kinds.has_code(each):
-                    self._keep(dataclasses.replace(target, function=each, like=function, family=id(function)))
-            self._keep(target)
-            return True
         if function.__name__ == "<lambda>" or (bound_to == function.__code__.co_name != function.__name__):
             # `functools.wraps` gave it the name of something that it does not call.
             target = dataclasses.replace(target, bound_to=bound_to)
@@ -262,14 +255,9 @@ class Discovery:
 
     def _of_class(self, raw: Any, attribute: str, path: str, name: str | None, family: int) -> bool:
         raw = decorators.inside_proxy(raw)
-        if type(raw) is functools.singledispatchmethod:
-            functions = list(raw.dispatcher.registry.values())
-            name = name or attribute
-        elif type(raw) is kinds.CACHE:
+        if type(raw) is kinds.CACHE:
             self.caches.append(raw)
             functions = [raw.__wrapped__]
-        elif isinstance(raw, functools.partialmethod):
-            return self._partial(raw, name or attribute, path, attribute)
         else:
             functions = [getattr(raw, "__func__", raw)]
         before = len(self.targets)

@@ -25,10 +25,8 @@ def after_execution(callback: Callable[[Any], None]) -> None:
         zipimport.zipimporter,
     )
     for loader in loaders:
-        if hasattr(loader, "exec_module"):
+        if hasattr(loader, "exec_module"):  # that of archives has it since Python 3.10
             loader.exec_module = _executing(loader.exec_module, callback)
-        else:  # that of archives, before Python 3.10
-            loader.load_module = _loading(loader.load_module, callback)
 
 
 def _executing(execute: Callable[..., Any], callback: Callable[[Any], None]) -> Callable[..., Any]:
@@ -38,16 +36,6 @@ def _executing(execute: Callable[..., Any], callback: Callable[[Any], None]) -> 
         callback(module)
 
     return exec_module
-
-
-def _loading(load: Callable[..., Any], callback: Callable[[Any], None]) -> Callable[..., Any]:
-    @functools.wraps(load)
-    def load_module(self: Any, name: str) -> Any:
-        module = load(self, name)
-        callback(module)
-        return module
-
-    return load_module
 
 
 def real_path(file: Any) -> str:

@@ -78,10 +78,7 @@ def _is_json(value: Any) -> bool:
 def is_of_class(raw: Any) -> bool:
     """Return whether a class attribute is a method of its instances or of the class."""
     of_class = (types.FunctionType, classmethod, staticmethod, functools.partialmethod)
-    return isinstance(raw, of_class) or type(raw) in (
-        CACHE,
-        functools.singledispatchmethod,
-    )
+    return isinstance(raw, of_class) or type(raw) is CACHE
 
 
 def is_table(value: Any) -> bool:

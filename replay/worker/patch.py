@@ -283,7 +283,7 @@ class Patches:
             module_name, _, attribute = point.partition(":")
             module = sys.modules[module_name]
             function = getattr(module, attribute, None)
-            if type(function) is not types.FunctionType or hasattr(function, "registry"):
+            if type(function) is not types.FunctionType:
                 return
             functions.append((module, attribute, function))
         self._functions = functions
@@ -322,17 +322,12 @@ class Patches:
         handler = trampoline.handler_of(partial.func)
         if handler is None or getattr(partial.func, "replay_partial", False):
             return
-        args, keywords, is_method = partial.args, partial.keywords, not isinstance(partial, functools.partial)
+        bound = functools.partial(handler.original, *partial.args, **partial.keywords)
 
         def run(*positional: Any, **named: Any) -> Any:
-            instance, positional = positional[:is_method], positional[is_method:]
-            return handler.original(*instance, *args, *positional, **{**keywords, **named})
+            return bound(*positional, **named)
 
-        signature = (
-            trampoline.signature_of_partial(handler.original, partial)
-            if is_method
-            else trampoline.signature_of(functools.partial(handler.original, *args, **keywords))
-        )
+        signature = trampoline.signature_of(bound)
         run.__name__ = run.__qualname__ = target.name or handler.like.__name__
         run.__module__, run.__doc__ = handler.like.__module__, handler.like.__doc__
         run.__annotations__ = dict(getattr(handler.like, "__annotations__", {}))
@@ -340,13 +335,8 @@ class Patches:
         if signature is not None:
             vars(run)["__signature__"] = signature
         function: Any = run
-        around = discovery.ToolFunction(
-            function, target.name, target.path, is_method=is_method, family=target.family
-        )
+        around = discovery.ToolFunction(function, target.name, target.path, family=target.family)
         replacement = tool.Tool(around, trampoline.copied(function), self._ask, self._settled)
         self.tools.append(replacement)
         trampoline.replace_code(function, replacement)
-        if is_method:
-            partial.func, partial.args, partial.keywords = run, (), {}
-        else:
-            partial.__setstate__((run, (), {}, vars(partial) or None))
+        partial.__setstate__((run, (), {}, vars(partial) or None))

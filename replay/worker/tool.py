@@ -15,11 +15,9 @@ A function is
 
 from __future__ import annotations
 
-import contextlib
-import contextvars
 import inspect
 import itertools
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from typing import Any
 
 from . import answers, calls, discovery, kinds, replies, shapes, trampoline
@@ -41,16 +39,10 @@ DISPATCHER_CONTEXT = {
     "state", "deps",
 }  # fmt: skip
 """Parameters of a dispatcher before those of the call: where it looks tools up."""
+
+
 FRAMEWORK_ARGS = {"callbacks", "config", "run_manager"}
 """Arguments that LangChain gives to a tool's own method, and no model does."""
-
-_LIVE: contextvars.ContextVar[frozenset[int]] = contextvars.ContextVar("replay_live", default=frozenset())
-"""Families of the tools that are running: what they call of themselves runs as well."""
-
-
-def is_live() -> bool:
-    """Return whether the running code belongs to a tool that may run."""
-    return bool(_LIVE.get())
 
 
 class Tool(trampoline.Handler):
@@ -131,7 +123,7 @@ class Tool(trampoline.Handler):
             return self.wait(args, kwargs)
         answer = self._requested(args, kwargs)
         if isinstance(answer, calls.Live):
-            with self._running():
+            with calls.running(self.family):
                 return answer.run(lambda: self.original(*args, **kwargs))
         return answer
 
@@ -141,7 +133,7 @@ class Tool(trampoline.Handler):
             return await self.original(*args, **kwargs)
         answer = self._requested(args, kwargs)
         if isinstance(answer, calls.Live):
-            with self._running():
+            with calls.running(self.family):
                 return await answer.wait(self.original(*args, **kwargs))
         return answer
 
@@ -152,7 +144,7 @@ class Tool(trampoline.Handler):
         answer = self._requested(args, kwargs)
         if isinstance(answer, calls.Live):
             items: list[Any] = []
-            with answer.collecting(items), self._running():
+            with answer.collecting(items), calls.running(self.family):
                 for item in self.original(*args, **kwargs):
                     items.append(item)
                     yield item
@@ -169,7 +161,7 @@ class Tool(trampoline.Handler):
         answer = self._requested(args, kwargs)
         if isinstance(answer, calls.Live):
             items: list[Any] = []
-            with answer.collecting(items), self._running():
+            with answer.collecting(items), calls.running(self.family):
                 async for item in self.original(*args, **kwargs):
                     items.append(item)
                     yield item
@@ -179,7 +171,7 @@ class Tool(trampoline.Handler):
 
     def _runs(self, args: tuple[Any, ...]) -> bool:
         """Return whether a call is none of a tool: of another object, or by the tool itself while it runs."""
-        if self.family in _LIVE.get():
+        if calls.is_running(self.family):
             return True
         if self.owners is None:
             return False
@@ -194,16 +186,6 @@ class Tool(trampoline.Handler):
     def _is_of_library(self) -> bool:
         module = getattr(self.original, "__globals__", {}).get("__name__")
         return module is not None and kinds.is_library(str(module))
-
-    @contextlib.contextmanager
-    def _running(self) -> Iterator[None]:
-        token = _LIVE.set(_LIVE.get() | {self.family})
-        try:
-            yield
-        finally:
-            # A generator may be ended in another context than it was begun in.
-            with contextlib.suppress(ValueError):
-                _LIVE.reset(token)
 
     def _requested(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         name, owner = self.name, args[0] if args else None
@@ -221,7 +203,7 @@ class Tool(trampoline.Handler):
             called, arguments = name or self._function_name, replies.read_args([*args, *kwargs.values()][-1])
         else:
             called = name or self._function_name
-            arguments = _passed(self._signature, args, kwargs, self._has_self)
+            arguments = trampoline.passed(self._signature, args, kwargs, has_self=self._has_self)
             if self._is_member:
                 arguments = _unpacked(_without_framework(arguments), args)
             if self._is_in_fields and self.owners is None:
@@ -280,31 +262,6 @@ def _dispatch_style(parameters: list[inspect.Parameter]) -> str | None:
         if second.kind is second.VAR_KEYWORD or second.name.lower().strip("_") in DISPATCHER_ARGS:
             return "name"
     return "call" if first in DISPATCHER_CALLS else None
-
-
-def _passed(
-    signature: inspect.Signature | None, args: tuple[Any, ...], kwargs: dict[str, Any], skip_self: bool
-) -> dict[str, Any]:
-    """Return the arguments by name, those that were passed and no others."""
-    if not args:
-        return dict(kwargs)
-    if signature is None:
-        return {**{f"_{index}": value for index, value in enumerate(args)}, **kwargs}
-    try:
-        bound = signature.bind_partial(*((None, *args) if skip_self else args), **kwargs).arguments
-    except TypeError:
-        # The real tool would have refused this call, and its recording, if there is one, holds that error.
-        return {**{f"_{index}": value for index, value in enumerate(args)}, **kwargs}
-    named: dict[str, Any] = {}
-    for index, (name, value) in enumerate(bound.items()):
-        kind = signature.parameters[name].kind
-        if skip_self and index == 0:
-            continue
-        if kind is inspect.Parameter.VAR_KEYWORD:
-            named.update(value)
-        else:
-            named[name] = list(value) if kind is inspect.Parameter.VAR_POSITIONAL else value
-    return named
 
 
 def _without_context(

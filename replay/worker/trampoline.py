@@ -12,6 +12,7 @@ import gc
 import inspect
 import sys
 import types
+from collections.abc import Mapping
 from typing import Any
 
 from . import failures
@@ -129,14 +130,33 @@ def signature_of(function: Any) -> inspect.Signature | None:
         return None
 
 
-def signature_of_partial(function: Any, partial: Any) -> inspect.Signature | None:
-    """Return the signature of a partial method, `self` included."""
-    signature = signature_of(function)
-    if signature is None:
-        return None
-    first, *parameters = signature.parameters.values()
-    unbound = [each for each in parameters[len(partial.args) :] if each.name not in partial.keywords]
-    return signature.replace(parameters=[first, *unbound])
+def passed(
+    signature: inspect.Signature | None,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    *,
+    has_self: bool = False,
+) -> dict[str, Any]:
+    """Return the arguments of a call by name, those that were passed and no others.
+
+    Args:
+        signature: of what was called; None where it cannot be read.
+        args: positional arguments, without `self`.
+        kwargs: named arguments.
+        has_self: the signature begins with `self`.
+    """
+    try:
+        bound = signature.bind_partial(*(None,) * has_self, *args, **kwargs).arguments if signature else None
+    except TypeError:
+        # The real tool would have refused this call, and its recording, if there is one, holds that error.
+        bound = None
+    if signature is None or bound is None:
+        return {**{f"_{index}": value for index, value in enumerate(args)}, **kwargs}
+    named: dict[str, Any] = {}
+    for name, value in list(bound.items())[has_self:]:
+        is_named = signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD
+        named.update(value if is_named else {name: value})
+    return named
 
 
 def is_shared(function: types.FunctionType) -> bool:

@@ -28,8 +28,6 @@ PACKAGES = (
     "autogen-agentchat", "semantic-kernel", "haystack-ai", "dspy", "instructor", "mcp",
 )  # fmt: skip
 """Distributions whose version can change what an agent does; those that are installed are reported."""
-STANDARD = sys.path[:]
-"""Where modules are looked for before the agent's folder is the first place."""
 
 
 def end_with_parent(life: int) -> None:
@@ -46,58 +44,14 @@ def end_with_parent(life: int) -> None:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of the interpreter and of those packages that are installed and matter.
-
-    Loading importlib.metadata would take a third of the time in which a worker starts; the names of folders
-    have the same. What is installed in an older form, or within an archive, is looked up there.
-    """
-    installed: dict[str, str] = {}
-    unread: set[str] = set()
-    for folder in sys.path:
-        try:
-            names = [entry.name for entry in os.scandir(folder or ".")]
-        except NotADirectoryError:
-            unread.update(PACKAGES)
-            continue
-        except OSError:
-            continue
-        for name in names:
-            stem, dot, form = name.rpartition(".")
-            if dot and form in ("dist-info", "egg-info"):
-                package, _, version = stem.rpartition("-") if form == "dist-info" else stem.partition("-")
-                package = (package or version).lower().replace("_", "-").replace(".", "-")
-                if form == "egg-info":
-                    unread.add(package)
-                elif package in PACKAGES:
-                    installed.setdefault(package, version)
-    if missing := unread.intersection(PACKAGES) - installed.keys():
-        installed.update(_from_metadata(missing))
-    python = ".".join(map(str, sys.version_info[:3]))
-    return {"python": python, **{name: installed[name] for name in PACKAGES if name in installed}}
-
-
-def _from_metadata(names: set[str]) -> dict[str, str]:
+    """Return the versions of the interpreter and of those packages that are installed and matter."""
     from importlib import metadata
 
-    installed = {}
-    for name in names:
+    installed = {"python": ".".join(map(str, sys.version_info[:3]))}
+    for name in PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
             installed[name] = metadata.version(name)
     return installed
-
-
-def _import_asyncio() -> Any:
-    """Import it where it is needed: it takes longer than all else that a worker imports.
-
-    The modules it consists of are the standard library's, whatever the agent's folder holds.
-    """
-    paths = sys.path[:]
-    sys.path[:] = STANDARD
-    try:
-        import asyncio
-    finally:
-        sys.path[:] = paths
-    return asyncio
 
 
 class Worker:
@@ -121,7 +75,8 @@ class Worker:
     def loop(self) -> asyncio.AbstractEventLoop:
         """Return the one loop of the worker's whole life: clients that an agent keeps are bound to it."""
         if self._loop is None:
-            asyncio = _import_asyncio()
+            import asyncio
+
             self._loop = asyncio.new_event_loop()
             asyncio.set_event_loop(self._loop)
         return self._loop

@@ -195,8 +195,10 @@ def test_a_started_agent_describes_its_interpreter() -> None:
 
 
 def test_the_versions_of_packages_are_found_in_every_form_of_installation(tmp_path: Path) -> None:
-    for name in ("openai-1.2.3.dist-info", "langchain_core-0.3.1+cpu.dist-info", "other-1.dist-info"):
-        (tmp_path / name).mkdir()
+    for name, version in (("openai", "1.2.3"), ("langchain_core", "0.3.1+cpu"), ("other", "1")):
+        folder = tmp_path / f"{name}-{version}.dist-info"
+        folder.mkdir()
+        (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
     (tmp_path / "groq-0.4-py3.11.egg-info").write_text("Metadata-Version: 1.1\nName: groq\nVersion: 0.4\n")
     with zipfile.ZipFile(tmp_path / "packed.zip", "w") as archive:
         archive.writestr(

@@ -7,8 +7,6 @@ are replaced as soon as their module was imported, before anybody can call them,
 
 from __future__ import annotations
 
-import contextlib
-import contextvars
 import functools
 import importlib
 import importlib.util
@@ -16,7 +14,7 @@ import inspect
 import os
 import sys
 import types
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Any
 
 from .. import calls, imports, kinds, replies, shapes, trampoline
@@ -57,11 +55,6 @@ CLIENT_KEYS = (
     "cachePoint",
     "toolSpec",
 )
-
-_LIVE: contextvars.ContextVar[frozenset[int]] = contextvars.ContextVar(
-    "replay_live_tools", default=frozenset()
-)
-"""Ids of the tools that are running: what they call of themselves runs as well."""
 
 
 def adapter(name: str) -> type[Framework]:
@@ -270,10 +263,10 @@ class Framework:
             return run()
         answer = self._ask(call.name, call.args, call.fail)
         if isinstance(answer, calls.Live):
-            with _running(call.tool):
+            with calls.running(id(call.tool)):
                 return answer.run(run)
         if call.runs:
-            with _running(call.tool):
+            with calls.running(id(call.tool)):
                 return run()
         return call.convert(answer)
 
@@ -283,17 +276,17 @@ class Framework:
             return await _awaited(run())
         answer = self._ask(call.name, call.args, call.fail)
         if isinstance(answer, calls.Live):
-            with _running(call.tool):
+            with calls.running(id(call.tool)):
                 return await answer.wait(_awaited(run()))
         if call.runs:
-            with _running(call.tool):
+            with calls.running(id(call.tool)):
                 return await _awaited(run())
         return call.convert(answer)
 
     def _is_untouched(self, call: calling.FrameworkCall) -> bool:
         if call.untouched:
             self.steering.add(call.name)
-        return call.untouched or id(call.tool) in _LIVE.get()
+        return call.untouched or calls.is_running(id(call.tool))
 
     async def answer_stream(self, call: calling.FrameworkCall, run: Callable[[], Any]) -> AsyncIterator[Any]:
         """Answer a call of a tool that gives its result item by item; `convert` returns the items."""
@@ -304,7 +297,7 @@ class Framework:
         answer = self._ask(call.name, call.args, call.fail)
         if isinstance(answer, calls.Live):
             items: list[Any] = []
-            with answer.collecting(items), _running(call.tool):
+            with answer.collecting(items), calls.running(id(call.tool)):
                 async for item in run():
                     items.append(item)
                     yield item
@@ -394,11 +387,6 @@ def hosted_name(tool: Mapping[str, Any]) -> str | None:
     return str(next(iter(tool), None) or "without a name")
 
 
-def is_running(tool: Any) -> bool:
-    """Return whether a tool runs, since it may, and this code is a part of it."""
-    return id(tool) in _LIVE.get()
-
-
 def _function_of(raw: Any) -> Any:
     """Return the function of a class attribute: of a static method, or inside a wrapper of `wrapt`."""
     while type(raw).__name__ == "FunctionWrapper" or isinstance(raw, (staticmethod, classmethod)):
@@ -421,16 +409,6 @@ def _of_class(run: Callable[..., Any], cls: type) -> Callable[..., Any]:
 
 async def _awaited(value: Any) -> Any:
     return await value if inspect.isawaitable(value) else value
-
-
-@contextlib.contextmanager
-def _running(tool: Any) -> Iterator[None]:
-    token = _LIVE.set(_LIVE.get() | {id(tool)})
-    try:
-        yield
-    finally:
-        with contextlib.suppress(ValueError):
-            _LIVE.reset(token)
 
 
 def _file_of(module: str) -> str:

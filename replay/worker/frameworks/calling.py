@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import dataclasses
-import inspect
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -81,17 +80,4 @@ class FrameworkCall:
 
 def passed(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a call by name, those that were passed and no others."""
-    signature = trampoline.signature_of(function)
-    try:
-        bound = signature.bind_partial(*args, **kwargs).arguments if signature else None
-    except TypeError:
-        bound = None
-    if signature is None or bound is None:
-        return {**{f"_{index}": value for index, value in enumerate(args)}, **kwargs}
-    named: dict[str, Any] = {}
-    for name, value in bound.items():
-        if signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
-            named.update(value)
-        else:
-            named[name] = value
-    return named
+    return trampoline.passed(trampoline.signature_of(function), args, kwargs)

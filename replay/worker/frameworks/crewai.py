@@ -7,7 +7,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from .. import answers, replies
+from .. import answers, calls, replies
 from . import base, calling
 
 CONTROL = "crewai.tools.agent_tools"
@@ -110,7 +110,7 @@ class CrewAI(base.Framework):
 
     def _counts(self, tool: Any) -> bool:
         """Return whether this call is the one that counts towards the tool's limit of usage."""
-        return tool.name not in self.live and not base.is_running(tool) and not _hands_over(tool)
+        return tool.name not in self.live and not calls.is_running(id(tool)) and not _hands_over(tool)
 
 
 async def _later(answer: Any) -> Any:

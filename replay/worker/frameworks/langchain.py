@@ -8,7 +8,6 @@ tool's result: a `ToolMessage`, its artifact, or the error in the way in which t
 from __future__ import annotations
 
 import contextvars
-import gc
 import re
 import types
 from collections.abc import Callable, Mapping
@@ -60,8 +59,6 @@ class LangChain(base.Framework):
             self.replace(module.BaseTool, "run", self._enter)
             self.replace(module.BaseTool, "arun", self._enter_async)
             names = ("_run", "_arun", "run", "arun", "invoke", "ainvoke", "__call__")
-            for tool in _instances(module.BaseTool):
-                self._keep(tool)
             self.replace_methods(
                 module.BaseTool,
                 {name: (self._called(name), self._called_async(name)) for name in names},
@@ -315,10 +312,6 @@ def _plain_error(text: str) -> str:
 def _returns_command(function: Any) -> bool:
     annotation = getattr(function, "__annotations__", {}).get("return")
     return re.search(r"\bCommand\b", str(annotation)) is not None
-
-
-def _instances(cls: type) -> list[Any]:
-    return [instance for instance in gc.get_objects() if isinstance(instance, cls)]
 
 
 ADAPTER = LangChain

@@ -8,7 +8,6 @@ handoffs are none.
 from __future__ import annotations
 
 import functools
-import gc
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -43,8 +42,6 @@ class OpenAIAgents(base.Framework):
         self._mark = module._FUNCTION_TOOL_WRAPPED_CALLABLE_MARKER
         self._function_tool = module.FunctionTool
         self.replace(module.FunctionTool, "__post_init__", self._make)
-        for tool in [created for created in gc.get_objects() if isinstance(created, module.FunctionTool)]:
-            self._keep(tool)
 
     def _make_handoff(self, original: Callable[..., Any], handoff: Any, *args: Any, **kwargs: Any) -> None:
         original(handoff, *args, **kwargs)

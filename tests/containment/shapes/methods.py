@@ -42,6 +42,7 @@ shape(
     "Shop.cancel",
     "class Shop:\n    def do(self, what, order_id): return real(order_id)\n    cancel = functools.partialmethod(do, 'cancel')",
     "return Shop().cancel('7')",
+    refused="is a partialmethod",
 )
 shape(
     "method",
@@ -49,6 +50,7 @@ shape(
     "Shop.cancel",
     "class Shop:\n    @functools.singledispatchmethod\n    def cancel(self, order_id): return real(order_id)\n    @cancel.register\n    def _(self, order_id: str): return real(order_id)",
     "return Shop().cancel('7')",
+    passes=True,
 )
 SUB = "class Sub(Shop):\n    def cancel(self, order_id): return real(order_id)\n"
 shape("method", "overridden in a subclass", "Shop.cancel", SHOP + SUB, "return Sub().cancel('7')")
