@@ -18,7 +18,7 @@ from replaydiff.replay.model import Trial
 from tests.boundary.canaries import Canaries
 from tests.boundary.test_runs import ATTEMPTS, INTRUSIVE, needs_a_boundary
 from tests.cluster.local_cluster import LocalCluster
-from tests.engine.project import SETTINGS, Project, ended, two_revisions
+from tests.engine.project import SETTINGS, Project, ended, rests, two_revisions
 from tests.engine.test_environments import USING, requirements
 from tests.exit_codes import check_exit
 from tests.stand_ins.models import models
@@ -137,6 +137,11 @@ def test_a_killed_driver_resumes(cluster: LocalCluster, project: Project) -> Non
     assert done.code in (0, 3), done.err
     assert Counter(one.status.value for one in project.trials()) == {"ok": 60}
     assert project.times_called() <= 60 + 6, "only what was running was repeated"
+
+
+def test_a_rate_limit_that_one_node_meets_rests_all_of_them(cluster: LocalCluster, project: Project) -> None:
+    project.sample(12)
+    rests(project, "--executor", "ray", **cluster.environment)
 
 
 def test_looks_budgets_and_containment_hold(cluster: LocalCluster, project: Project) -> None:

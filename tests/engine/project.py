@@ -227,3 +227,33 @@ def order(number: int, **fields: Any) -> Trace:
             **fields,
         }
     )
+
+
+LIMITED = """
+import os, time
+class RateLimitError(Exception):
+    status_code, headers = 429, {"retry-after": "3"}
+def call(name, args) -> str: ...
+def run_agent(text):
+    with open(os.environ["CALLS"], "a") as file:
+        file.write(f"{time.time():19.6f}\\n")
+        file.flush()
+        number = file.tell() // 20
+    time.sleep(0.1)
+    if number == 8:
+        raise RateLimitError
+    return call("get_order_status", {"order_id": text})
+"""
+"""Notes when it was called; the eighth call is refused for three seconds."""
+
+
+def rests(project: Project, *args: str, **more: str) -> None:
+    """Replay in six worker processes, and assert that none of them asks the provider while one is refused."""
+    project.commit("limited", LIMITED)
+    done = project.replay("run", "--new", "git:limited", "--trials", "2", "--concurrency", "6", *args, **more)
+    assert done.code == 0, done.err
+    times = [float(line) for line in project.calls.read_text().splitlines()]
+    refused = times[7] + 0.1
+    # What had begun a moment before is on its way.
+    assert [at for at in times if refused + 1 < at < refused + 3] == []
+    assert max(times) >= refused + 3

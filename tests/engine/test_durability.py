@@ -16,7 +16,7 @@ import pytest
 
 from replaydiff.replay.model import Lane, Status, Trial
 from tests.agents.conftest import processes_with
-from tests.engine.project import AGENT, SETTINGS, Done, Project, ended, git, two_revisions
+from tests.engine.project import AGENT, SETTINGS, Done, Project, ended, git, rests, two_revisions
 from tests.exit_codes import check_exit
 from tests.stand_ins.full import full
 from tests.stand_ins.processes import PATIENCE_S, replay
@@ -459,3 +459,8 @@ def test_a_provider_that_goes_down_stops_the_run_and_loses_nothing(tmp_path: Pat
     assert resume(project, run.id, "--retry", "infra_error").code == 0
     assert {trial.status for trial in project.trials()} == {Status.OK}
     assert len(project.trials()) == 40
+
+
+@pytest.mark.slow
+def test_a_rate_limit_that_one_worker_meets_rests_all_of_them(project: Project) -> None:
+    rests(project)
