@@ -1,10 +1,11 @@
 """The workers of a version: started when they are wanted, reused, replaced when they die.
 
 A worker has *slots*: one for a sync agent, as many as trials may be in flight for an async one. The
-pool grows while trials wait longer for a slot than a worker takes to start, as long as there are processors
-for more. What counts is the share of time in which the engine and the workers run or could run, not how fast
-they are: on a machine that is busy with other work, more workers would only take turns. So an agent that
-answers at once is served by few processes, and one that waits for a model by as many as are allowed.
+pool grows once trials have waited longer for slots, added up, than a worker takes to start, as long as there
+are processors for more. What counts is the share of time in which engine and workers run or could run,
+not how fast they are: on a machine that is busy with other work, more workers would only take turns. So an
+agent that answers at once is served by few processes, and one that waits for a model by as many as are
+allowed.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import Generic, Protocol, TypeVar
 from replaydiff.replay.errors import VersionError
 
 LONGEST_PATIENCE_S = 1.0
-"""A trial that has waited this long gets a new worker, however long starting takes."""
+"""Trials that have waited this long, added up, get a new worker, however long starting takes."""
 ENGINE_LIMIT = 0.8
 """Share of time in which the engine's own thread works, from which more workers would wait for it."""
 PROCESSOR_LIMIT = 0.9
@@ -173,6 +174,8 @@ class Pool(Generic[M]):
         self._waiting: deque[_Waiting[M]] = deque()
         self._growing: asyncio.Task[None] | None = None
         self._patience = start_s
+        self._waited_s = 0.0
+        """How long trials have waited for a slot since the pool grew, added up."""
         self._closed = False
         self._ended = 0
         """Slots that were given back, all in all."""
@@ -264,6 +267,7 @@ class Pool(Generic[M]):
             waiting = self._waiting.popleft()
             if not waiting.worker.done():
                 self._lent[worker] += 1
+                self._waited_s += time.monotonic() - waiting.since
                 waiting.worker.set_result(worker)
                 return
         self._free.pop(worker, None)
@@ -286,7 +290,7 @@ class Pool(Generic[M]):
             patience = min(self._patience, LONGEST_PATIENCE_S)
             most = max(before, os.cpu_count() or 1)
             if before:
-                left = patience - (time.monotonic() - self._waiting[0].since)
+                left = patience - self._waited_s - (time.monotonic() - self._waiting[0].since)
                 if left > 0:
                     await asyncio.sleep(left)
                     continue
@@ -321,7 +325,7 @@ class Pool(Generic[M]):
             done = await asyncio.gather(*starts, return_exceptions=True)
             await asyncio.gather(*(worker.kill() for worker in done if not isinstance(worker, BaseException)))
             raise
-        self._patience = time.monotonic() - began
+        self._patience, self._waited_s = time.monotonic() - began, 0.0
         for worker in started:
             if not isinstance(worker, BaseException):
                 self.add(worker)

@@ -94,6 +94,30 @@ def test_slots_go_to_those_who_wait_longest() -> None:
     assert asyncio.run(lend()) == [*"abcde"]
 
 
+def test_short_waits_add_up_to_a_worker() -> None:
+    async def lend() -> int:
+        started: list[Idle] = []
+
+        async def start() -> Idle:
+            started.append(Idle())
+            return started[-1]
+
+        pool = Pool[Idle](start, slots=1, limit=2, start_s=0.1)
+        pool.add(Idle())
+
+        async def use() -> None:
+            for _ in range(20):
+                async with pool.slot():
+                    # No wait is as long as a start.
+                    await asyncio.sleep(0.02)
+
+        await asyncio.gather(use(), use())
+        await pool.close()
+        return len(started)
+
+    assert asyncio.run(lend()) == 1
+
+
 @pytest.fixture
 def busy() -> Iterator[None]:
     """All processors are kept busy by others."""
