@@ -43,6 +43,8 @@ _LOOPBACK = re.compile(r"(127\.[0-9.]+|\[::1\]|localhost):(\d+)")
 _HOSTS = re.compile("|".join(re.escape(host).replace(r"\*", ".*") for host in INCIDENTAL))
 UNIX_SOCKET, SERVER = "a Unix socket", "a server of its own"
 """What is blocked, where it is no host and no path. A server is at a port that differs each time."""
+PART_OF_TOOL = "a write by "
+"""Begins what is blocked where a listed tool wrote by code that no recording answers."""
 
 
 HOW_TO_CONNECT = "run where users may make namespaces, with a loopback device of the agent's own"
@@ -71,7 +73,8 @@ def described(events: Sequence[Blocked]) -> str:
         kind = "a change of " if event.what.startswith("/") else "a connection to "
         by = "by" if event.at and ":" not in event.at else "at"
         at = f" {by} {event.at}" if event.at else ""
-        texts.append(f"{'' if event.what == UNIX_SOCKET else kind}{event.what}{at}")
+        is_phrase = event.what.startswith((UNIX_SOCKET, PART_OF_TOOL))
+        texts.append(f"{'' if is_phrase else kind}{event.what}{at}")
     if len(events) > SHOWN:
         texts.append(f"{len(events) - SHOWN} more")
     return ", and ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)
@@ -79,6 +82,11 @@ def described(events: Sequence[Blocked]) -> str:
 
 def advice(events: Sequence[Blocked]) -> str:
     """Return what a person can do about blocked events: what to list, and what to allow."""
+    if any(event.what.startswith(PART_OF_TOOL) for event in events):
+        return (
+            "list that function in `tools` of [agent] as well, so that recordings answer it, or list in "
+            "place of the object the function that does its work"
+        )
     does, answers = ("function that does it", "it") if len(events) == 1 else ("functions that do it", "them")
     listed = f"list the {does} in `tools` of [agent], so that recordings answer {answers}"
     entries = proposed_entries(events)
@@ -94,7 +102,7 @@ def proposed_entries(events: Iterable[Blocked]) -> dict[str, list[str]]:
     """Return the entries of `[world]` that would allow blocked events: key → values, each once."""
     entries: dict[str, list[str]] = {}
     for event in events:
-        if event.what in (UNIX_SOCKET, SERVER):
+        if event.what in (UNIX_SOCKET, SERVER) or event.what.startswith(PART_OF_TOOL):
             continue
         if event.what.startswith("/"):
             key, value = "writable", _existing(event.what)
@@ -133,12 +141,21 @@ def stopping_events(version: Version, events: Iterable[Blocked]) -> list[Blocked
     ]
 
 
-def check_blocked(lane: Lane, version: Version, outcome: Outcome) -> None:
-    """Look at what was blocked in one of the first trials of a lane.
+def check_blocked(lane: Lane, version: Version, outcome: Outcome, *, is_first: bool) -> None:
+    """Look at what was blocked in a trial.
+
+    Args:
+        lane: of the trial.
+        version: of the lane.
+        outcome: of the trial.
+        is_first: it is one of the first trials of the lane; in later ones only parts of tools count.
 
     Raises:
         BlockedError: the agent needs something that its boundary blocks.
     """
-    events = stopping_events(version, outcome.blocked)
+    blocked = outcome.blocked
+    events = stopping_events(
+        version, blocked if is_first else [each for each in blocked if each.what.startswith(PART_OF_TOOL)]
+    )
     if events:
         raise BlockedError(lane, version, events)

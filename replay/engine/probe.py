@@ -290,8 +290,8 @@ class Probe:
             return
         self._has_recordings = self._has_recordings or bool(item.tape)
         self._trials[lane] += 1
-        if self._trials[lane] <= TRIALS:
-            check_blocked(lane, self._lanes[lane], outcome)
+        is_first = self._trials[lane] <= TRIALS
+        check_blocked(lane, self._lanes[lane], outcome, is_first=is_first)
         if self._lanes[lane].tools:
             self._check_containment(lane, item, outcome)
         if not self.is_varied(lane):

@@ -104,7 +104,7 @@ class Blocked:
     """Something that a trial tried and its boundary kept from happening."""
 
     what: str
-    """`api.stripe.com:443`, the path of a file, `a Unix socket`, or `a server of its own`."""
+    """`api.stripe.com:443`, the path of a file, `a Unix socket`, `a server of its own`, or `a write by …`."""
     at: str | None = None
     """The line of the agent's code that led to it: `app/pay.py:31`; None where that is not known."""
     in_tool: bool = False

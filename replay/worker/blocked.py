@@ -24,7 +24,8 @@ from . import calls
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import FrameType
+    from collections.abc import Mapping
+    from types import CodeType, FrameType
     from typing import Any
 
 VARIABLE = "REPLAY_BOUNDARY"
@@ -62,6 +63,8 @@ class Observer:
         """What was tried before the first trial."""
         self._proxied_before: list[tuple[float, str | None, bool]] = []
         self._has_begun = False
+        self.parts_of_tools: Mapping[CodeType, str] = {}
+        """Code of listed tools that no recording answers, each with the path of its function."""
         self._process, self._reports = os.getpid(), os.pipe()
         """Processes that are forked from this one report through a pipe."""
         for end in self._reports:
@@ -112,6 +115,8 @@ class Observer:
                 number = -1 if descriptor is None else args[descriptor]
                 if not isinstance(args[path], int):
                     self._check_write(args[path], number, may_be_new=event in NEW, must_be_new=event in NEW)
+        elif event == "sqlite3.connect":
+            self._refuse_part_of_tool()
         elif event == "socket.getaddrinfo":
             self._check_name(args[0], args[1])
         elif event in LOOK_UPS:
@@ -168,6 +173,8 @@ class Observer:
             text = os.path.join(os.readlink(f"/proc/self/fd/{folder}"), text)
         parent, name = os.path.split(os.path.abspath(text))
         real = os.path.join(os.path.realpath(parent), name)
+        if real.startswith(self._folder) and "/__pycache__" not in real:
+            self._refuse_part_of_tool()
         if self._is_open(real) or (os.path.islink(real) and self._is_open(os.path.realpath(real))):
             return
         exists = os.path.lexists(real)
@@ -175,6 +182,24 @@ class Observer:
             return  # it fails, or does nothing, without a boundary as well
         if _may_write(real if exists else os.path.dirname(real)):
             self._keep(real)
+
+    def _refuse_part_of_tool(self) -> None:
+        """Refuse a write to the trial's own files by a listed tool's code that no recording answers.
+
+        A tool may be answered in its preview and do its work in another method. Logging is none.
+
+        Raises:
+            PermissionError: it is such a write.
+        """
+        frame: FrameType | None = sys._getframe(2) if self.parts_of_tools and not calls.is_running() else None
+        while frame is not None:
+            part = self.parts_of_tools.get(frame.f_code)
+            if frame.f_globals.get("__name__") == "logging":
+                return
+            if part is not None:
+                self._keep(f"a write by {part}, a part of a listed tool")
+                raise PermissionError(f"no recording answers {part}, a part of a listed tool")
+            frame = frame.f_back
 
     def _is_open(self, path: str) -> bool:
         if any(path.startswith(root) or path + "/" == root for root in self._writable):

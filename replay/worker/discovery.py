@@ -70,6 +70,8 @@ class Discovery:
         """`functools.lru_cache` around tools."""
         self.partials: list[tuple[Any, ToolFunction]] = []
         """Partials that are tools, each with its function."""
+        self.beside: dict[types.CodeType, str] = {}
+        """Code of tool objects that is not answered, each with the path of its function."""
         self._open: set[int] = set()
 
     def point(self, owner: Any, attribute: str, value: Any, path: str, name: str | None = None) -> bool:
@@ -282,6 +284,7 @@ class Discovery:
             return self._no_tool(cls, kinds.public_methods(cls), path)
         for attribute, raw in kinds.innermost(parts, []):
             self.class_method(cls, attribute, raw, f"{path}.{attribute}", name)
+        self._keep_beside(kinds.agents_methods(cls), path)
         return True
 
     def _object(self, value: Any, name: str | None, path: str, bound_to: str | None) -> bool:
@@ -323,7 +326,15 @@ class Discovery:
                     self.add(each, name, f"{path}.{field}", bound_to or field)
         if len(self.targets) == before:
             self._no_tool(value, ["__call__"] if callable(value) else kinds.public_methods(type(value)), path)
+        self._keep_beside(kinds.agents_methods(type(value)), path)
+        self._keep_beside(dict(kinds.attributes(value)), path)
         return len(self.targets) > before
+
+    def _keep_beside(self, members: Mapping[str, Any], path: str) -> None:
+        """Keep the functions of a tool object by which no tool is called: they may do a part of its work."""
+        for name, value in members.items():
+            if kinds.has_code(value) and name not in (*kinds.METHODS, *kinds.FIELDS, "__init__"):
+                self.beside[value.__code__] = f"{path}.{name}"
 
     def _decorator(self, value: Any, layers: list[Any], name: str | None, path: str) -> bool:
         """Find the function inside an object that a decorator made of it, and the object's call."""

@@ -120,15 +120,16 @@ def is_schema(cls: type) -> bool:
     return dataclasses.is_dataclass(cls) or any(base.__name__ in SCHEMA_BASES for base in cls.__mro__)
 
 
+def agents_methods(cls: type) -> dict[str, types.FunctionType]:
+    """Return the methods that a class has from elsewhere than Python and installed packages."""
+    bases = [vars(base) for base in reversed(cls.__mro__) if is_agents(base)]
+    functions = {name: code_of(raw) for members in bases for name, raw in members.items()}
+    return {name: function for name, function in functions.items() if has_code(function)}
+
+
 def public_methods(cls: type) -> list[str]:
-    """Return public methods that a class has from elsewhere than Python and installed packages."""
-    return [
-        attribute
-        for base in cls.__mro__
-        if is_agents(base)
-        for attribute, raw in base.__dict__.items()
-        if not attribute.startswith("_") and has_code(code_of(raw))
-    ]
+    """Return the names of those of them that are meant to be called."""
+    return [name for name in agents_methods(cls) if not name.startswith("_")]
 
 
 def is_companion(value: Any) -> bool:

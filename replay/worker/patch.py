@@ -71,6 +71,8 @@ class Patches:
         """Where the functions are defined that another process has patched."""
         self._executed: list[types.ModuleType] | None = []
         """Modules that were executed before the points were patched; None after that."""
+        self.beside: dict[types.CodeType, str] = {}
+        """Code of tool objects that is not answered, each with the path of its function."""
         self._caches: list[Any] = []
         self._functions: list[tuple[Any, str, types.FunctionType]] = []
         """Owner, name and function of each point, where all of them are functions."""
@@ -300,6 +302,7 @@ class Patches:
                 new.setdefault(id(target.function), []).append(target)
         for targets in new.values():
             self._replace(*targets)
+        self.beside.update(discovered.beside)
         cached = set(map(id, self._caches))
         self._caches += [each for each in discovered.caches if id(each) not in cached]
         for partial, target in discovered.partials:

@@ -105,6 +105,7 @@ class Worker:
             settled=order["settled"],
             ignore=order["ignore"],
         )
+        self._observer.parts_of_tools = self.patches.beside
         server = children.ToolServer(self.tools, self.patches.config) if order["tools"] else None
         if server is not None:
             # Pools may be started while the agent is imported.

@@ -403,3 +403,49 @@ def test_a_tool_that_writes_and_that_no_version_answers_stops_the_start(
     assert replay(*words).code == 0
     project.settings(writes.replace(":get_order_status", ":unused"))
     assert "would run behind" not in replay(*words).err
+
+
+# --- a tool that is answered in a part, and does its work in another ---
+
+PREVIEW = """
+import logging, sqlite3
+class Status:
+    def run(self, order_id): return f"{order_id} is shipped"
+    def confirm(self, order_id): WRITE
+    def describe(self):
+        logging.warning("described")
+        return "looks an order up"
+TOOLS = {"get_order_status": Status()}
+LOGS = logging.FileHandler("tools.log", delay=True)
+logging.getLogger().addHandler(LOGS)
+def log(text): open("agent.log", "a").write(text)
+def run_agent(text):
+    log(TOOLS["get_order_status"].describe())
+    answer = TOOLS["get_order_status"].run(order_id=text)
+    CONFIRM
+    return answer
+"""
+PREVIEW_SETTINGS = SETTINGS.replace(":unused", ":TOOLS")
+
+
+@pytest.mark.parametrize("write", ["open('orders', 'a').write(order_id)", "sqlite3.connect('orders.db')"])
+def test_a_part_of_a_tool_that_writes_unanswered_stops_at_the_first_such_trial(
+    replay: Replay, project: Project, write: str
+) -> None:
+    project.settings(PREVIEW_SETTINGS)
+    confirm = 'if text == "order-3": TOOLS["get_order_status"].confirm(text)'
+    project.write("v1", PREVIEW.replace("WRITE", write).replace("CONFIRM", confirm))
+    done = replay("run", "--new", ".", "--sample", "october", "--trials", "1", "--concurrency", "1")
+    assert done.code == 2
+    assert (
+        "the boundary blocked a write by app.agent:TOOLS['get_order_status'].confirm, a part of a listed tool "
+        "at app/agent.py:5" in done.err
+    )
+    assert "list that function in `tools` of [agent] as well" in done.err
+
+
+def test_what_else_an_agent_writes_in_its_folder_stops_nothing(replay: Replay, project: Project) -> None:
+    project.settings(PREVIEW_SETTINGS)
+    project.write("v1", PREVIEW.replace("WRITE", "pass").replace("CONFIRM", "pass"))
+    done = replay("run", "--new", ".", "--sample", "october", "--trials", "1")
+    assert done.code == 0, done.err
