@@ -99,6 +99,9 @@ def take(folder: Path, data_folder: Path, leave_out: Iterable[Path] = ()) -> Sna
             else "make it readable, or name a folder without it as `path`",
         ) from None
     except VersionError as error:
+        if os.strerror(errno.EROFS).lower() in str(error).lower():
+            hint = "replay keeps snapshots among git's objects: name a clone that can be written to as `path`"
+            raise VersionError(str(error), hint=hint) from None
         if os.strerror(errno.ENOSPC).lower() not in str(error).lower():
             raise
         reason = f"no snapshot of {top or folder} can be taken: {error}"

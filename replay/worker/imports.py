@@ -25,17 +25,19 @@ def after_execution(callback: Callable[[Any], None]) -> None:
         zipimport.zipimporter,
     )
     for loader in loaders:
-        if hasattr(loader, "exec_module"):  # that of archives has it since Python 3.10
-            loader.exec_module = _executing(loader.exec_module, callback)
+        # That of archives executes while it loads, before Python 3.10.
+        method = "exec_module" if hasattr(loader, "exec_module") else "load_module"
+        setattr(loader, method, _followed(getattr(loader, method), callback))
 
 
-def _executing(execute: Callable[..., Any], callback: Callable[[Any], None]) -> Callable[..., Any]:
+def _followed(execute: Callable[..., Any], callback: Callable[[Any], None]) -> Callable[..., Any]:
     @functools.wraps(execute)
-    def exec_module(self: Any, module: Any) -> None:
-        execute(self, module)
-        callback(module)
+    def executing(self: Any, module: Any) -> Any:
+        loaded = execute(self, module)
+        callback(module if loaded is None else loaded)
+        return loaded
 
-    return exec_module
+    return executing
 
 
 def real_path(file: Any) -> str:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from replaydiff.replay.agents import Outcome, Rules, build
 from replaydiff.replay.agents.boundary import KINDS, refusal_of
 from replaydiff.replay.agents.folder import Folders
 from replaydiff.replay.engine import snapshots
+from replaydiff.replay.errors import VersionError
 from replaydiff.replay.files import locked, mark_of
 from replaydiff.replay.model import Item, Status, Version, VersionKind
 from tests.stand_ins.full import full
@@ -102,6 +104,10 @@ def outside(text):
         done = subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=b", *words], capture_output=True)
         results.append("refused" if done.returncode else " ".join(words))
     return " ".join(map(str, results))
+
+def large(text):
+    open("large", "wb").write(b"x" * (4 << 20))
+    return "written"
 
 def failing(text):
     open("half.txt", "w").write(text)
@@ -353,3 +359,53 @@ def content(folder: Path) -> dict[str, tuple[bytes, int]]:
         for path in folder.rglob("*")
         if path.is_file()
     }
+
+
+@pytest.fixture
+def mounted() -> Iterator[Callable[[Path, str, str], None]]:
+    """Mounts a file system of a kind, with options, at a folder; skips where this user may not."""
+    folders: list[Path] = []
+
+    def mount(folder: Path, kind: str, options: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        if subprocess.run(["mount", "-t", kind, "-o", options, kind, folder], capture_output=True).returncode:
+            pytest.skip("this user cannot mount")
+        folders.append(folder)
+
+    yield mount
+    for folder in reversed(folders):
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+@pytest.mark.skipif("namespaces" not in KINDS_HERE, reason="this system has no namespaces")
+def test_where_no_overlay_can_be_laid_the_folder_is_a_copy(
+    checkout: Path, mounted: Callable[[Path, str, str], None]
+) -> None:
+    mounted(checkout.parent.parent / "trials", "ramfs", "mode=700")
+    assert {each.final_response for each in replayed(checkout, "writing", 2, boundary="namespaces")} == {
+        "saw 0"
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS_HERE[1:])
+def test_a_trial_that_fills_its_folder_fails_by_itself(
+    checkout: Path, mounted: Callable[[Path, str, str], None], kind: str
+) -> None:
+    mounted(checkout.parent.parent / "trials", "tmpfs", "size=1m,mode=700")
+    outcomes = replayed(checkout, "large", 1, boundary=kind)
+    assert {each.status for each in outcomes} == {Status.AGENT_ERROR}
+    assert "No space left on device" in str(outcomes[0].reason)
+
+
+def test_a_repository_that_cannot_be_written_to_is_refused_with_a_way_out(
+    tmp_path: Path, mounted: Callable[[Path, str, str], None]
+) -> None:
+    repository = tmp_path / "repository"
+    mounted(repository, "tmpfs", "mode=755")
+    (repository / "agent.py").write_text(COUNTING)
+    for words in (["init", "-q"], ["add", "agent.py"], [*AUTHOR, "commit", "-q", "-m", "first"]):
+        subprocess.run(["git", *words], cwd=repository, check=True)
+    subprocess.run(["mount", "-o", "remount,ro", repository], check=True)
+    with pytest.raises(VersionError, match="Read-only file system") as refusal:
+        snapshots.take(repository, tmp_path / "data" / ".replay")
+    assert "name a clone that can be written to" in str(refusal.value.hint)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import hashlib
+import http.server
 import shutil
 import socket
 import socketserver
+import ssl
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -110,6 +114,16 @@ if b" 200 " in answer:
     client.sendall(b"\\x16\\x03 hello\\n")
     print(client.recv(4096))
 """
+PINNED = """
+import hashlib, http.client, os, ssl, sys
+host, port = os.environ["HTTPS_PROXY"].removeprefix("http://").split(":")
+client = http.client.HTTPSConnection(host, int(port), context=ssl.create_default_context(cafile=sys.argv[2]))
+client.set_tunnel("127.0.0.1", int(sys.argv[1]))
+client.connect()
+assert hashlib.sha256(client.sock.getpeercert(True)).hexdigest() == sys.argv[3], "another certificate"
+client.request("GET", "/orders")
+print(client.getresponse().read())
+"""
 DIRECT = """
 import socket, sys
 client = socket.create_connection((sys.argv[1], int(sys.argv[2])), 5)
@@ -137,6 +151,39 @@ def test_a_tunnel_passes_bytes_unread_and_only_to_what_is_allowed(kind: str, tmp
         assert ended.out.startswith(f"HTTP/1.1 403 replay's boundary refuses {refused}")
         assert ended.refused == (refused,)
         assert stranger.got == []
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl here")
+def test_a_client_that_pins_a_certificate_sees_that_of_its_server(tmp_path: Path) -> None:
+    authority, key = tmp_path / "authority.pem", tmp_path / "key.pem"
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=authority"
+    command += f" -addext subjectAltName=IP:127.0.0.1 -keyout {key} -out {authority}"
+    subprocess.run(command.split(), check=True, capture_output=True)
+    pin = hashlib.sha256(ssl.PEM_cert_to_DER_cert(authority.read_text())).hexdigest()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"private")
+
+        def log_message(self, *args: object) -> None: ...
+
+        def setup(self) -> None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(authority, key)
+            self.request = context.wrap_socket(self.request, server_side=True)
+            super().setup()
+
+        def finish(self) -> None:
+            super().finish()
+            self.request.close()
+
+    with _serving(Handler) as port:
+        for kind in AVAILABLE:
+            network = (f"127.0.0.1:{port}",)
+            ended = python(kind, PINNED, str(port), str(authority), pin, folder=tmp_path, network=network)
+            assert ended.out == "b'private'\n", ended.err
 
 
 @pytest.mark.parametrize("kind", AVAILABLE)
