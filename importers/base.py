@@ -1,6 +1,6 @@
 """What an importer is: a module with a name that turns files of one source into traces.
 
-To add one: write `importers/acme.py` with what `Importer` lists (`NAME`, `SUMMARY`, `read_files` …), add a
+To add one: write `importers/acme.py` with what `Importer` lists (`NAME`, `read_files` …), add a
 line to `BUILTIN`, and put sample records with the traces a person reads from them under
 `tests/importers/samples/acme/`. The choices of `replay import`, `auto` and the contract suite follow from
 the table. Another distribution names its module in the entry-point group `replaydiff.importers`.
@@ -157,10 +157,6 @@ class Importer(Protocol):
     @property
     def NAME(self) -> str:  # noqa: N802 - a constant of the module
         """What a person types."""
-
-    @property
-    def SUMMARY(self) -> str:  # noqa: N802
-        """What it reads, in one line."""
 
     @property
     def RECOGNISED_BY(self) -> str:  # noqa: N802

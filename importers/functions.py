@@ -38,8 +38,7 @@ def importer(name: str, *, keys: Collection[str] = ()) -> Callable[[Function], F
     """
 
     def declare(function: Function) -> FunctionImporter:
-        summary = (function.__doc__ or f"records of {name}").strip().splitlines()[0].rstrip(".")
-        return FunctionImporter(name, summary, frozenset(keys), function)
+        return FunctionImporter(name, frozenset(keys), function)
 
     return declare
 
@@ -49,7 +48,6 @@ class FunctionImporter:
     """An importer made of a function; see `replaydiff.importers.base.Importer`."""
 
     NAME: str
-    SUMMARY: str
     keys: frozenset[str]
     function: Function
 

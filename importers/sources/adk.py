@@ -17,7 +17,6 @@ from replaydiff.replay.messages import read_messages
 from replaydiff.replay.model import Json, JsonObject, Usage
 
 NAME = "adk"
-SUMMARY = "sessions of Google's Agent Development Kit, as JSON"
 RECOGNISED_BY = "records have appName or app_name, and events"
 
 

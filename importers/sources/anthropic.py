@@ -34,7 +34,6 @@ from replaydiff.replay.messages import read_messages
 from replaydiff.replay.model import Json, JsonObject, Message
 
 NAME = "anthropic"
-SUMMARY = "Anthropic Messages logs, JSONL: request/response pairs, conversations, batch results"
 RECOGNISED_BY = "records have Anthropic's messages: content blocks, a system prompt beside them, or answers"
 
 

@@ -23,7 +23,6 @@ from replaydiff.replay.messages import conversation, definitions, read_messages
 from replaydiff.replay.model import Json, JsonObject, Message, Score, Trace, Usage, total_usage
 
 NAME = "atif"
-SUMMARY = "agent trajectories in ATIF, as Harbor writes them, with the rewards of their trials"
 RECOGNISED_BY = "records have schema_version ATIF-v1.x and steps"
 
 _RESULT = "result.json"

@@ -25,7 +25,6 @@ from replaydiff.replay.messages import decode, definitions, read_messages, read_
 from replaydiff.replay.model import Json, JsonObject, Message
 
 NAME = "bedrock"
-SUMMARY = "Amazon Bedrock model invocation logs: Converse and InvokeModel, streamed or not"
 RECOGNISED_BY = "records have schemaType ModelInvocationLog"
 
 _TYPE = "ModelInvocationLog"

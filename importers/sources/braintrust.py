@@ -28,7 +28,6 @@ from replaydiff.replay.messages import decode, definitions, read_text
 from replaydiff.replay.model import CORRECTION, Json, JsonObject, Score, StepKind, Trace, Usage
 
 NAME = "braintrust"
-SUMMARY = "Braintrust logs: rows of its API, exports as JSON, CSV or Parquet"
 RECOGNISED_BY = "records have span_attributes and root_span_id"
 
 _TRACEBACK = "Traceback (most recent call last):"

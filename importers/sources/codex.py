@@ -22,7 +22,6 @@ from replaydiff.replay.messages import final_response, join_results, read_messag
 from replaydiff.replay.model import Json, JsonObject, Message, Trace, Usage, total_usage
 
 NAME = "codex"
-SUMMARY = "Codex CLI sessions: rollout files of ~/.codex/sessions"
 RECOGNISED_BY = "records are lines of a Codex rollout"
 
 _TYPES = ("session_meta", "turn_context", "response_item", "event_msg", "compacted")

@@ -21,7 +21,6 @@ from replaydiff.replay.messages import decode, definitions
 from replaydiff.replay.model import Json, JsonObject, Score, StepKind, Usage
 
 NAME = "datadog"
-SUMMARY = "spans of Datadog LLM Observability: pages of its export API, payloads of its SDKs"
 RECOGNISED_BY = "records have span_id, start_ns and meta or span_kind"
 
 _SPAN = "span"

@@ -19,7 +19,6 @@ from replaydiff.replay.messages import read_content, read_messages
 from replaydiff.replay.model import Json, JsonObject, Message, Usage
 
 NAME = "gemini-cli"
-SUMMARY = "Gemini CLI sessions: files of ~/.gemini/tmp/PROJECT/chats"
 RECOGNISED_BY = "records have sessionId and projectHash"
 
 _TYPES = ("user", "gemini")

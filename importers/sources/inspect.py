@@ -21,7 +21,6 @@ from replaydiff.replay.messages import conversation, count_requests, definitions
 from replaydiff.replay.model import Json, JsonObject, Message, Score, Trace, Usage, total_usage
 
 NAME = "inspect"
-SUMMARY = "Inspect AI eval logs, .eval or .json: one trace for each sample"
 RECOGNISED_BY = "records have eval and samples"
 
 _ATTACHMENT = "attachment://"

@@ -32,7 +32,6 @@ from replaydiff.replay.model import Json, JsonObject, Message, Score, Step, Step
 from replaydiff.replay.store.trace_codec import field_types
 
 NAME = "jsonl"
-SUMMARY = "traces in replaydiff's own format, one JSON object a line"
 RECOGNISED_BY = "records have trace_id and started_at"
 
 FIELDS = {field.name for field in dataclasses.fields(Trace)} | {"tool_path"}

@@ -20,7 +20,6 @@ from replaydiff.replay.messages import decode, definitions, read_messages
 from replaydiff.replay.model import Json, JsonObject, Message
 
 NAME = "litellm"
-SUMMARY = "LiteLLM standard logging payloads: callbacks, S3 and proxy logs"
 RECOGNISED_BY = "records have call_type, startTime and messages"
 
 _KEYS = {"call_type", "startTime", "messages"}

@@ -38,7 +38,6 @@ from replaydiff.replay.messages import is_message, read_messages
 from replaydiff.replay.model import Json, JsonObject, Message
 
 NAME = "openai"
-SUMMARY = "OpenAI logs, JSONL: chats, Responses, fine-tuning files, request/response pairs, batch output"
 RECOGNISED_BY = "records have messages with roles"
 
 

@@ -22,7 +22,6 @@ from replaydiff.replay.messages import decode
 from replaydiff.replay.model import Json, JsonObject, StepKind
 
 NAME = "openai-agents"
-SUMMARY = "traces of the OpenAI Agents SDK, as its trace processors export them"
 RECOGNISED_BY = "records have object trace or trace.span"
 
 _TRACE, _SPAN = "trace", "trace.span"

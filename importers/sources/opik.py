@@ -22,7 +22,6 @@ from replaydiff.replay.messages import definitions
 from replaydiff.replay.model import Json, JsonObject, Score, StepKind, Usage
 
 NAME = "opik"
-SUMMARY = "Opik traces and spans: files of `opik export`, rows of its API or SDK"
 RECOGNISED_BY = "records have start_time and the fields of Opik's traces or spans"
 
 _TRACE, _SPAN = "trace", "span"

@@ -365,7 +365,6 @@ def _plain_events(span: JsonObject) -> tuple[Event, ...]:
 
 
 NAME = "otlp"
-SUMMARY = "OpenTelemetry spans: OTLP/JSON of a collector, GenAI conventions of any age, Vercel, Logfire"
 RECOGNISED_BY = "records are spans of OpenTelemetry"
 
 _SPAN, _EVENT = "span", "event"

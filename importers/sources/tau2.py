@@ -20,7 +20,6 @@ from replaydiff.replay.messages import conversation, definitions, read_messages
 from replaydiff.replay.model import Json, JsonObject, Score, Trace, total_usage
 
 NAME = "tau2"
-SUMMARY = "tau2-bench result files: simulations with their tasks"
 RECOGNISED_BY = "records have info, tasks and simulations"
 
 _KEYS = {"info", "tasks", "simulations"}

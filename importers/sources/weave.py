@@ -22,7 +22,6 @@ from replaydiff.replay.messages import decode, definitions
 from replaydiff.replay.model import Json, JsonObject, Score, StepKind, Usage, total_usage
 
 NAME = "weave"
-SUMMARY = "W&B Weave calls: rows of its API, exports as JSON, CSV or Parquet"
 RECOGNISED_BY = "records have op_name and trace_id"
 
 _CALL = "call"

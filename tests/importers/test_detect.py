@@ -113,7 +113,7 @@ def test_what_nobody_knows_names_all_sources(tmp_path: Path) -> None:
 
 def test_importers_of_other_distributions_take_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "acme_traces.py").write_text(
-        "NAME, SUMMARY, RECOGNISED_BY = 'acme', 'Acme', 'records have an acme'\n"
+        "NAME, RECOGNISED_BY = 'acme', 'records have an acme'\n"
         "def recognises(record): return 0.9 * ('acme' in record)\n"
         "def read_files(files): return iter(())\n"
     )

@@ -100,7 +100,7 @@ def test_a_function_may_return_whatever_describes_a_record() -> None:
         }
         return shapes[record["id"]]
 
-    assert (acme.NAME, acme.SUMMARY, acme.RECOGNISED_BY) == ("acme", "Runs of Acme", "records have id")
+    assert (acme.NAME, acme.RECOGNISED_BY) == ("acme", "records have id")
     assert converted(acme, {"id": "trace"}) == [trace]
     assert converted(acme, {"id": "none"}) == [rd.Skipped("left out by the importer")]
     assert converted(acme, {"id": "skipped"}) == [rd.Skipped("a test")]

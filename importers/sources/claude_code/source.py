@@ -223,7 +223,6 @@ def _steps(answers: Sequence[_AnswerMessage]) -> Iterator[Step]:
 
 
 NAME = "claude-code"
-SUMMARY = "Claude Code and Agent SDK sessions: files of ~/.claude/projects, stream-json output"
 RECOGNISED_BY = "records are lines of a Claude Code session"
 
 _LINE = "line"

@@ -52,7 +52,6 @@ from replaydiff.replay.model import Json, Trace
 NAME = "langfuse"
 LOOKBACK = timedelta(days=1)
 """Traces are found by their start, and some are sent late: by offline workers, or after a failed flush."""
-SUMMARY = "Langfuse files: observations (API pages, table or blob export), scores, single-trace downloads"
 RECOGNISED_BY = "records are observations, traces or scores of Langfuse"
 CONTENT_SETTING = (
     "@observe(capture_input=True, capture_output=True), "

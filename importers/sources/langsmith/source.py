@@ -224,7 +224,6 @@ def _is_of(group: Group, query: Query) -> bool:
 
 
 NAME = "langsmith"
-SUMMARY = "LangSmith runs: dumps of the API as JSON, bulk exports as Parquet; or live over its API"
 RECOGNISED_BY = "records are runs of LangSmith, with run_type and dotted_order"
 CONTENT_SETTING = "LANGSMITH_HIDE_INPUTS and LANGSMITH_HIDE_OUTPUTS not true"
 

@@ -278,7 +278,6 @@ def _list(value: Json) -> list[Json]:
 
 
 NAME = "mlflow"
-SUMMARY = "MLflow traces: Trace.to_json(), search_traces() as JSON; or live from a tracking server"
 RECOGNISED_BY = "records are traces of MLflow, with info and spans"
 CONTENT_SETTING = "set_inputs and set_outputs on spans made by hand, and no span processor that empties them"
 

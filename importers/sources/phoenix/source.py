@@ -302,7 +302,6 @@ def _iso(moment: datetime) -> str:
     return moment.replace(tzinfo=UTC).isoformat()
 
 
-SUMMARY = "Arize Phoenix, live or files: spans of OpenInference, as the API or a data frame returns them"
 RECOGNISED_BY = "records are spans or annotations of Phoenix"
 
 
