@@ -21,17 +21,21 @@ from replaydiff.replay.files import check_link, locked_folder, write_whole
 from replaydiff.replay.golden import case_of, case_to_json, json_form, read_golden
 from replaydiff.replay.golden.splicing import pieces_of, rewritten, with_case, without
 from replaydiff.replay.golden.text import Piece, read_text
+from replaydiff.replay.media import MediaFolder
 from replaydiff.replay.model import Case
 
 
-def add_cases(path: Path, cases: Sequence[Case], *, force: bool = False) -> None:
+def add_cases(
+    path: Path, cases: Sequence[Case], *, force: bool = False, media: MediaFolder | None = None
+) -> None:
     """Add cases, each sorted by id among its neighbours.
 
     Cases that are there stay byte for byte. The file is read and replaced under a lock, so two processes that
-    promote at once lose nothing.
+    promote at once lose nothing. Pictures, documents and audio of the cases are copied from `media` into the
+    folder `media` beside the file.
 
     Raises:
-        InputError: an id is taken, or a link leads the file out of the repository.
+        InputError: an id is taken, a link leads the file out of the repository, or bytes are missing.
         DuplicateError: a case like one of them is there (without `force`); nothing was changed.
     """
     check_link(path)
@@ -47,6 +51,8 @@ def add_cases(path: Path, cases: Sequence[Case], *, force: bool = False) -> None
             refuse_duplicates(path, present, cases)
         text = read_text(path) if path.exists() else ""
         for case in cases:
+            if media is not None:
+                media.copy_to(MediaFolder.beside(path), case_to_json(case))
             text = with_case(path, text, case_to_json(case))
         write_whole(path, text.encode("utf-8"), shared=True)
 

@@ -24,7 +24,9 @@ from replaydiff.replay.agents.base import Rules
 from replaydiff.replay.errors import InputError, UnknownNameError
 from replaydiff.replay.event_loop import run_sync
 from replaydiff.replay.golden import case_to_json
+from replaydiff.replay.llm.attachments import MediaModel
 from replaydiff.replay.llm.base import ModelFailure, ModelRequest, Stop
+from replaydiff.replay.media import MediaFolder
 from replaydiff.replay.model import (
     CORRECTION,
     FIRST_TURN,
@@ -280,16 +282,17 @@ class Drafts:
     """None where the model's price is not known."""
 
 
-def draft(judge: Judge, item: Item, trials: Sequence[Trial], expect: str) -> Drafts:
+def draft(judge: Judge, item: Item, trials: Sequence[Trial], expect: str, media: MediaFolder) -> Drafts:
     """Draft traits for an item from the answer that the case is made from.
 
-    `expect` is `recording` or a lane, as for `cases.promote.propose`.
+    `expect` is `recording` or a lane, as for `cases.promote.propose`; the model is shown what of `media` the
+    item refers to.
 
     Raises:
         InputError: there is no answer to draft from, or the model gave nothing that can be used.
         ReplayError: no call to the model can succeed.
     """
-    return run_sync(_draft(judge, item, _answered(item, trials, expect)))
+    return run_sync(_draft(judge, item, _answered(item, trials, expect), media))
 
 
 def with_drafts(case: Case, traits: Sequence[str]) -> Case:
@@ -321,7 +324,7 @@ def _answered(item: Item, trials: Sequence[Trial], expect: str) -> Trial:
     )  # fmt: skip
 
 
-async def _draft(judge: Judge, item: Item, trial: Trial) -> Drafts:
+async def _draft(judge: Judge, item: Item, trial: Trial, media: MediaFolder) -> Drafts:
     shown = prompt.user_prompt(
         prompt.document(replace(item, expectation=None, recorded_response=None), trial)
     )
@@ -334,7 +337,7 @@ async def _draft(judge: Judge, item: Item, trial: Trial) -> Drafts:
     )
     try:
         async with judge.connect() as model:
-            reply = await model.complete(request)
+            reply = await MediaModel(model, media).complete(request)
     except ModelFailure as failure:
         raise InputError(
             f"no traits were drafted: {failure}", hint="try again, or write them with --trait"

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from replaydiff.replay.errors import InputError
 from replaydiff.replay.files import MEDIA_FOLDER, private_folder, write_whole
 from replaydiff.replay.messages import media_type_of, missing_reason, replace_base64
 from replaydiff.replay.messages.decode import as_json
@@ -32,6 +33,7 @@ from replaydiff.replay.model import (
     replace_references,
 )
 from replaydiff.replay.model.media import MARK
+from replaydiff.replay.store.connection import file_of
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -66,8 +68,7 @@ class MediaFolder:
     @classmethod
     def of(cls, con: DuckDBPyConnection) -> MediaFolder:
         """Return the folder of an open store."""
-        rows = con.execute("SELECT path FROM duckdb_databases() WHERE database_name = current_database()")
-        return cls.beside(Path(str(rows.fetchall()[0][0])))
+        return cls.beside(file_of(con))
 
     def add(self, content: bytes) -> str:
         """Keep bytes, and return their hash."""
@@ -77,6 +78,24 @@ class MediaFolder:
             private_folder(self.path)
             write_whole(target, content)
         return sha256
+
+    def copy_to(self, folder: MediaFolder, value: Json) -> None:
+        """Copy what a value refers to into another folder, which may be one of a repository.
+
+        Raises:
+            InputError: the bytes are not here.
+        """
+        for media in media_in(value):
+            target = folder.path / media.sha256
+            if target.exists():
+                continue
+            content = self.read(media.sha256)
+            if content is None:
+                raise InputError(
+                    f"{self.path / media.sha256} is missing, the bytes of a {media.media_type}",
+                    hint="restore the folder from a copy, or import the trace again",
+                )
+            folder.add(content)
 
     def read(self, sha256: str) -> bytes | None:
         """Return the bytes of this hash; None where they are not there."""

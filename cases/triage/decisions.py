@@ -20,6 +20,7 @@ from replaydiff.cases.promote import with_redactions
 from replaydiff.replay.clock import utc_now
 from replaydiff.replay.errors import StoreBusyError
 from replaydiff.replay.golden import case_to_json, read_golden
+from replaydiff.replay.media import MediaFolder
 from replaydiff.replay.model import Action, Case, Decision, Item
 from replaydiff.replay.store import pending
 from replaydiff.replay.store.connection import open_store
@@ -59,7 +60,7 @@ class Decisions:
             present = read_golden(self.golden) if self.golden.exists() else []
             existing = _undecided(con, item, case, present)
             if existing is None:
-                add_cases(self.golden, [case], force=force)
+                add_cases(self.golden, [case], force=force, media=MediaFolder.beside(self.store))
             else:
                 case = existing
             self._decide(con, Action.PROMOTE, item, case.provenance.run, case=case)

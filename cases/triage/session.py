@@ -26,6 +26,7 @@ from replaydiff.diff.judge import labels
 from replaydiff.diff.result import CauseState, GradedTrial
 from replaydiff.replay.clock import utc_now
 from replaydiff.replay.errors import InputError, ReplayError
+from replaydiff.replay.media import MediaFolder
 from replaydiff.replay.model import Action, Case, Lane, Trial
 from replaydiff.replay.settings import Settings
 from replaydiff.replay.store.connection import open_store
@@ -303,7 +304,8 @@ class Session:
         if judge is None:
             return []
         try:
-            drafts = draft(judge, self._entry.item.item, trials, expect).traits
+            media = MediaFolder.beside(self._decisions.store)
+            drafts = draft(judge, self._entry.item.item, trials, expect, media).traits
         except ReplayError as error:
             _print(str(error))
             return []

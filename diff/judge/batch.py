@@ -28,11 +28,12 @@ from typing import TYPE_CHECKING
 
 from replaydiff.diff.judge import pairwise, questions, votes
 from replaydiff.diff.judge.judge import Judge
-from replaydiff.diff.judge.questions import estimated_cost, highest_cost, size_of
+from replaydiff.diff.judge.questions import bytes_of_media, estimated_cost, highest_cost, size_of
 from replaydiff.diff.judge.votes import CAST_STATES, Key, PricedVote, Question
 from replaydiff.replay.clock import utc_now
 from replaydiff.replay.errors import ReplayError, UnavailableError
 from replaydiff.replay.event_loop import run_sync, underway
+from replaydiff.replay.llm.attachments import with_media
 from replaydiff.replay.llm.base import ModelFailure, ModelReply
 from replaydiff.replay.llm.batches import (
     MOST_BYTES,
@@ -43,6 +44,7 @@ from replaydiff.replay.llm.batches import (
     Ending,
     Unanswered,
 )
+from replaydiff.replay.media import MediaFolder
 from replaydiff.replay.model import GradeState, Vote
 from replaydiff.replay.store.connection import open_store, transaction
 from replaydiff.replay.store.grades import (
@@ -166,13 +168,15 @@ class _BatchFetch:
             )
 
     async def _send_chunk(self, con: DuckDBPyConnection, chunk: Sequence[Question]) -> SentBatch:
+        media = MediaFolder.of(con)
         for attempt in range(1, TRIES + 1):
             mark = secrets.token_hex(4)
             batch = SentBatch(mark=mark, judge=chunk[0].judge, requests=len(chunk), sent_at=utc_now())
             write_batch(con, batch)
             try:
                 named = {
-                    f"{mark}-{question.material}-{question.index}": question.request for question in chunk
+                    f"{mark}-{question.material}-{question.index}": with_media(question.request, media)
+                    for question in chunk
                 }
                 async with underway():
                     batch = replace(batch, batch_id=await self._api.send(named))
@@ -340,7 +344,7 @@ def _chunks(questions: Iterator[Question]) -> Iterator[list[Question]]:
     chunk: list[Question] = []
     size = 0
     for question in questions:
-        question_size = size_of(question.request)
+        question_size = size_of(question.request) + bytes_of_media(question.request)
         full = len(chunk) >= MOST_REQUESTS or size + question_size > MOST_BYTES
         if chunk and (full or chunk[0].judge != question.judge):
             yield chunk

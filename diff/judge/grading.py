@@ -28,7 +28,9 @@ from replaydiff.diff.judge.questions import GradingTask
 from replaydiff.diff.judge.votes import SIMILAR, TrialVotes, VoteCollector, VoteSource, summarize_votes
 from replaydiff.replay.clock import utc_now
 from replaydiff.replay.event_loop import GRACE_S, run_sync
+from replaydiff.replay.llm.attachments import MediaModel
 from replaydiff.replay.llm.base import Budget
+from replaydiff.replay.media import MediaFolder
 from replaydiff.replay.model import Grade, GradeState, Item, Status, Vote
 from replaydiff.replay.store import pending
 from replaydiff.replay.store.connection import file_of, transaction
@@ -145,7 +147,10 @@ class _GradingRun:
         if first is None and first_pair is None:
             return self._report
         async with AsyncExitStack() as stack:
-            model = None if self._judge.batch else await stack.enter_async_context(self._judge.connect())
+            model = None
+            if not self._judge.batch:
+                connected = await stack.enter_async_context(self._judge.connect())
+                model = MediaModel(connected, MediaFolder.of(self._con))
             asking = VoteSource(
                 model,
                 stored_votes=questions.stored_votes(self._con, self._judge),

@@ -15,7 +15,7 @@ import json
 from pathlib import Path
 
 from replaydiff.replay.llm.base import fenced
-from replaydiff.replay.model import Item, Json, JsonObject, Message, ServedCall, Trial
+from replaydiff.replay.model import Item, Json, JsonObject, Message, ServedCall, Trial, media_in
 from replaydiff.replay.turns import conversed
 
 INSTRUCTIONS = Path(__file__).with_name("instructions.md")
@@ -159,11 +159,18 @@ def _conversation(item: Item, trial: Trial) -> list[Json]:
     turns = [message for message in conversed(messages, trial.turns) if _is_turn(message)]
     if not turns:
         return [{"role": "user", "text": _shown(item.input)}]
-    return [{"role": turn.role, "text": _shown(turn.text)} for turn in turns]
+    return [{"role": turn.role, "text": _with_references(turn)} for turn in turns]
 
 
 def _is_turn(message: Message) -> bool:
-    return message.role in ("user", "assistant") and bool(message.text)
+    return message.role in ("user", "assistant") and (bool(message.text) or message.parts is not None)
+
+
+def _with_references(message: Message) -> str:
+    """Return the text of a message and references to its media, which the judge is shown."""
+    return "\n".join(
+        filter(None, (_shown(message.text), *(media.reference for media in media_in(message.parts))))
+    )
 
 
 def _call(served: ServedCall) -> JsonObject:

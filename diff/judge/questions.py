@@ -13,7 +13,20 @@ from replaydiff.diff.judge.judge import Judge, grader_version
 from replaydiff.diff.judge.pairwise import Pair
 from replaydiff.diff.judge.votes import CAST_STATES, Key, Question
 from replaydiff.replay.llm.base import ModelRequest
-from replaydiff.replay.model import Grade, Item, Lane, Message, RunRecord, Status, Trial, Usage, Vote
+from replaydiff.replay.model import (
+    Grade,
+    Item,
+    Json,
+    Lane,
+    Media,
+    Message,
+    RunRecord,
+    Status,
+    Trial,
+    Usage,
+    Vote,
+    media_in,
+)
 from replaydiff.replay.store.grades import iter_grades, read_votes
 from replaydiff.replay.store.runs import get_run, iter_items
 from replaydiff.replay.store.trials import iter_trials
@@ -118,6 +131,8 @@ BYTES_A_TOKEN = 4
 """Of a usual text …"""
 FEWEST_BYTES_A_TOKEN = 2.5
 """… and of one that is dear."""
+TOKENS_OF_MEDIA = 1_600
+"""Of a large picture, or a page of a document."""
 USUAL_ANSWER = 120
 """Tokens of a score with a sentence or two of reasoning."""
 
@@ -169,5 +184,17 @@ def size_of(request: ModelRequest) -> int:
     return len(json.dumps(request.schema)) + sum(len(text.encode("utf-8", "replace")) for text in texts)
 
 
+def _media(request: ModelRequest) -> list[Media]:
+    """Return the media that a question shows, each once."""
+    texts: list[Json] = [turn.text for turn in request.messages if isinstance(turn, Message)]
+    return list({media.sha256: media for media in media_in(texts)}.values())
+
+
+def bytes_of_media(request: ModelRequest) -> int:
+    """Return the bytes of base64 of the media that a question shows."""
+    return sum(media.size * 4 // 3 for media in _media(request))
+
+
 def _price(judge: Judge, request: ModelRequest, bytes_a_token: float, answer: int) -> float | None:
-    return judge.price(Usage(input_tokens=int(size_of(request) / bytes_a_token) + 1, output_tokens=answer))
+    tokens = int(size_of(request) / bytes_a_token) + 1 + len(_media(request)) * TOKENS_OF_MEDIA
+    return judge.price(Usage(input_tokens=tokens, output_tokens=answer))

@@ -24,7 +24,7 @@ from replaydiff.replay.errors import StoreWriteError
 from replaydiff.replay.files import private_folder, write_whole
 from replaydiff.replay.llm.base import Model, ModelFailure, ModelRequest, Stop, bare, fenced
 from replaydiff.replay.masking import masked
-from replaydiff.replay.messages import canonical_args, parse
+from replaydiff.replay.messages import canonical_args, parse, replace_base64
 from replaydiff.replay.model import Item, Json, JsonObject, Message, ServedCall, ToolCall
 from replaydiff.replay.settings import Price, SimulateSection, UserSection
 from replaydiff.replay.store.sql import clean_text, encode
@@ -418,7 +418,9 @@ def _question(item: Item, name: str, args: JsonObject, state: State, before: Seq
 
 
 def _shown(call: ToolCall) -> Json:
-    answer: Json = call.result if call.error is None else {"error": call.error}
+    answer: Json = {"error": call.error}
+    if call.error is None:
+        answer = replace_base64(call.result, lambda _, media_type, __: f"[{media_type or 'media'}]")
     shown: JsonObject = {"name": call.name, "args": call.args, "answer": answer}
     text = json.dumps(shown, ensure_ascii=False)
     return shown if len(text) <= _LONGEST else text[:_LONGEST]

@@ -131,7 +131,7 @@ class Cases:
                     tags=tuple(tags),
                 )
                 if judge is not None:
-                    proposal = _with_drafts(judge, item, proposal, self._channel.message)
+                    proposal = _with_drafts(judge, item, proposal, self._store, self._channel.message)
                 case = decisions.promote(item.item, proposal.case, force=force)
             except (InputError, UnknownNameError) as error:
                 refused[name] = error
@@ -261,11 +261,13 @@ def _judge(settings: Settings) -> Judge:
 
 
 def _with_drafts(
-    judge: Judge, located: ItemInRun, proposal: Proposal, message: Callable[[str], None]
+    judge: Judge, located: ItemInRun, proposal: Proposal, store: Path, message: Callable[[str], None]
 ) -> Proposal:
     from replaydiff.cases.promote import draft, with_drafts
+    from replaydiff.replay.media import MediaFolder
 
-    drafts = draft(judge, located.item, located.trials, proposal.expected_from)
+    media = MediaFolder.beside(store)
+    drafts = draft(judge, located.item, located.trials, proposal.expected_from, media)
     cost = "" if drafts.cost_usd is None else f" for ${drafts.cost_usd:.4f}"
     message(f"{judge.model} drafted {len(drafts.traits)} traits of {located.item.id}{cost}")
     return replace(proposal, case=with_drafts(proposal.case, drafts.traits))

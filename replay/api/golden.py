@@ -126,17 +126,20 @@ class GoldenSet:
             InputError: another case has the id of one; nothing is changed then.
         """
         from replaydiff.cases.golden import add_cases
-        from replaydiff.replay.golden import content_id, read_golden
+        from replaydiff.replay.golden import case_to_json, content_id, read_golden
+        from replaydiff.replay.media import MediaFolder
 
         present = {content_id(case) for case in read_golden(self.path)} if self.path.exists() else set()
         added: list[Case] = []
         total = 0
+        ours = MediaFolder.beside(self.path)
         for file in files:
             for case in read_golden(file):
                 total += 1
                 if content_id(case) not in present:
                     present.add(content_id(case))
                     added.append(case)
+                    MediaFolder.beside(file).copy_to(ours, case_to_json(case))
         add_cases(self.path, added, force=True)
         return [case.id for case in added], total - len(added)
 

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from replaydiff.replay.conversations import input_messages
 from replaydiff.replay.errors import InputError
+from replaydiff.replay.media import MediaFolder
 from replaydiff.replay.model import Case, Item, Json, SampleItem, SampleRecord, Trace
+from replaydiff.replay.model.json import to_json_value
 from replaydiff.replay.store.conversations import iter_conversations
 from replaydiff.replay.store.samples import get_sample, list_samples, sample_items, write_sample
 from replaydiff.replay.store.where import SOURCE, field_text
@@ -209,7 +211,14 @@ class GoldenSource:
         return chosen
 
     def keep(self, con: DuckDBPyConnection) -> None:
-        """Do nothing: a golden set is not in the store."""
+        """Copy the media of the cases beside the store, where a run finds them.
+
+        Raises:
+            InputError: a file beside the golden set is missing.
+        """
+        folder, store = MediaFolder.beside(Path(self.golden_path)), MediaFolder.of(con)
+        for item in self._items.values():
+            folder.copy_to(store, to_json_value([item.messages, item.tape]))
 
 
 def from_sample(con: DuckDBPyConnection, name: str | None) -> SampleSource:

@@ -84,7 +84,10 @@ def content_id(case: Case) -> str:
 
     hashed: JsonObject = {
         "input": case.input,
-        "messages": [[message.role, message.text] for message in case.messages],
+        "messages": [
+            [message.role, message.text, *([message.parts] if message.parts is not None else [])]
+            for message in case.messages
+        ],
         # What is not expected does not count, so that a new kind of expectation leaves old ids as they are.
         "expectation": {
             key: value for key, value in msgspec.to_builtins(case.expectation).items() if value is not None
@@ -362,7 +365,8 @@ def case_to_json(case: Case) -> dict[str, Any]:
 
 def _message(message: Message) -> dict[str, Any]:
     """In OpenAI's shape."""
-    record: dict[str, Any] = {"role": message.role, "content": message.text}
+    content = message.text if message.parts is None else message.parts
+    record: dict[str, Any] = {"role": message.role, "content": content}
     if message.tool_calls:
         record["tool_calls"] = [
             {

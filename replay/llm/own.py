@@ -92,6 +92,8 @@ class OwnModel:
         from asyncio import to_thread
 
         system = request.system if request.schema is None else with_schema(request.system, request.schema)
+        if any(isinstance(turn, Message) and turn.parts is not None for turn in request.messages):
+            raise ModelFailure("a provider of your own gets text, and this has media", passing=False)
         turns = [turn.text for turn in request.messages if isinstance(turn, Message)]
         prompt = "\n\n".join([system, *turns])
         try:
