@@ -55,6 +55,15 @@ class StoreFile:
 
     arows = in_thread(rows)
 
+    def media(self, sha256: str) -> bytes | None:
+        """Return the bytes of a picture, document or recording of a trace; None where they are not there."""
+        from replaydiff.replay.media import MediaFolder
+
+        is_hash = len(sha256) == 64 and sha256.isalnum()
+        return MediaFolder.beside(self.path).read(sha256) if is_hash else None
+
+    amedia = in_thread(media)
+
     def months(self) -> list[tuple[str, int]]:
         """Return each month that has traces, oldest first, with their number."""
         from replaydiff.replay.store.connection import open_store
@@ -130,7 +139,7 @@ class StoreFile:
         """
         from replaydiff.replay.agents.simulate import copy_answers
         from replaydiff.replay.engine.journal import merge_waiting
-        from replaydiff.replay.store.care import merge
+        from replaydiff.replay.store.care import copy_media, media_hashes, merge
         from replaydiff.replay.store.connection import open_store, transaction
         from replaydiff.replay.store.memory import with_memory
 
@@ -144,11 +153,13 @@ class StoreFile:
                     trials, calls = merge_waiting(con, source)
                     # Before their runs are committed, which would otherwise ask and pay again.
                     simulations = copy_answers(self.path, source)
+                    media = copy_media(source, self.path, media_hashes(theirs))
                 return {
                     **taken,
                     "trials": taken["trials"] + trials,
                     "model_calls": taken["model_calls"] + calls,
                     "simulations": simulations,
+                    "media": media,
                 }
 
             return with_memory(con, copy)
@@ -159,14 +170,14 @@ class StoreFile:
         """Delete traces (and runs) older than a month or time, and what no run needs; return what goes.
 
         No run needs a checkout or virtual environment of none of the runs that stay, a checkout of a
-        bisection, a copy of the store that a killed command left, or simulated answers and kept files of a
-        run that is gone.
+        bisection, a copy of the store that a killed command left, simulated answers and kept files of a run
+        that is gone, or media that no row refers to.
 
         Raises:
             InputError: `before` is not a time.
         """
         from replaydiff.replay.engine import leftovers
-        from replaydiff.replay.store.care import prune
+        from replaydiff.replay.store.care import media_hashes, prune
         from replaydiff.replay.store.connection import open_store
         from replaydiff.replay.store.runs import list_runs
         from replaydiff.replay.store.trials import content_hashes
@@ -179,7 +190,8 @@ class StoreFile:
                 for run in list_runs(con, experiments=True)
                 if not runs or as_utc(run.created_at) >= as_utc(moment)
             ]
-            unneeded = leftovers.find(self.path, stay, content_hashes(con, [run.id for run in stay]))
+            written = content_hashes(con, [run.id for run in stay])
+            unneeded = leftovers.find(self.path, stay, written, media_hashes(con))
             if really:
                 leftovers.remove(unneeded)
         return {**deleted, **{name: len(paths) for name, paths in asdict(unneeded).items()}}
@@ -224,7 +236,8 @@ class StoreFile:
         """Write a copy of the store as it was last committed, also while another process writes to it.
 
         Args:
-            target: the new file; one that is there is replaced once the copy is whole.
+            target: the new file; one that is there is replaced once the copy is whole. Media are copied into
+                the folder `media` beside it.
 
         Returns:
             The bytes of the copy.

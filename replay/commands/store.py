@@ -134,7 +134,8 @@ def backup(app: App, target: Path, as_json: bool) -> None:
     """Copy the store to a file, also while a run writes to it.
 
     The copy is the last committed state, with the votes and decisions that wait beside the store. It is
-    a store itself: restore it by copying it back, or open it with `--db FILE`.
+    a store itself: restore it by copying it back, or open it with `--db FILE`. Pictures, documents and audio
+    are copied into the folder `media` beside it.
 
     \b
     Example:
@@ -161,8 +162,9 @@ def prune(app: App, before: str, runs: bool, yes: bool, as_json: bool) -> None:
     """Delete old traces, with --runs old runs, and what no run needs.
 
     No run needs checkouts and virtual environments beside the store that no stored run used, checkouts of
-    bisections (made anew when needed), copies of the store that a killed command left, and simulated answers
-    and kept files of trials ([world] keep) of runs that are no longer stored.
+    bisections (made anew when needed), copies of the store that a killed command left, simulated answers
+    and kept files of trials ([world] keep) of runs that are no longer stored, and media that no trace, run
+    or trial refers to.
 
     Cases keep their tapes, runs their copies of items. Traces of a sample are kept. The file shrinks
     with `replay store compact`. --db DIR names a shared folder instead, whose old runs are deleted.
@@ -190,7 +192,7 @@ def prune(app: App, before: str, runs: bool, yes: bool, as_json: bool) -> None:
     click.echo(f"{gone} {'were deleted' if yes else 'would be deleted'}{sampled}")
     unneeded = [
         (deleted[name], name)
-        for name in ("checkouts", "environments", "copies", "simulations", "files")
+        for name in ("checkouts", "environments", "copies", "simulations", "files", "media")
         if deleted[name]
     ]
     if unneeded:

@@ -17,7 +17,7 @@ from pathlib import Path
 from replaydiff.replay.agents.simulate import answer_files
 from replaydiff.replay.engine.checkout import git
 from replaydiff.replay.errors import VersionError
-from replaydiff.replay.files import FILE_CONTENTS, locked, mark_of
+from replaydiff.replay.files import FILE_CONTENTS, MEDIA_FOLDER, locked, mark_of
 from replaydiff.replay.model.run import RunRecord
 from replaydiff.replay.store import pending, snapshot
 from replaydiff.replay.store.runs import EXPERIMENT
@@ -38,6 +38,8 @@ class Leftovers:
     """Simulated answers of runs that are no longer stored."""
     files: tuple[Path, ...]
     """Content of files that trials wrote, of runs that are no longer stored."""
+    media: tuple[Path, ...]
+    """Pictures, documents and audio that nothing in the store refers to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,13 +61,19 @@ class Simulated:
     bytes: int
 
 
-def find(store: Path, runs: Iterable[RunRecord], content_hashes: Collection[str]) -> Leftovers:
+def find(
+    store: Path,
+    runs: Iterable[RunRecord],
+    content_hashes: Collection[str],
+    media_hashes: Collection[str],
+) -> Leftovers:
     """Return what none of these runs needs in the folder of the store.
 
     Args:
         store: the store's file.
         runs: that are stored.
         content_hashes: SHA-256 of the files of their trials whose content is kept.
+        media_hashes: SHA-256 of all media that the store refers to.
     """
     folder, stored_runs = store.absolute().parent, list(runs)
     # The checkouts of a bisection are made anew whenever it needs them.
@@ -77,7 +85,8 @@ def find(store: Path, runs: Iterable[RunRecord], content_hashes: Collection[str]
         environments=tuple(_unused(folder / "venvs", interpreters)),
         copies=tuple(snapshot.left_over(folder)),
         simulations=tuple(_orphaned_answers(store, {run.id for run in stored_runs})),
-        files=tuple(_orphaned_files(store, content_hashes)),
+        files=tuple(_orphaned_files(store, FILE_CONTENTS, content_hashes)),
+        media=tuple(_orphaned_files(store, MEDIA_FOLDER, media_hashes)),
     )
 
 
@@ -93,7 +102,7 @@ def remove(leftovers: Leftovers) -> None:
         with _locked_folder(folder) as free:
             if free:
                 _remove_folder(folder)
-    for file in (*leftovers.copies, *leftovers.simulations, *leftovers.files):
+    for file in (*leftovers.copies, *leftovers.simulations, *leftovers.files, *leftovers.media):
         file.unlink(missing_ok=True)
 
 
@@ -137,11 +146,11 @@ def _orphaned_answers(store: Path, runs: Collection[str]) -> Iterator[Path]:
         yield from (file for file in answer_files(store) if file.stem not in runs)
 
 
-def _orphaned_files(store: Path, content_hashes: Collection[str]) -> Iterator[Path]:
-    """Yield the kept content that no stored trial names; nothing while a run's trials wait to be stored."""
+def _orphaned_files(store: Path, folder: str, hashes: Collection[str]) -> Iterator[Path]:
+    """Yield the files of a folder that nothing names; nothing while a run's trials wait to be stored."""
     if _is_only_store(store) and not waiting(store).journals:
-        files = (store.absolute().parent / FILE_CONTENTS).glob("*")
-        yield from (file for file in sorted(files) if file.name not in content_hashes)
+        files = (store.absolute().parent / folder).glob("*")
+        yield from (file for file in sorted(files) if file.name not in hashes)
 
 
 def _is_only_store(store: Path) -> bool:

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 from replaydiff.replay.llm.base import Model, ModelFailure, ModelReply, ModelRequest
 from replaydiff.replay.media import MediaFolder
 from replaydiff.replay.messages import is_media, media_type_of, missing_reason, read_content, replace_base64
+from replaydiff.replay.messages.media import IMAGES
 from replaydiff.replay.model import Json, Message, media_in, replace_references
 
-_IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _SOUNDS = {"audio/wav": "wav", "audio/mpeg": "mp3"}
 
 
@@ -130,10 +130,10 @@ def as_anthropic_block(piece: str | Attachment) -> dict[str, Any]:
     """
     if isinstance(piece, str):
         return {"type": "text", "text": piece}
-    if piece.media_type not in (*_IMAGES, "application/pdf"):
+    if piece.media_type not in (*IMAGES, "application/pdf"):
         raise ModelFailure(f"the Messages API takes no {piece.media_type}", passing=False)
     source = {"type": "base64", "media_type": piece.media_type, "data": piece.data}
-    return {"type": "image" if piece.media_type in _IMAGES else "document", "source": source}
+    return {"type": "image" if piece.media_type in IMAGES else "document", "source": source}
 
 
 def as_chat_part(piece: str | Attachment) -> dict[str, Any]:
@@ -141,7 +141,7 @@ def as_chat_part(piece: str | Attachment) -> dict[str, Any]:
     if isinstance(piece, str):
         return {"type": "text", "text": piece}
     url = f"data:{piece.media_type};base64,{piece.data}"
-    if piece.media_type in _IMAGES:
+    if piece.media_type in IMAGES:
         return {"type": "image_url", "image_url": {"url": url}}
     if piece.media_type in _SOUNDS:
         return {

@@ -94,6 +94,8 @@ _MAGIC = (
 )
 _RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
 _SHOWN_BY_CONTENT = {kind for _, kind in _MAGIC} | set(_RIFF.values())
+IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+"""Pictures that models take and browsers show, and that hold no code."""
 UNKNOWN_TYPE = "application/octet-stream"
 LANGFUSE_MEDIA = "@@@langfuseMedia:"
 """How the text begins that Langfuse's clients write in place of a data URL or of base64."""

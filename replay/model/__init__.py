@@ -21,7 +21,7 @@ from replaydiff.replay.model.case import (
 )
 from replaydiff.replay.model.json import Json, JsonObject
 from replaydiff.replay.model.lane import Lane
-from replaydiff.replay.model.media import Media, media_in, replace_references
+from replaydiff.replay.model.media import Media, described, media_in, replace_references
 from replaydiff.replay.model.run import Look, Mode, RunRecord, Version, VersionKind
 from replaydiff.replay.model.sample import Item, SampleItem, SampleRecord
 from replaydiff.replay.model.trace import (
@@ -113,6 +113,7 @@ __all__ = [
     "Vote",
     "Witness",
     "WrittenFile",
+    "described",
     "effective_decisions",
     "media_in",
     "replace_references",

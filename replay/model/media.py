@@ -51,6 +51,11 @@ def replace_references(text: str, replacement: Callable[[Media], str]) -> str:
     return _REFERENCE.sub(lambda match: replacement(_media_of(match)), text)
 
 
+def described(text: str) -> str:
+    """Return the text with type, size and name in the place of each reference, for a person."""
+    return replace_references(text, lambda media: f"[{media.description}]")
+
+
 def split_references(text: str) -> Iterator[str | Media]:
     """Yield the references in a text, as media, and the texts between them, in order."""
     end = 0

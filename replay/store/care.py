@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -13,8 +14,9 @@ from typing import TYPE_CHECKING
 import duckdb
 
 from replaydiff.replay.errors import StoreError, StoreWriteError, remedy
-from replaydiff.replay.files import check_target, replacing
+from replaydiff.replay.files import MEDIA_FOLDER, check_target, private_folder, replacing
 from replaydiff.replay.interruption import interruptible
+from replaydiff.replay.model.media import MARK
 from replaydiff.replay.store import pending, snapshot, sql
 from replaydiff.replay.store.connection import UNWRITTEN, open_store, transaction
 from replaydiff.replay.store.grades import decisions, iter_grades
@@ -52,6 +54,29 @@ class Pruned:
     traces_in_samples: int
     """Traces as old that stay, since a sample holds them."""
     runs: int
+
+
+_WITH_MEDIA = {
+    "traces": ("input", "final_response", "metadata", "messages", "steps"),
+    "tool_calls": ("result",),
+    "run_items": ("item",),
+    "trials": ("served",),
+    "model_calls": ("request",),
+}
+"""Table → the columns whose texts may refer to media."""
+
+
+def media_hashes(con: DuckDBPyConnection) -> set[str]:
+    """Return the SHA-256 of all media that the store refers to."""
+    texts = " UNION ALL ".join(
+        f"SELECT {column}::VARCHAR AS text FROM {table} WHERE contains({column}::VARCHAR, '{MARK}')"
+        for table, columns in _WITH_MEDIA.items()
+        for column in columns
+    )
+    rows = con.execute(
+        f"SELECT DISTINCT unnest(regexp_extract_all(text, '{MARK}([0-9a-f]{{64}})', 1)) FROM ({texts})"
+    )
+    return {sha256 for (sha256,) in rows.fetchall()}
 
 
 def contents(con: DuckDBPyConnection) -> dict[str, int]:
@@ -186,7 +211,8 @@ def backup(path: Path, target: Path) -> int:
     """Write a copy of a store as it was last committed; return its bytes.
 
     Another process may write meanwhile. Votes and decisions that wait beside the store are in the copy;
-    trials of a run in progress are not, until they are committed.
+    trials of a run in progress are not, until they are committed. Media are copied into the folder `media`
+    beside the copy.
 
     Args:
         path: of the store.
@@ -208,6 +234,7 @@ def backup(path: Path, target: Path) -> int:
                 ) as con:
                     pending.absorb(con, path, keep=True)
                     con.execute("CHECKPOINT")
+                    copy_media(path, target, media_hashes(con))
                 shutil.copyfile(copied, file)
             finally:
                 snapshot.remove(copied)
@@ -217,6 +244,17 @@ def backup(path: Path, target: Path) -> int:
         raise StoreError(
             f"the store {path} cannot be copied to {target}: {reason}", hint=f"try again, or {remedy(reason)}"
         ) from None
+
+
+def copy_media(source: Path, target: Path, hashes: Collection[str]) -> int:
+    """Copy media from beside one store to beside another; return how many were not there yet."""
+    theirs, ours = source.absolute().parent / MEDIA_FOLDER, target.absolute().parent / MEDIA_FOLDER
+    absent = [sha256 for sha256 in hashes if not (ours / sha256).exists() and (theirs / sha256).exists()]
+    for sha256 in absent:
+        private_folder(ours)
+        with replacing(ours / sha256) as file:
+            shutil.copyfile(theirs / sha256, file)
+    return len(absent)
 
 
 def _keys(con: DuckDBPyConnection, table: str, key: str) -> set[object]:

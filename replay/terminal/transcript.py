@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from replaydiff.replay.gateway.recording import read_answer
-from replaydiff.replay.messages import read_messages
+from replaydiff.replay.messages import missing_reason, read_messages
 from replaydiff.replay.model import (
     Case,
     Item,
@@ -20,6 +20,8 @@ from replaydiff.replay.model import (
     Trial,
     Witness,
     WrittenFile,
+    described,
+    media_in,
 )
 from replaydiff.replay.terminal.text import single_line, wrapped
 from replaydiff.replay.turns import simulated_turns, user_turns
@@ -46,6 +48,7 @@ class Transcript:
             "tool path": trace.tool_path,
             "latency": None if trace.latency_ms is None else f"{trace.latency_ms:.0f} ms",
             "cost": None if trace.cost_usd is None else f"${trace.cost_usd:.4f}",
+            "missing": ", ".join(trace.media_missing) or None,
             "scores": ", ".join(f"{name}={value}" for name, value in trace.scores.items()) or None,
             "error": trace.error,
         }
@@ -69,7 +72,9 @@ class Transcript:
         """Return an item of a run: its recording, then each trial; `grades` is (lane, index) → lines,
         `model_calls` what the gateway recorded of its trials."""
         lines = [f"item {single_line(item.id)}", *self._facts({"stratum": item.stratum}), ""]
-        lines += [*self._text("user", item.input), "", "recording"]
+        lines += self._text("user", item.input)
+        lines += [line for message in item.messages for line in self._media(message)]
+        lines += ["", "recording"]
         lines += self._calls(item.tape) or ["  no tool call"]
         if item.recorded_response is not None:
             lines += self._text("assistant", item.recorded_response)
@@ -157,6 +162,7 @@ class Transcript:
             "reviewer": case.provenance.reviewer,
         }
         lines += [*self._facts(facts), "", *self._text("user", case.input)]
+        lines += [line for message in case.messages for line in self._media(message)]
         expected = case.expectation
         if expected.tool_calls is not None:
             expected_calls = [ToolCall(name=call.name, args=call.args or {}) for call in expected.tool_calls]
@@ -182,8 +188,17 @@ class Transcript:
                 continue
             if message.text:
                 yield from self._text(message.role, message.text)
+            yield from self._media(message)
             for call in message.tool_calls:
                 yield from self._call(next(answered, call))
+
+    def _media(self, message: Message) -> Iterator[str]:
+        """Yield a line for each picture, document or recording of a message."""
+        for media in media_in(message.parts):
+            yield from self._text(message.role, f"[{media.description}]")
+        for part in message.parts if isinstance(message.parts, list) else ():
+            if reason := missing_reason(part):
+                yield from self._text(message.role, f"[a picture or file that is missing: {reason}]")
 
     def _calls(self, calls: Iterable[ToolCall]) -> list[str]:
         return [line for call in calls for line in self._call(call)]
@@ -220,7 +235,7 @@ class Transcript:
             yield from self._text("  doubt", call.conflict)
 
     def _text(self, label: str, text: str) -> Iterator[str]:
-        lines = wrapped(text, self._width - _LABEL, None if self._full else FOLDED)
+        lines = wrapped(described(text), self._width - _LABEL, None if self._full else FOLDED)
         for index, line in enumerate(lines):
             hint = " (-v shows them)" if not self._full and index == FOLDED else ""
             yield f"{label if index == 0 else '':<{_LABEL}}{line}{hint}"

@@ -140,6 +140,7 @@ PAGES: Mapping[str, Page] = {
     "/runs/{run}/labels/sheet": labels.sheet,
     "/traces": traces.listed,
     "/trace": traces.transcript,
+    "/media/{sha256}": traces.media,
     "/trends": runs.trends,
     "/assets/{name}": _asset,
 }
@@ -215,7 +216,8 @@ async def _sentence(site: Site, request: Request, error: Exception) -> Response:
 
 _SAFE = ("GET", "HEAD")
 _POLICY = (
-    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; "
+    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 )
 _HEADERS = {

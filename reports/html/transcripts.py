@@ -36,6 +36,7 @@ from replaydiff.replay.model import (
     Status,
     ToolCall,
     Trial,
+    described,
 )
 from replaydiff.replay.terminal.text import visible
 from replaydiff.replay.turns import simulated_turns
@@ -367,6 +368,7 @@ def _json(value: Json) -> str:
 
 
 def _cut(text: str, limit: int) -> str:
+    text = described(text)
     if len(text) <= limit:
         return visible(text)
     return f"{visible(text[:limit])}… ({fmt.count(len(text) - limit)} more characters)"

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import replaydiff as rd
 from replaydiff.replay.agents.simulate import AnswerFile
 from replaydiff.replay.cli import main
 from replaydiff.replay.engine.checkout import checkout, patched_checkout
@@ -37,6 +38,7 @@ from replaydiff.replay.store.traces import iter_traces, write_traces
 from replaydiff.replay.store.trials import iter_trials
 from tests.diff.build import RUN_ID, item, store, trial, version
 from tests.engine.project import git, two_revisions
+from tests.stand_ins.media import FILES, openai_part
 from tests.stand_ins.processes import PATIENCE_S
 
 
@@ -165,7 +167,7 @@ def test_prune_says_first_and_keeps_what_a_sample_holds(
             con, sample, [SampleItem(sample="may", trace_id="drawn", position=0, stratum="-", weight=2)]
         )
     said = _json(path, capsys, "prune", "--before", "2026-06")
-    unneeded = {"checkouts": 0, "environments": 0, "copies": 0, "simulations": 0, "files": 0}
+    unneeded = {"checkouts": 0, "environments": 0, "copies": 0, "simulations": 0, "files": 0, "media": 0}
     assert said == {
         "store": str(path),
         "done": False,
@@ -363,3 +365,31 @@ def test_simulated_answers_are_counted_merged_and_pruned_with_their_runs(
     other.unlink()
     assert _json(here, capsys, "prune", "--before", "2027-01", "--runs", "--yes")["simulations"] == 1
     assert AnswerFile(here, RUN_ID).find("question") is None
+
+
+def test_media_are_backed_up_merged_and_pruned_with_what_refers_to_them(tmp_path: Path) -> None:
+    def imported(folder: str, kind: str) -> rd.Project:
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "replay.toml").write_text("")
+        content = [openai_part(kind)]
+        messages = [{"role": "user", "content": content}, {"role": "assistant", "content": "Yes."}]
+        record = {"trace_id": kind, "started_at": "2026-10-01T10:00:00Z", "messages": messages}
+        (tmp_path / folder / "t.jsonl").write_text(json.dumps(record))
+        project = rd.open(tmp_path / folder)
+        project.import_(tmp_path / folder / "t.jsonl", source="jsonl")
+        return project
+
+    def files(store: Path) -> set[bytes]:
+        return {file.read_bytes() for file in (store.parent / "media").iterdir()}
+
+    ours, theirs = imported("ours", "image/png"), imported("theirs", "application/pdf")
+    assert ours.store.merge(theirs.store.path)["media"] == 1
+    both = {FILES["image/png"], FILES["application/pdf"]}
+    assert files(ours.store.path) == both
+    ours.store.backup(tmp_path / "copy.duckdb")
+    assert files(tmp_path / "copy.duckdb") == both
+    (ours.store.path.parent / "media" / ("0" * 64)).write_bytes(b"left by an import that was killed")
+    assert ours.store.prune("2026-09", runs=False, really=True)["media"] == 1
+    assert files(ours.store.path) == both
+    assert ours.store.prune("2026-12", runs=False, really=True)["media"] == 2
+    assert files(ours.store.path) == set()

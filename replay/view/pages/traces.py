@@ -13,7 +13,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from replaydiff.replay.errors import InputError
-from replaydiff.replay.model import Json, ToolCall, Trace, TraceState
+from replaydiff.replay.messages import media_type_of, missing_reason
+from replaydiff.replay.messages.media import IMAGES
+from replaydiff.replay.model import Json, Media, ToolCall, Trace, TraceState, described, media_in
 from replaydiff.replay.terminal.text import visible
 from replaydiff.replay.view.site import Site
 from replaydiff.reports import format as fmt
@@ -37,6 +39,10 @@ class Part:
     args: tuple[tuple[str, str], ...] = ()
     result: str | None = None
     failed: bool = False
+    media: tuple[Media, ...] = ()
+    """Pictures, documents and audio of it."""
+    missing: tuple[str, ...] = ()
+    """Why others of them cannot be had."""
 
 
 def listed(site: Site, request: Request) -> Response:
@@ -96,6 +102,7 @@ def transcript(site: Site, request: Request) -> Response:
         trace=trace,
         facts=list(_facts(trace)),
         parts=list(parts(trace)),
+        images=IMAGES,
     )
 
 
@@ -106,8 +113,13 @@ def parts(trace: Trace) -> Iterator[Part]:
         for message in trace.messages:
             if message.role == "tool":
                 continue
-            if message.text:
-                yield Part(who=visible(message.role), text=shortened(message.text))
+            if message.text or message.parts is not None:
+                yield Part(
+                    who=visible(message.role),
+                    text=shortened(message.text),
+                    media=(*media_in(message.text), *media_in(message.parts)),
+                    missing=tuple(filter(None, map(missing_reason, _listed(message.parts)))),
+                )
             for call in message.tool_calls:
                 yield call_part(next(calls, call))
     elif trace.input:
@@ -132,6 +144,25 @@ def call_part(call: ToolCall) -> Part:
         args=tuple((visible(name), shortened(_json(value))) for name, value in call.args.items()),
         result=shortened(result),
         failed=call.error is not None,
+        media=tuple(media_in(call.result)),
+        missing=tuple(filter(None, map(missing_reason, _listed(call.result)))),
+    )
+
+
+def _listed(value: Json) -> list[Json]:
+    return value if isinstance(value, list) else []
+
+
+def media(site: Site, request: Request) -> Response:
+    """Return a picture, or any other file as one to be saved: what it holds never becomes a page."""
+    content = site.project.store.media(request.path_params["sha256"])
+    if content is None:
+        raise HTTPException(404)
+    kind = media_type_of(content, "")
+    if kind in IMAGES:
+        return Response(content, media_type=kind)
+    return Response(
+        content, media_type="application/octet-stream", headers={"Content-Disposition": "attachment"}
     )
 
 
@@ -154,6 +185,7 @@ def _facts(trace: Trace) -> Iterator[tuple[str, str]]:
             "tokens in / out",
             f"{fmt.tokens(usage.input_tokens)} / {fmt.tokens(usage.output_tokens)}" if usage else None,
         ),
+        ("media missing", ", ".join(trace.media_missing) or None),
         *((f"score {name}", str(value)) for name, value in trace.scores.items()),
         ("error", trace.error),
         *trace_metadata(trace),
@@ -172,6 +204,7 @@ def _json(value: Json) -> str:
 
 def shortened(text: str) -> str:
     """Return a text as a page shows it, at most so long."""
+    text = described(text)
     if len(text) <= _MOST:
         return visible(text)
     return f"{visible(text[:_MOST])}… ({fmt.count(len(text) - _MOST)} more characters)"
