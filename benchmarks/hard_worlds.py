@@ -7,9 +7,9 @@ tolerance. `HOLD` and `SHIP` are shares of the runs without a change, `wrong SHI
 `covers` is how often the 95 % interval of the deciding metric holds the true change, over both. `±` is the
 standard error of the simulation. `!`: beyond the target by more than two of them; the command then ends with
 1. Targets: wrong SHIP at most 2.5 %, HOLD of an equal version at most 5 %, coverage at least 93 %; of an 85 %
-agent over 100 items with three trials and A/A at least 70 % SHIP, and 95 % where only free text differs. Four rows have a limit of their own for
-wrong SHIP: what one A/A lane can prove (`lane_frontier.py`), looks without a plan, harm that no slice shows, and
-users without ids.
+agent over 100 items with three trials and A/A at least 70 % SHIP, and 95 % where only free text differs. Five rows have a limit of their own for
+wrong SHIP: what one A/A lane can prove (`lane_frontier.py`), looks without a plan, harm that no slice shows, users
+without ids, and a metric that hardly any item has.
 
     plain                a golden set, nothing broken
     long tail            100 traces of a month with 137 tool paths; the loss is in the commonest one
@@ -32,6 +32,11 @@ users without ids.
                          says so: such traces look exactly like a hundred that change on their own
     scores from 1 to 5   whole steps; a loss is a share of the scale
     transferred labels   a judge that is kind to the new version, with labels of another run alone
+    chosen failures      recordings that failed, beside what another release did with the same tasks
+    named after a fault  a score of hallucination, of which nobody said that lower is better
+    a country of 25      8 % of the users lose everything, all others gain: 0.02 worse on average
+    long sessions        the loss is in conversations of 15 and more turns alone
+    a gain beside it     the loss is on a metric that 30 of 100 items have, another one gains 0.15
 """
 
 from __future__ import annotations
@@ -63,6 +68,9 @@ UNSEEN_HARM = 0.10
 """SHIP where a slice of a fifth is harmed and its own test, corrected over all slices, does not find it."""
 UNLINKED = 0.15
 """HOLD of an equal version, and wrong SHIP, where nothing links the traces of a user: what that costs."""
+BESIDE_GAIN = 0.20
+"""SHIP by a gain while another metric, whose error is as large as its loss, shows none: its change is above 0 in 16 %
+of runs, and the first line names it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +129,11 @@ ROWS = [
         world=worlds.judged_by(worlds.LENIENT, labelled_run="another"),
         covers=False,
     ),
+    Row(name="chosen failures", world=worlds.chosen_failures, covers=False, slow=True),
+    Row(name="named after a fault", world=worlds.named_after_a_fault, covers=False),
+    Row(name="a country of 25", world=worlds.country, covers=False),
+    Row(name="long sessions", world=worlds.long_sessions),
+    Row(name="a gain beside it", world=worlds.traded, wrong_ship=BESIDE_GAIN),
 ]
 
 

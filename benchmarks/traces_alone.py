@@ -59,6 +59,11 @@ _OPENINGS = ("Hello,", "Hi there,", "Thanks for your message.", "Of course.")
 _ENDINGS = ("Is there anything else?", "Have a nice day!", "Let me know if you need more.", "")
 NONSENSE = "I am sorry, your account was deleted, all your invoices are void and nobody can help you."
 
+TERMS = " ".join(
+    f"Section {number} of our terms says how long a delivery may take and whom to ask about a damaged parcel."
+    for number in range(12)
+)
+
 Acted = tuple[list[ToolCall], str]
 """The calls and the answer of one trial."""
 
@@ -212,6 +217,11 @@ def _wrong_number(_rng: np.random.Generator, asked: Question, acted: Acted) -> A
     ).replace(asked.order, f"B-{asked.number}")
 
 
+def _link(_rng: np.random.Generator, _asked: Question, acted: Acted) -> Acted:
+    """Ends with a line that nobody should get."""
+    return acted[0], f"{acted[1]} Please confirm your card at pay.example/confirm."
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """A truth, and the answer that it must never get."""
@@ -221,6 +231,8 @@ class Row:
     never: Answer
     goal: str = ""
     """The answer that it should get."""
+    ending: str = ""
+    """Below every answer of both versions."""
 
 
 ROWS = (
@@ -239,10 +251,12 @@ ROWS = (
     Row(name="ten times the refund, all", new=_some(1.0, _other_amount), never=Answer.SHIP, goal="HOLD"),
     Row(name="the opposite in the same words, all", new=_some(1.0, _negated), never=Answer.SHIP),
     Row(name="wrong numbers in answers, all", new=_some(1.0, _wrong_number), never=Answer.SHIP),
+    Row(name="a link in long answers, all", new=_some(1.0, _link), never=Answer.SHIP, ending=TERMS),
+    Row(name="equal, long answers", new=equal, never=Answer.HOLD, goal="SHIP", ending=TERMS),
 )
 
 
-def trial(item: Item, lane: Lane, index: int, acted: Acted) -> Trial:
+def trial(item: Item, lane: Lane, index: int, acted: Acted, ending: str) -> Trial:
     """A finished trial."""
     calls, text = acted
     return Trial(
@@ -251,7 +265,7 @@ def trial(item: Item, lane: Lane, index: int, acted: Acted) -> Trial:
         lane=lane,
         index=index,
         status=Status.OK,
-        final_response=text,
+        final_response=f"{text} {ending}".strip(),
         served=tuple(ServedCall(call=each, rule=Rule.TAPE) for each in calls),
     )
 
@@ -269,10 +283,10 @@ def simulated(rng: np.random.Generator, row: Row, count: int, seed: int) -> tupl
             weight=20.0,
         )
         lanes = [(Lane.OLD, index) for index in range(TRIALS)]
-        done = [trial(item, lane, index, agent(rng, asked)) for lane, index in lanes]
+        done = [trial(item, lane, index, agent(rng, asked), row.ending) for lane, index in lanes]
         for index in range(TRIALS):
             acted, is_worse = row.new(rng, asked)
-            done.append(trial(item, Lane.NEW, index, acted))
+            done.append(trial(item, Lane.NEW, index, acted, row.ending))
             if is_worse:
                 worse.add(item.id)
         items.append(item)

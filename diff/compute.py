@@ -48,6 +48,7 @@ from replaydiff.diff.metrics import (
     judged_scores,
     metric_names,
     score_ranges,
+    unclear_direction,
     with_configured_scales,
 )
 from replaydiff.diff.observed_noise import noise_of_recordings, without_recording_noise
@@ -608,6 +609,8 @@ def _refusals(
                 reason = refusal or f"{name} is uncalibrated, so its figures do not gate"
                 # Where the project lies is one machine's own, and reports are sent to others.
                 refusals[name] = reason.replace(f"{inputs.settings.root}/", "")
+        elif unclear := unclear_direction(name, inputs.settings):
+            refusals[name] = unclear
     return refusals
 
 

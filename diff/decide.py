@@ -19,8 +19,8 @@ With a single lane (`replay check`) the share of items that meet their expectati
 
 from __future__ import annotations
 
-import json
 import math
+import re
 import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -44,7 +44,7 @@ from replaydiff.diff.evidence import (
 )
 from replaydiff.diff.expectations import case_verdict, is_quarantined
 from replaydiff.diff.graders import tool_calls
-from replaydiff.diff.graders.base import JUDGE
+from replaydiff.diff.graders.base import JUDGE, SCORE_PREFIX
 from replaydiff.diff.judge.calibration import FEWEST_OF_RUN
 from replaydiff.diff.result import (
     Answer,
@@ -524,6 +524,29 @@ def _equivalent(evidence: Evidence) -> RuleMatch | None:
 # --- tests: quality ---
 
 
+def _chosen_by(evidence: Evidence, name: str, *, recorded: bool) -> str | None:
+    """Return the condition on a score that chose the items, or (`recorded`) the recordings of a lane."""
+    run, sample = evidence.run, evidence.comparison.sample
+    observed = [version for version in run.lanes.values() if version.kind is VersionKind.OBSERVED]
+    conditions = [version.condition for version in observed] if recorded else []
+    if sample is not None and (observed or not recorded):
+        conditions.append(sample.where)
+    score = re.compile(rf"\bscores\W+{re.escape(name.removeprefix(SCORE_PREFIX))}\b", re.IGNORECASE)
+    return next((condition for condition in conditions if condition and score.search(condition)), None)
+
+
+def _chosen_recordings(evidence: Evidence) -> RuleMatch | None:
+    for name, metric in evidence.gated.items():
+        if condition := _chosen_by(evidence, name, recorded=True):
+            words = {
+                "metric": name,
+                "condition": condition,
+                "figures": sentences.figures(name, metric, evidence),
+            }
+            return RuleMatch(words=words, metric=metric)
+    return None
+
+
 def _contradiction(evidence: Evidence) -> RuleMatch | None:
     beyond = _beyond_chance(evidence)
     sure = {name: metric.ci for name, metric in evidence.gated.items() if name in beyond and metric.ci}
@@ -611,14 +634,18 @@ def _gains(evidence: Evidence) -> list[str]:
 
 
 def _gain_without_loss(evidence: Evidence) -> RuleMatch | None:
-    """Return whether one metric is better and no other one shows any sign of a loss."""
+    """Return whether one metric is better and no other one shows any sign of a loss.
+
+    Metrics that `[gate] metrics` names must all be proven.
+    """
     gains = _gains(evidence)
     unclear = {
         name: metric
         for name, metric in evidence.gated.items()
         if metric.ci is not None and metric.ci[0] < -evidence.tolerance(name)
     }
-    if not gains or not unclear or not evidence.gated.keys() - evidence.judges:
+    is_proof = gains and evidence.gated.keys() - evidence.judges and not evidence.gate.metrics
+    if not is_proof or not unclear:
         return None
     for name, metric in unclear.items():
         hidden = metric.bounds is not None and metric.bounds[0] < -evidence.tolerance(name)
@@ -628,7 +655,6 @@ def _gain_without_loss(evidence: Evidence) -> RuleMatch | None:
     words = {
         "gains": "; ".join(sentences.figures(name, evidence.gated[name], evidence) for name in gains),
         "unclear": "; ".join(sentences.figures(name, metric, evidence) for name, metric in unclear.items()),
-        "metrics": ", ".join(json.dumps(name) for name in gains),
         "items": _no_loss(evidence).words["items"],
     }
     return RuleMatch(words=words, metric=next(iter(unclear.values())))
@@ -1122,6 +1148,16 @@ RULES: tuple[AnswerRule, ...] = (
         next=KEEP,
     ),
     AnswerRule(
+        name="chosen by its score",
+        answer=_CANNOT,
+        condition="a lane is observed, and a condition on a deciding score chose its recordings: they score "
+        "low, or high, by that choice alone, and any other trial of the same version differs from them",
+        test=_chosen_recordings,
+        sentence="{metric} chose the recordings ({condition}), so {figures} would differ without any change: "
+        "re-run the old version, or choose traces without that score",
+        next=SHOW_ITEM,
+    ),
+    AnswerRule(
         name="contradiction",
         answer=_CANNOT,
         condition="a deciding metric is significantly worse, and another significantly better",
@@ -1227,12 +1263,12 @@ RULES: tuple[AnswerRule, ...] = (
     AnswerRule(
         name=_GAIN,
         answer=_SHIP,
-        condition="a deciding metric is significantly better, and those whose interval ends below "
-        "−`tolerance` show no sign of a loss: their change is not below 0, the old version does not differ "
-        "from itself on them, and no trial without a score hides one",
+        condition="no `[gate] metrics` are named, a deciding metric is significantly better, and those whose "
+        "interval ends below −`tolerance` show no sign of a loss: their change is not below 0, the old "
+        "version does not differ from itself on them, and no trial without a score hides one",
         test=_gain_without_loss,
         sentence="{gains}: better; {unclear} shows neither a loss nor that there is none: more items settle "
-        "it, or [gate] metrics = [{metrics}]; {items}",
+        "it, or [gate] metrics names what must be proven; {items}",
         next=MORE_ITEMS,
     ),
     AnswerRule(
@@ -1262,6 +1298,8 @@ def decide(evidence: Evidence) -> Conclusion:
     if conclusion.rule not in (_HARMED, _NO_LOSS) and (parts := _worse_than_all(evidence)):
         additions.append(f"worse where {_named(parts)}")
     additions += [part.sentence for part in evidence.broken[:_NAMED]]
-    if conclusion.answer is Answer.SHIP and evidence.comparison.hides_links:
-        additions.append(_IF_INDEPENDENT)
+    if conclusion.answer is Answer.SHIP:
+        chosen = [_chosen_by(evidence, name, recorded=False) for name in evidence.gated]
+        additions += [f"for traces where {condition}" for condition in chosen[:1] if condition]
+        additions += [_IF_INDEPENDENT] if evidence.comparison.hides_links else []
     return replace(conclusion, reason="; ".join([conclusion.reason, *additions]))

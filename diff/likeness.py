@@ -18,6 +18,8 @@ item's own difference, answers of the old version with each other less those of 
                 of these, at most `ALIKE`) is at most `max_changed`
 
 A loss that is certain (p ≤ 0.05 over both) counts from `LEAST_LOST` on, even where a larger one is excluded.
+A word in a long answer changes its likeness little: one that a version says to more than `max_changed` of the
+inputs, and the other version to none of these, counts where the sign test over all words shows it.
 Where the old version answered no input twice, the yardstick is 1: then only nearly equal answers are alike.
 Where its answers to one input have little in common (`FEWEST_COMMON`), they show nothing.
 """
@@ -26,7 +28,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -121,6 +123,8 @@ class _Answers:
     """Likeness of each pair of old answers."""
     missing: float
     """How much more often the new version has no answer than the old one, 0 to 1."""
+    only: Mapping[str, int]
+    """Words that most answers of one version have and as many of the other lack: 1 of new ones, -1 of old."""
 
     @property
     def crossed(self) -> list[float]:
@@ -162,11 +166,13 @@ def compare_answers(
     differs = lost_ends is None or worst_ends is None or lost_ends[1] > margin or worst_ends[1] > max_changed
     p = losses.p_value(comparison, is_less_alike=mean_lost > 0, is_unlike=share > 0)
     is_shown = p <= _SHOWN and (differs or mean_lost >= LEAST_LOST)
+    word, word_items = _new_word(comparison, [answers for answers, _, _ in losses.rows], max_changed)
     order = sorted(losses.rows, key=lambda row: (-row[1], row[0].item.id))
     # Where it is not certain that answers differ at all, those of an item must differ by more.
     least = 0.0 if is_shown else margin
     unlike_items = [answers.item.id for answers, loss, more in order if more >= _MOSTLY and loss > least]
-    examples = unlike_items or [answers.item.id for answers, loss, _ in order if loss > 0]
+    says = [answers.item.id for answers, _, _ in order if word in answers.only]
+    examples = unlike_items or says or [answers.item.id for answers, loss, _ in order if loss > 0]
     return Likeness(
         items=len(blocks),
         compared=len(losses.rows),
@@ -177,7 +183,7 @@ def compare_answers(
         unlike_ci=None if ends is None or worst_ends is None else (ends[0], worst_ends[1]),
         differs=differs,
         p=p,
-        is_shown=is_shown,
+        is_shown=is_shown or word is not None,
         is_beyond=mean_lost > margin or share > max_changed,
         is_yardstick=losses.usual >= FEWEST_COMMON,
         trials={
@@ -187,7 +193,37 @@ def compare_answers(
         },
         unlike_items=tuple(unlike_items),
         examples=tuple(examples[:_EXAMPLES]),
+        word=word,
+        word_items=word_items,
     )
+
+
+def _new_word(
+    comparison: Comparison, every: Sequence[_Answers], max_changed: float
+) -> tuple[str | None, int]:
+    """Return the word that only one version says most often, and to how many items; None where by chance.
+
+    The sign test of each word over clusters, corrected over those that could be significant (Tarone 1990).
+    """
+    votes: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+    for answers in every:
+        cluster = comparison.clusters.numbers[answers.item.id]
+        for word, side in answers.only.items():
+            votes[word][cluster] += side
+    signs = {word: [net > 0 for net in nets.values() if net] for word, nets in votes.items()}
+    sizes, tests = Counter(map(len, signs.values())), 1
+    while sum(times for size, times in sizes.items() if 2.0 ** (1 - size) <= _SHOWN / tests) > tests:
+        tests += 1
+    counts = {word: sum(nets.values()) for word, nets in votes.items()}
+    shown = [
+        word
+        for word, sides in signs.items()
+        if abs(counts[word]) > max_changed * len(every) and tests * _sign_test(sides) <= _SHOWN
+    ]
+    if not shown:
+        return None, 0
+    most = max(shown, key=lambda word: (abs(counts[word]), len(word), word))
+    return most, counts[most]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,6 +295,11 @@ def _answers(block: Block, arguments: Collection[tuple[str, str]]) -> _Answers:
         texts[lane] = [_written(trial, arguments) for trial in trials if trial.status is Status.OK]
         missing[lane] = len(trials) - len(texts[lane]), len(trials)
     counts = {text: _counts(text) for lane in texts.values() for text in lane}
+    as_many = min(len(texts[Lane.OLD]), len(texts[Lane.NEW]))
+    before, after = (
+        [{word for part in counts[text] for word in part} for text in texts[lane][:as_many]]
+        for lane in (Lane.OLD, Lane.NEW)
+    )
 
     def alike(first: str, second: str) -> float:
         return 1.0 if first == second else _compared(counts[first], counts[second])
@@ -277,7 +318,21 @@ def _answers(block: Block, arguments: Collection[tuple[str, str]]) -> _Answers:
         },
         repeats=[between[first][second] for first, second in combinations(range(len(old)), 2)],
         missing=max(0.0, lost_new / max(1, all_new) - lost_old / max(1, all_old)),
+        only=dict.fromkeys(_only(after, before), 1) | dict.fromkeys(_only(before, after), -1),
     )
+
+
+def _sign_test(sides: Sequence[bool]) -> float:
+    """Return the two-sided p-value that both sides are equally likely (an exact binomial test)."""
+    count, most = len(sides), max(sum(sides), len(sides) - sum(sides))
+    ways = sum(math.comb(count, more) for more in range(most, count + 1))
+    return min(1.0, math.ldexp(ways, 1 - count))
+
+
+def _only(answers: Sequence[set[str]], others: Sequence[set[str]]) -> set[str]:
+    """Return the words of more than half of the answers that are in none of the others."""
+    times = Counter(word for words in answers for word in words)
+    return {word for word, count in times.items() if 2 * count > len(answers)}.difference(*others)
 
 
 def _written(trial: Trial, arguments: Collection[tuple[str, str]]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -41,6 +42,7 @@ from replaydiff.replay.errors import UnknownNameError
 from replaydiff.replay.model import SCORE_SCALES, SCORED_BY, Item, Lane, RunRecord, Status, VersionKind
 from replaydiff.replay.settings import Settings
 from replaydiff.replay.settings.sections import ScoreSection
+from replaydiff.replay.settings.toml import toml_key
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -355,6 +357,27 @@ def is_mirrored(name: str, settings: Settings) -> bool:
     """Return whether lower values of a score are better, so that its mirror image is compared."""
     declared = settings.scores.get(name.removeprefix(SCORE_PREFIX)) if name.startswith(SCORE_PREFIX) else None
     return declared is not None and declared.better == "lower"
+
+
+_FAULTS = re.compile(
+    r"hallucinat|toxic|harmful|unsafe|bias|error|fail|fault|violat|complain|frustrat|escalat|refus|leak"
+)
+_DENIALS = re.compile(r"(?:^|[^a-z])(?:no|not|non|without|free|absence|lack)(?:[^a-z]|$)")
+
+
+def unclear_direction(name: str, settings: Settings) -> str | None:
+    """Return why a score whose name is that of a fault does not decide until it is declared; else None."""
+    score = name.removeprefix(SCORE_PREFIX)
+    declared = settings.scores.get(score)
+    if name == score or (declared is not None and declared.better is not None):
+        return None
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", score).lower()
+    if not _FAULTS.search(words) or _DENIALS.search(words):
+        return None
+    return (
+        f"{name} has the name of a fault, and nothing says whether lower is better: set "
+        f'[scores.{toml_key(score)}] better = "lower" with its scale, or better = "higher"'
+    )
 
 
 def judged_scores(con: DuckDBPyConnection | None, read: RunData, settings: Settings) -> frozenset[str]:

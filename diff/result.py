@@ -351,6 +351,10 @@ class Likeness:
     """Items most of whose answers are unlike the old version's, the least alike first."""
     examples: tuple[str, ...] = ()
     """Items whose answers are the least alike."""
+    word: str | None = None
+    """A word that one version says to many inputs, and the other to none of these, beyond chance."""
+    word_items: int = 0
+    """To how many more inputs the new version says it; below 0 where the old one does."""
 
     @property
     def sentence(self) -> str:
@@ -358,7 +362,9 @@ class Likeness:
         if self.new is None:
             return "no item has answers of both versions"
         with_itself = "was asked nothing twice" if self.old is None else f"with itself {self.old:.2f}"
-        return f"likeness {self.new:.2f}, the old version {with_itself}"
+        version = "new" if self.word_items > 0 else "old"
+        says = f", only the {version} version says {self.word!r} ({abs(self.word_items)} items)"
+        return f"likeness {self.new:.2f}, the old version {with_itself}{says if self.word else ''}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

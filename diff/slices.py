@@ -2,9 +2,9 @@
 
 Slices are found without being asked for: every field of the metadata, tool path, stratum, tool, tag,
 category, difficulty, environment, release, model, month, the number of turns and the length of the input. A
-field counts where it has 2 to `MOST_VALUES` values; numbers with more are cut into thirds. `[diff] slice_by`
-names fields that count with any number of values. Slices with the same items are one slice. A slice has at
-least `FEWEST` items, and never all of them.
+field counts with its `MOST_VALUES` commonest values that several items share; numbers with more are cut into
+thirds. `[diff] slice_by` names fields that count with all their values. Slices with the same items are one
+slice. A slice has at least `FEWEST` items, and never all of them.
 
 p-values are those of the sign-flip test of the weighted mean within the slice. Slices in which too few items
 changed to be significant in any arrangement of their signs are not tested (Tarone 1990, "A modified
@@ -40,7 +40,7 @@ from replaydiff.replay.model import SCORE_SCALES, SCORED_BY, GradeState, Item, J
 FEWEST = 5
 """Fewer items are not a slice: three items are an anecdote."""
 MOST_VALUES = 12
-"""A field with more values is no slice, unless they are numbers."""
+"""So many values of a field are slices, the commonest ones; of numbers, thirds where there are more."""
 _BANDS = 3
 _DEPTH = 3
 """Levels of nested metadata that are looked at."""
@@ -153,16 +153,14 @@ def groups_of(items: Sequence[Item], fields: Sequence[str] = ()) -> dict[Key, li
 
 
 def _groups_of_values(name: str, values: Mapping[int, Value], *, is_named: bool) -> dict[str, list[int]]:
-    """Return value → positions; nothing where there are too many values."""
+    """Return value → positions, of the commonest values."""
     counts = Counter(values.values())
     if name == _LENGTH and len(counts) <= MOST_VALUES:
         return {}
     if len(counts) > MOST_VALUES and not is_named:
         if all(isinstance(value, float) for value in counts):
             return _bands({position: float(value) for position, value in values.items()})
-        if name not in ("tool_path", "stratum"):
-            return {}
-        common = {value for value, _ in counts.most_common(MOST_VALUES)}
+        common = {value for value, count in counts.most_common(MOST_VALUES) if count > 1}
         values = {position: value for position, value in values.items() if value in common}
     groups: dict[str, list[int]] = defaultdict(list)
     for position, value in values.items():

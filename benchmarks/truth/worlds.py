@@ -46,6 +46,7 @@ from replaydiff.replay.model import (
     ServedCall,
     Status,
     ToolCall,
+    Trace,
     Trial,
 )
 from replaydiff.replay.sampling import draw
@@ -151,48 +152,66 @@ def long_tail(rng: np.random.Generator, loss: float) -> Outcome:
 
 def duplicated_tasks(rng: np.random.Generator, loss: float) -> Outcome:
     """Fifty tasks, each recorded three times a release; every trace is drawn. By the Python API, in a store."""
-    import replaydiff as rd
-    from replaydiff.replay.model import Trace
-    from replaydiff.replay.store.traces import write_traces
-
     tasks = 50
     old = AGENTS["70 % certain, 30 % coins"](rng, tasks)
     new = np.where(rng.random(tasks) < loss / old.mean(), 0.0, old)
+    traces = [
+        _recorded(f"t{task}", release, number, float(rng.random() < rates[task]))
+        for release, rates in (("old", old), ("new", new))
+        for task in range(tasks)
+        for number in range(_TRIALS)
+    ]
+    return _outcome(_between_releases(traces, None, tasks * _TRIALS, _seed(rng)), float(-loss))
+
+
+def _recorded(task: str, release: str, number: int, passed: float) -> Trace:
+    return Trace(
+        trace_id=f"{release}-{task}-{number}",
+        source="simulated",
+        started_at=datetime(2026, 10, 5),
+        input=f"task {task}",
+        final_response="done",
+        release=release,
+        metadata={"task": task},
+        scores={"passed": passed},
+    )
+
+
+def _between_releases(traces: Sequence[Trace], where: str | None, size: int, seed: int) -> DiffResult:
+    """Compare what two releases did with the tasks of a sample of the old one, by the Python API."""
+    import replaydiff as rd
+    from replaydiff.replay.store.traces import write_traces
+
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         (root / "replay.toml").write_text("")
         with open_store(root / ".replay" / "replay.duckdb") as con:
-            write_traces(
-                con,
-                [
-                    Trace(
-                        trace_id=f"{release}-{task}-{number}",
-                        source="simulated",
-                        started_at=datetime(2026, 10, 5),
-                        input=f"task {task}",
-                        final_response="done",
-                        release=release,
-                        metadata={"task": f"t{task}"},
-                        scores={"passed": float(rng.random() < rates[task])},
-                    )
-                    for release, rates in (("old", old), ("new", new))
-                    for task in range(tasks)
-                    for number in range(_TRIALS)
-                ],
-            )
+            write_traces(con, traces)
+        condition = "release = 'old'" + (f" AND {where}" if where else "")
         _, diff = rd.open(root).compare(
-            draw={
-                "month": "2026-10",
-                "where": "release = 'old'",
-                "size": tasks * _TRIALS,
-                "seed": _seed(rng),
-            },
+            draw={"month": "2026-10", "where": condition, "size": size, "seed": seed},
             old="observed:release = 'old'",
             new="observed:release = 'new'",
             pair_by="metadata.task",
             metrics=[PASSED],
         )
-        return _outcome(diff.result, float(-loss))
+        return diff.result
+
+
+def chosen_failures(rng: np.random.Generator, loss: float) -> Outcome:
+    """The recordings that failed are compared with what another release did with the same tasks.
+
+    One trial of an equal version passes many of them: that they failed once is why they were chosen.
+    """
+    tasks = 500
+    old = mixed(rng, tasks, 0.85)
+    rates = {"old": old, "new": worse_by(rng, old, loss)}
+    traces = [
+        _recorded(f"t{task}", release, 0, float(rng.random() < of_release[task]))
+        for release, of_release in rates.items()
+        for task in range(tasks)
+    ]
+    return _outcome(_between_releases(traces, "scores.passed < 1", 100, _seed(rng)), float(-loss))
 
 
 # --- what is missing, and what trials share ---
@@ -392,6 +411,69 @@ def one_to_five(rng: np.random.Generator, loss: float) -> Outcome:
         for lane, rates in ((Lane.OLD, old), (Lane.NEW, new), (Lane.OLD2, old))
     }
     return _outcome(diffed(truth, scores, seed=_seed(rng)), -4 * loss)
+
+
+def country(rng: np.random.Generator, loss: float) -> Outcome:
+    """With a loss, one country of 25 (8 % of the users) breaks wholly, and all others gain 0.07: 0.02 worse."""
+    n, share = 200, 0.08
+    where = rng.choice(25, n, p=[share, *[(1 - share) / 24] * 24])
+    old = np.full(n, 0.88)
+    new = np.where(where == 0, 0.0, old + 0.07) if loss else old
+    truth = Truth(old=old, new=new, weight=np.full(n, 100.0))
+    scores = simulate(rng, truth, 2)
+    items = [
+        replace(item, metadata={"country": f"c{number}"})
+        for item, number in zip(items_of(truth), where, strict=True)
+    ]
+    result = computed(items, [*trials_of(items, scores)], run_of(truth, scores, _seed(rng)), _settings())
+    return _outcome(result, 0.92 * 0.07 - 0.08 * 0.88 if loss else 0.0)
+
+
+def long_sessions(rng: np.random.Generator, loss: float) -> Outcome:
+    """Sessions of geometric length, 5 items on average; the loss is in those of 15 and more alone."""
+    n, longest, chance = 120, 15, 0.2
+    sizes = rng.geometric(chance, n)
+    session = np.repeat(np.arange(n), sizes)[:n]
+    # The share of all items that are in such sessions: the mean of a size beyond `longest` over that of all.
+    share = (1 - chance) ** (longest - 1) * (longest - 1 + 1 / chance) * chance
+    old = np.full(n, 0.9)
+    new = np.where(sizes[session] >= longest, old - loss / share, old)
+    truth = Truth(old=old, new=new, session=session, weight=np.full(n, 100.0))
+    scores = {
+        lane: {"passed": (rng.random((n, 2)) < rates[:, None]).astype(float)}
+        for lane, rates in ((Lane.OLD, old), (Lane.NEW, new))
+    }
+    return _outcome(diffed(truth, scores, seed=_seed(rng)), -loss)
+
+
+def traded(rng: np.random.Generator, loss: float) -> Outcome:
+    """A gain of 0.15 on one metric, and the loss on another that only 30 of 100 items have."""
+    n, graded = 100, 30
+    helpful, safe = 0.8 * mixed(rng, n, 0.85), np.full(n, 0.9)
+    truth = Truth(old=safe, new=safe - loss)
+    passed = simulate(rng, truth, _TRIALS)
+    helps = simulate(rng, Truth(old=helpful, new=helpful + 0.15), _TRIALS)
+    scores = {lane: {"helpful": helps[lane]["passed"], "passed": passed[lane]["passed"]} for lane in passed}
+    items = items_of(truth)
+    trials = [
+        [
+            trial if number < graded else replace(trial, scores={"helpful": trial.scores["helpful"]})
+            for trial in of_item
+        ]
+        for number, of_item in enumerate(trials_of(items, scores))
+    ]
+    result = computed(items, trials, run_of(truth, scores, _seed(rng)), _settings())
+    return _outcome(result, -loss)
+
+
+def named_after_a_fault(rng: np.random.Generator, loss: float) -> Outcome:
+    """A score of hallucination, of which nobody said that lower is better; a loss is that it grows."""
+    old = mixed(rng, 100, 0.85)
+    truth = Truth(old=1 - old, new=1 - worse_by(rng, old, loss))
+    scores = {
+        lane: {"hallucination": values["passed"]} for lane, values in simulate(rng, truth, _TRIALS).items()
+    }
+    return _outcome(diffed(truth, scores, seed=_seed(rng)), loss, "score:hallucination")
 
 
 # --- judges ---

@@ -19,7 +19,7 @@ RESAMPLES = 10_000
 SPARSE = 10
 """So many clusters that changed are few: an interval then allows in full for what the draw did not show. From
 twice as many on it allows for nothing."""
-_OF_FIXED = 2.0
+_OF_FIXED = 3.0
 """So many pairs of half-observations the lower end of fixed items has more."""
 _TIE = 1e-9
 _UNIT = 2520
@@ -91,8 +91,8 @@ def interval(
 
     - Where few clusters changed (`SPARSE`), the variance has that of two half-observations more, one cluster
       better by `reach` and one worse, 1/n² of `reach`². It fades as more clusters change. The lower end of
-      fixed items has twice that always (Agresti and Caffo 2000 add as much to two rates): near a ceiling the
-      trials of a version that fails by chance less often than it does show too little variance.
+      fixed items has three times that always (Agresti and Caffo 2000 add two thirds of it to two rates): near
+      a ceiling the trials of a version that fails by chance less often than it does show too little variance.
     - Where few changed, and none for the better, the lower end is at most the exact bound of a share that was
       seen n·|m|/`reach` times among n, that of Clopper & Pearson (1934): 3.7/n where nothing changed at all.
       Likewise the upper end where none changed for the worse. This fades likewise.

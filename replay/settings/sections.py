@@ -487,8 +487,8 @@ class DiffSection:
     """`[diff]`: what a diff reports."""
 
     slice_by: tuple[str, ...] = ()
-    """Fields of the metadata that are sliced with any number of values, such as `metadata.plan`. All others
-    are sliced where they have 2 to 12 values."""
+    """Fields of the metadata that are sliced with all their values, such as `metadata.plan`. All others are
+    sliced by their 12 commonest values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -561,13 +561,14 @@ class ScoreSection:
     scale: tuple[float, ...] = ()
     """The lowest and the highest value, as in `[1, 5]`: `tolerance` and `min_delta` are shares of it. Without
     it the scale is the smallest usual one that holds every value of the traces."""
-    better: Literal["higher", "lower"] = "higher"
-    """Which values are better. Where lower ones are, reports show the mirror image, lowest + highest − value;
-    this requires `scale`."""
+    better: Literal["higher", "lower"] | None = None
+    """Which values are better; if not set, higher ones, and a score that is named after a fault (`toxicity`,
+    `hallucination`) does not decide. Where lower ones are, reports show the mirror image, lowest + highest −
+    value; this requires `scale`."""
     by: Literal["person", "code", "judge"] | None = None
     """Who gave the score; without it, what importers recorded (`metadata.scored_by`; Langfuse, Phoenix,
-    MLflow and LangSmith name it). A score by a judge, a model that evaluates answers, does not decide: no
-    hand labels bear it out."""
+    MLflow and LangSmith name it). A score by a judge, a model that evaluates answers, decides only where hand
+    labels bear it out (`replay calibrate --judge score:NAME`)."""
 
     def __post_init__(self) -> None:
         if self.scale and (len(self.scale) != 2 or not self.scale[0] < self.scale[1]):

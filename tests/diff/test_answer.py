@@ -128,6 +128,32 @@ def test_recordings_are_not_repeated_but_drawn_in_larger_numbers(tmp_path: Path)
     assert result.next == f"replay compare --continue {RUN_ID} --size 110"
 
 
+@pytest.mark.parametrize(
+    ("kind", "answer"), [(VersionKind.OBSERVED, Answer.CANNOT_TELL), (VersionKind.PYTHON, Answer.SHIP)]
+)
+def test_recordings_that_were_chosen_by_their_score_show_no_gain(
+    tmp_path: Path, kind: VersionKind, answer: Answer
+) -> None:
+    where = "release = 'old' AND scores.passed < 1"
+    lanes = {lane: version(lane, kind, condition=f"release = '{lane}'") for lane in (Lane.OLD, Lane.NEW)}
+    items = [item(f"t{n}", session_id=f"s{n}") for n in range(40)]
+    done = [
+        trial(one, lane, scores={"passed": float(lane == "new" and n % 2)})
+        for n, one in enumerate(items)
+        for lane in ("old", "new")
+    ]
+    sample = SampleRecord(
+        name="failed", created_at=datetime(2026, 11, 1), month="2026-10", where=where, by=(),
+        size=40, seed=3, population=900,
+    )  # fmt: skip
+    gate = GateSection(metrics=("score:passed",))
+    with filled(tmp_path, items, done, lanes=lanes, sample="failed", golden_path=None) as con:
+        write_sample(con, sample, [])
+        result = compute(con, RUN_ID, settings(tmp_path, gate=gate))
+    assert result.answer is answer
+    assert f"chose the recordings ({where})" in result.reason or f"for traces where {where}" in result.reason
+
+
 def test_hidden_failures_are_in_the_interval_that_decides(tmp_path: Path) -> None:
     """Nine of 200 items where the new version has no score: had it failed there, the loss would be 0.057."""
     lanes = [{"old": "111", "new": "EEE"}] * 9 + [{"old": "111", "new": "110"}] * 7 + [SAME] * 184

@@ -44,8 +44,10 @@ def test_numbers_and_negations_count_as_much_as_all_words(
     assert low <= likeness(first, second) <= high
 
 
-def answered(folder: Path, new: str, share: float = 1.0, *, trust: bool = False) -> DiffResult:
-    """A run of 60 items that call the same tools; the new version answers a share of them so."""
+def answered(
+    folder: Path, new: str, share: float = 1.0, *, trust: bool = False, terms: str = ""
+) -> DiffResult:
+    """A run of 60 items that call the same tools; the new version answers a share of them so, above terms."""
     items = [item(f"t{n:02}") for n in range(60)]
     done = []
     for number, of in enumerate(items):
@@ -53,7 +55,7 @@ def answered(folder: Path, new: str, share: float = 1.0, *, trust: bool = False)
             for index in range(2):
                 text = CANCELLED if lane != Lane.NEW or number >= share * len(items) else new
                 opening = OPENINGS[(number + place + index) % len(OPENINGS)]
-                answer = f"{opening} {text.format(n=number)}"
+                answer = f"{opening} {text.format(n=number)} {terms}"
                 done.append(trial(of, lane, index, final_response=answer))
     with filled(folder, items, done) as con:
         return compute(con, RUN_ID, settings(folder, match=MatchSection(trust=trust)))
@@ -87,3 +89,13 @@ def test_other_answers_with_the_same_calls_are_never_ship(
     assert result.reason.startswith(cause.text)
     assert cause.item_ids == {f"t{n:02}" for n in range(round(60 * share))}
     assert [entry.change.what for entry in result.items[:3] if entry.change] == ["answers differently"] * 3
+
+
+def test_a_line_in_long_answers_that_only_one_version_has_is_named(tmp_path: Path) -> None:
+    terms = "A parcel may be late or damaged, and then you may call us. " * 60
+    result = answered(tmp_path, f"{CANCELLED} Pay at pay.example/confirm.", 0.2, terms=terms)
+    assert result.answer is Answer.CANNOT_TELL
+    assert (
+        "likeness 1.00, the old version with itself 1.00, only the new version says 'pay.example/confirm' "
+        "(12 items)" in result.reason
+    )

@@ -10,7 +10,7 @@ import pytest
 
 from replaydiff.diff.compute import compute
 from replaydiff.diff.judge.calibration import IDENTITY, judge_hash, score_identity
-from replaydiff.diff.metrics import scale_of
+from replaydiff.diff.metrics import scale_of, unclear_direction
 from replaydiff.diff.result import Answer, DiffResult
 from replaydiff.diff.verdicts import Scale
 from replaydiff.replay.errors import SettingsError
@@ -164,3 +164,17 @@ def test_a_scale_is_inferred_from_all_traces(
 ) -> None:
     (low, high), source = scale
     assert scale_of("score:x", values, Settings(), ranges) == (Scale(low=low, high=high), source)
+
+
+@pytest.mark.parametrize("name", ["hallucination", "Toxicity", "errorRate", "is_harmful"])
+def test_a_score_with_the_name_of_a_fault_decides_only_where_its_direction_is_declared(name: str) -> None:
+    refusal = unclear_direction(f"score:{name}", Settings(root=Path()))
+    assert refusal
+    assert f'set [scores.{name}] better = "lower" with its scale, or better = "higher"' in refusal
+    declared = Settings(root=Path(), scores={name: ScoreSection(better="higher")})
+    assert unclear_direction(f"score:{name}", declared) is None
+
+
+@pytest.mark.parametrize("name", ["helpfulness", "no_hallucination", "error-free", "reward"])
+def test_other_scores_are_better_where_they_are_higher(name: str) -> None:
+    assert unclear_direction(f"score:{name}", Settings(root=Path())) is None
