@@ -152,6 +152,13 @@ def is_agreement(metric: MetricDelta) -> bool:
     return metric.kind is Kind.AGREEMENT and metric.delta is not None
 
 
+def first_note(metric: MetricDelta) -> str | None:
+    """Return what the figures of a metric's row cannot say by themselves; None where they can."""
+    if is_agreement(metric):
+        return agreement(metric)
+    return None if metric.labels is None else _corrected(metric.labels)
+
+
 def metric_notes(
     name: str, metric: MetricDelta, *, brief: bool = False, likeness: Likeness | None = None
 ) -> list[str]:

@@ -280,14 +280,14 @@ def _metrics(result: DiffResult, width: int, *, notes: bool = True) -> Renderabl
             colored(better, "green"),
             colored(metric.regressed, "red"),
         )
-    return Group(Text(""), table, *(_metric_notes(result) if notes else _agreement(result)))
+    return Group(Text(""), table, *(_metric_notes(result) if notes else _first_notes(result)))
 
 
-def _agreement(result: DiffResult) -> Iterable[RenderableType]:
-    """Render what the metrics of agreement measure, on the first screen."""
+def _first_notes(result: DiffResult) -> Iterable[RenderableType]:
+    """Yield what the first screen needs: what agreement measures, and what labels make of a judge's change."""
     for name, metric in result.metrics.items():
-        if phrases.is_agreement(metric):
-            yield hanging(f"  {single_line(name, _LABEL)}:", Text(phrases.agreement(metric)), "dim")
+        if note := phrases.first_note(metric):
+            yield hanging(f"  {single_line(name, _LABEL)}:", Text(note), "dim")
 
 
 def _metric_notes(result: DiffResult) -> Iterable[RenderableType]:

@@ -155,7 +155,10 @@ def score_status(settings: Settings, score: str, lanes: Iterable[Lane]) -> Judge
     identity = score_identity(score)
     path = settings.root / settings.judge.calibration / f"{judge_hash(*identity)}.json"
     if not path.is_file():
-        refusal = f"{score} comes from a model that evaluates answers, and no hand labels bear it out"
+        refusal = (
+            f"{score} comes from a model that evaluates answers, and no hand labels bear it out "
+            f"({labelling(score, 'RUN')})"
+        )
         return JudgeStatus(refusal=refusal)
     return _status_of(path, identity, sorted({lane.side for lane in lanes}), settings)
 
@@ -191,6 +194,12 @@ def _status_of(
     )
 
 
+def labelling(judge: str, run: str) -> str:
+    """Return the command that reads labels of a run for a judge, or for a score by a model elsewhere."""
+    how = "--label" if judge == JUDGE else f"--labels SOURCE --judge {judge}"
+    return f"`replay calibrate {run} {how}`"
+
+
 def unlike_labels(
     status: JudgeStatus, run: RunRecord, causes: Iterable[Cause], judge: str = JUDGE
 ) -> str | None:
@@ -211,7 +220,7 @@ def unlike_labels(
         if cause.metric is None and cause.difference >= SEPARATES and not labelled & cause.item_ids:
             return (
                 f"{judge} was not labelled on answers like these: new {cause.text} ({cause.counts}), and no "
-                f"label is of such an answer; label pairs with `replay calibrate {run.id} --label`"
+                f"label is of such an answer; label pairs of this run with {labelling(judge, run.id)}"
             )
     return None
 
