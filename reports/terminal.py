@@ -284,7 +284,7 @@ def _metrics(result: DiffResult, width: int, *, notes: bool = True) -> Renderabl
 
 
 def _first_notes(result: DiffResult) -> Iterable[RenderableType]:
-    """Yield what the first screen needs: what agreement measures, and what labels make of a judge's change."""
+    """Yield what the first screen needs: what agreement measures, what labels make of a judge's change."""
     for name, metric in result.metrics.items():
         if note := phrases.first_note(metric):
             yield hanging(f"  {single_line(name, _LABEL)}:", Text(note), "dim")

@@ -34,7 +34,7 @@ from replaydiff.diff.judge.prompt import POINTS
 from replaydiff.diff.reading import StoredGrades, read_blocks
 from replaydiff.diff.result import Block, GradedTrial
 from replaydiff.replay.errors import InputError
-from replaydiff.replay.model import Grade, Score, VersionKind
+from replaydiff.replay.model import Grade, Lane, RunRecord, Score, VersionKind
 from replaydiff.replay.settings import Settings
 from replaydiff.replay.store.runs import get_run
 from replaydiff.replay.store.traces import iter_traces
@@ -208,14 +208,16 @@ def _of_run(con: DuckDBPyConnection, run_id: str, settings: Settings) -> list[_R
             "own with `replay calibrate --draw`, or compare `--old observed`"
         )
     stored = StoredGrades.read(con, run, versions_of(settings))
+    blocks = read_blocks(con, run, settings, stored).blocks
+    paired = {lane: _paired(con, run, lane, blocks) for lane in observed}
     responses = []
-    for block in read_blocks(con, run, settings, stored).blocks:
+    for block in blocks:
         for lane in observed & block.lanes.keys():
             for graded in block.lanes[lane]:
                 trial = graded.trial
                 trace_id = trial.served[0].from_trace_id if trial.served else None
-                if trace_id is None and run.lanes[lane].condition is None:
-                    trace_id = block.item.trace_id
+                if trace_id is None:
+                    trace_id = paired[lane].get((block.item.id, trial.index))
                 responses.append(
                     _Response(
                         key=labels.key_of(run.id, block.item.id, str(lane), trial.index),
@@ -229,6 +231,40 @@ def _of_run(con: DuckDBPyConnection, run_id: str, settings: Settings) -> list[_R
                     )
                 )
     return responses
+
+
+def _paired(
+    con: DuckDBPyConnection, run: RunRecord, lane: Lane, blocks: Sequence[Block]
+) -> dict[tuple[str, int], str]:
+    """Return the trace of each trial of an observed lane, by item and index, as the run paired them.
+
+    A trial without tool calls does not name its trace. Traces that were imported since may have moved the
+    others: a trial whose answer is another one has none.
+    """
+    condition, pair_by = run.lanes[lane].condition, run.settings.get("pair_by")
+    own = {block.item.id: block.item.trace_id for block in blocks if block.item.trace_id is not None}
+    if condition is None:
+        return {(item, 0): trace_id for item, trace_id in own.items()}
+    field = pair_by if isinstance(pair_by, str) else TRACE_ID
+    values, text = _field_values(con, field, [*own.values()]), field_text(field)
+    traces: dict[str, list[tuple[str, str | None]]] = {}
+    with guarded(con, condition) as cursor:
+        chosen, bound = selection(cursor, condition, None)
+        rows = cursor.execute(
+            f"SELECT trace_id, {text}, final_response FROM {chosen} ORDER BY started_at, trace_id",
+            bound,
+        ).fetchall()
+    for trace_id, value, response in rows:
+        traces.setdefault(value, []).append((trace_id, response))
+    return {
+        (block.item.id, graded.trial.index): trace_id
+        for block in blocks
+        for graded in block.lanes.get(lane, ())
+        for trace_id, response in traces.get(values.get(own.get(block.item.id, ""), ""), [])[
+            graded.trial.index : graded.trial.index + 1
+        ]
+        if response == graded.trial.final_response
+    }
 
 
 def _labels(
@@ -261,7 +297,11 @@ def _labels(
         (value for labels_of_rater in labels_by_rater.values() for value in labels_of_rater.values()),
         settings.judge.scale,
     )
-    strange = sorted(text for text, point in points.items() if point is None)
+    # Where one number is no grade, none is: the number that cannot be one is the error.
+    strange = sorted(
+        (text for text, point in points.items() if point is None),
+        key=lambda text: (_number(text) in (0, *POINTS), text),
+    )
     if strange:
         raise InputError(
             f"the label {strange[0][:40]!r} is not a grade; define the labels in replay.toml: [judge] "

@@ -142,6 +142,25 @@ def test_labels_of_recordings_calibrate_the_judge_of_observed_lanes(
     assert "has no observed lane, and existing labels are of recorded responses" in capsys.readouterr().err
 
 
+def test_a_file_of_labels_names_the_answers_of_observed_lanes_that_called_no_tool(
+    traces: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Such a trial does not name its trace: the run's pairing does."""
+    with open_for_writing(traces) as con:
+        of_new = {"scores": {"helpful": "pass"}, "release": "2"}
+        write_traces(con, [trace(f"n{n:02}", metadata={"task_id": n + 100}, **of_new) for n in range(20)])
+    lanes = ["--old", "observed:release IS NULL", "--new", "observed:release = '2'"]
+    sample = ["--where", "release IS NULL", "--size", "20", "--pair-by", "metadata.task_id"]
+    with pytest.raises(SystemExit):
+        main(["--db", str(traces), "compare", *sample, *lanes, "--json"])
+    run = json.loads(capsys.readouterr().out)["run"]["id"]
+    rows = [f"{name}{n:02},{label}" for n, label in enumerate(HUMAN) for name in ("t", "n")]
+    Path("labels.csv").write_text("\n".join(["trace_id,label", *rows]))
+    document = _document(traces, capsys, run, "--labels", "labels.csv", "--judge", "score:helpful")
+    counted = {lane: agreement["labels"] for lane, agreement in document["lanes"].items()}
+    assert (counted, document["outside"]) == ({"old": 19, "new": 20}, 0)
+
+
 @pytest.mark.parametrize(
     ("args", "sentence"),
     [
@@ -154,7 +173,7 @@ def test_labels_of_recordings_calibrate_the_judge_of_observed_lanes(
         (["--labels", "score:human"], "there is no run in the store"),
         (
             ["--labels", "score:stars", "--judge", "score:helpful"],
-            "the label '1.0' is not a grade; define the labels",
+            "the label '4.0' is not a grade; define the labels",
         ),
         (["--labels", "none.csv", "--judge", "score:helpful"], "none.csv cannot be read"),
         (
