@@ -364,8 +364,9 @@ def design_of(
     size, fewest = bought(calls), min(FEWEST_DECIDING, available)
     if size.items < fewest:
         needed = next(most for most in itertools.count(calls + 1) if bought(most).items >= fewest)
+        items = f"{size.items} item{'' if size.items == 1 else 's'}"
         raise InputError(
-            f"--calls {calls} pays for {size.items} items with {size.trials} trials in "
+            f"--calls {calls} pays for {items} with {size.trials} trials in "
             f"{' and '.join(map(str, lanes))}, too few for any answer; it takes {needed} for {fewest} items"
         )
     return size

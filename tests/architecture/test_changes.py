@@ -25,7 +25,7 @@ ELSEWHERE = {
         "importers/chat/model_calls.py",
     },
     "new effect": set(),
-    "pair_by": set(),
+    "pair_by": {"diff/judge/existing.py"},
     "strands": {"importers/spans/contents.py", "importers/spans/trace.py", "replay/worker/trials.py"},
 }
 """Modules that contain the word for another reason: an address, an example, spans that the framework writes."""
