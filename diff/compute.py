@@ -40,7 +40,7 @@ from replaydiff.diff.judge.existing import scores_in_points
 from replaydiff.diff.judge.judge import self_preference_warning, versions_of
 from replaydiff.diff.judge.prompt import POINTS
 from replaydiff.diff.level import fall_during_run
-from replaydiff.diff.likeness import compare_answers
+from replaydiff.diff.likeness import Embed, compare_answers
 from replaydiff.diff.metrics import (
     MetricResult,
     compute_metric,
@@ -104,6 +104,7 @@ def compute(
     lane: Lane | None = None,
     candidate: Lane | None = None,
     look: int | None = None,
+    embed: Embed | None = None,
 ) -> DiffResult:
     """Compute what changed between the lanes of a run.
 
@@ -112,7 +113,8 @@ def compute(
     `[gate]`, and for none otherwise. `lane` is the one to hold alone against what the cases expect, as if the
     run had no other. `candidate` is, of a run with several new lanes, the one to show; without it, the one
     that ranks first (`diff.ranking`). `look` takes another look at a run that may stop early, over so many of
-    its items; without it, the answer is that of the latest look.
+    its items; without it, the answer is that of the latest look. `embed` makes vectors of answers; without it
+    those count that the store keeps.
 
     Raises:
         UnknownNameError: an unknown run, metric, candidate or figure of a gate.
@@ -138,6 +140,7 @@ def compute(
         ranges=score_ranges(con, read),
         judged={name: score_status(settings, name, run.lanes) for name in judged_scores(con, read, settings)},
         decided=read_decisions(decisions_path(settings)),
+        embed=embed or _stored_vectors(con, settings),
     )
     new = [new_lane for new_lane in run.lanes if new_lane.is_new]
     if candidate is not None and candidate not in new:
@@ -225,6 +228,22 @@ class _Graded:
         return cls(run=run, read=read, stored=stored, vouching=vouching, agreement=agreement, look=look)
 
 
+def _stored_vectors(con: DuckDBPyConnection | None, settings: Settings) -> Embed | None:
+    """Return what reads vectors of answers from the store: none of them unless it keeps all."""
+    if con is None or settings.diff.embedding is None:
+        return None
+    from replaydiff.replay.llm.embeddings import embedding_id
+    from replaydiff.replay.store.embeddings import read_vectors
+
+    model = embedding_id(settings)
+
+    def embed(texts: Collection[str]) -> Mapping[str, Sequence[float]]:
+        vectors = read_vectors(con, model, texts)
+        return vectors if len(vectors) == len(texts) else {}
+
+    return embed
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Inputs:
     """What every comparison of a run is computed with."""
@@ -248,6 +267,8 @@ class _Inputs:
     """Metrics that are scores by a model that evaluates answers, and whether labels bear them out."""
     decided: Mapping[str, CauseState]
     """What people decided about causes."""
+    embed: Embed | None
+    """Makes vectors of answers; None where their words are compared."""
 
 
 def _result(inputs: _Inputs, run: RunRecord, read: RunData, candidates: int = 1) -> DiffResult:
@@ -309,7 +330,11 @@ class _Figures:
                 name=name, old=deltas[name].old, new=deltas[name].new, least=_LEAST_MEAN
             )
         likeness = compare_answers(
-            comparison, inputs.agreement.texts, _graded_answers(items, deciding), settings.gate.max_changed
+            comparison,
+            inputs.agreement.texts,
+            _graded_answers(items, deciding),
+            settings.gate.max_changed,
+            inputs.embed,
         )
         return cls(
             names=names,

@@ -137,7 +137,16 @@ def _likeness(likeness: Likeness | None) -> dict[str, Any] | None:
     if likeness is None:
         return None
     document = _fields(likeness)
-    for name in ("trials", "unlike_items", "is_yardstick", "is_shown", "is_beyond", "word", "word_items"):
+    for name in (
+        "trials",
+        "unlike_items",
+        "is_yardstick",
+        "is_shown",
+        "is_beyond",
+        "by_meaning",
+        "word",
+        "word_items",
+    ):
         del document[name]
     return document
 

@@ -7,8 +7,9 @@ version's answers to the same input with each other are the yardstick.
 Likeness of two texts, 0 to 1, is the share of words that they have in common, 2·|A ∩ B| / (|A| + |B|) over
 words with their counts (Dice 1945; Sørensen 1948); where either has numbers (amounts, dates, ids), it is the
 mean of that and the same share of numbers. A negation ("not", "never", "nicht") counts as a number, since it
-turns what the same words say around. Words are compared, not meanings, so likeness never shows that an answer
-is right.
+turns what the same words say around. With `[diff] embedding` the cosine of the texts' vectors takes the place
+of the words' share; numbers and negations, which vectors hardly see, stay. Likeness never shows that an
+answer is right.
 
 Two tests, each with the interval of a mean over the population (`diff.behaviour.share_interval`), each of an
 item's own difference, answers of the old version with each other less those of the new version with them:
@@ -29,7 +30,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -83,6 +84,8 @@ def likeness(first: str, second: str) -> float:
     return 1.0 if first == second else _compared(_counts(first), _counts(second))
 
 
+Embed = Callable[[Collection[str]], Mapping[str, Sequence[float]]]
+"""Returns vectors of length 1 of texts, of none of them where one is missing."""
 _Counts = tuple[Counter[str], Counter[str]]
 """Words of a text, and its numbers and negations."""
 
@@ -100,8 +103,9 @@ def _counts(text: str) -> _Counts:
     return words, numbers
 
 
-def _compared(first: _Counts, second: _Counts) -> float:
+def _compared(first: _Counts, second: _Counts, cosine: float | None = None) -> float:
     words, numbers = (_dice(of_first, of_second) for of_first, of_second in zip(first, second, strict=True))
+    words = words if cosine is None else cosine
     if numbers is None:
         return 1.0 if words is None else words
     return numbers if words is None else (words + numbers) / 2
@@ -137,6 +141,7 @@ def compare_answers(
     texts: Sequence[FreeText],
     graded: Collection[str],
     max_changed: float,
+    embed: Embed | None = None,
 ) -> Likeness | None:
     """Compare the answers of both versions on the items on which nothing grades them.
 
@@ -145,6 +150,7 @@ def compare_answers(
         texts: arguments that are free text: what an agent writes there is compared with its answer.
         graded: ids of the items whose answers a metric that decides grades.
         max_changed: the share of unlike answers that is allowed.
+        embed: returns the vectors of answers; None compares their words.
 
     Returns:
         None where every item is graded, or there are not two versions.
@@ -153,7 +159,13 @@ def compare_answers(
     if not comparison.has_both_lanes or not blocks:
         return None
     arguments = {(text.tool, text.argument) for text in texts}
-    every = [_answers(block, arguments) for block in blocks]
+    written = [_texts(block, arguments) for block in blocks]
+    vectors = (
+        embed({text for lanes in written for texts in lanes.values() for text in texts} - {""})
+        if embed
+        else {}
+    )
+    every = [_answers(block, texts, vectors) for block, texts in zip(blocks, written, strict=True)]
     losses = _Losses.of(every)
     if not losses.rows:
         return Likeness(items=len(blocks), compared=0)
@@ -193,6 +205,7 @@ def compare_answers(
         },
         unlike_items=tuple(unlike_items),
         examples=tuple(examples[:_EXAMPLES]),
+        by_meaning=bool(vectors),
         word=word,
         word_items=word_items,
     )
@@ -288,21 +301,38 @@ def _p_value(comparison: Comparison, values: Sequence[tuple[Item, float]]) -> fl
     return 1.0 if p is None else p
 
 
-def _answers(block: Block, arguments: Collection[tuple[str, str]]) -> _Answers:
-    texts, missing = {}, {}
-    for lane in (Lane.OLD, Lane.OLD2, Lane.NEW):
-        trials = trials_of(block, lane)
-        texts[lane] = [_written(trial, arguments) for trial in trials if trial.status is Status.OK]
-        missing[lane] = len(trials) - len(texts[lane]), len(trials)
+def _texts(block: Block, arguments: Collection[tuple[str, str]]) -> dict[Lane, list[str]]:
+    """Return what the trials of each lane write for people."""
+    return {
+        lane: [_written(trial, arguments) for trial in trials_of(block, lane) if trial.status is Status.OK]
+        for lane in (Lane.OLD, Lane.OLD2, Lane.NEW)
+    }
+
+
+def _answers(
+    block: Block, texts: Mapping[Lane, Sequence[str]], vectors: Mapping[str, Sequence[float]]
+) -> _Answers:
+    missing = {}
+    for lane, answers in texts.items():
+        count = len(trials_of(block, lane))
+        missing[lane] = count - len(answers), count
     counts = {text: _counts(text) for lane in texts.values() for text in lane}
+    # Where meanings are compared, other words are no change, but links and numbers are.
+    shown = {word for words in counts.values() for part in words for word in part}
+    shown -= {word for word in shown if vectors and word.isalpha()}
     as_many = min(len(texts[Lane.OLD]), len(texts[Lane.NEW]))
     before, after = (
-        [{word for part in counts[text] for word in part} for text in texts[lane][:as_many]]
+        [{word for part in counts[text] for word in part} & shown for text in texts[lane][:as_many]]
         for lane in (Lane.OLD, Lane.NEW)
     )
 
     def alike(first: str, second: str) -> float:
-        return 1.0 if first == second else _compared(counts[first], counts[second])
+        if first == second:
+            return 1.0
+        cosine = None
+        if first in vectors and second in vectors:
+            cosine = min(1.0, max(0.0, float(np.dot(vectors[first], vectors[second]))))
+        return _compared(counts[first], counts[second], cosine)
 
     old = [*texts[Lane.OLD], *texts[Lane.OLD2]]
     between = [[alike(first, second) for second in old] for first in old]

@@ -351,6 +351,8 @@ class Likeness:
     """Items most of whose answers are unlike the old version's, the least alike first."""
     examples: tuple[str, ...] = ()
     """Items whose answers are the least alike."""
+    by_meaning: bool = False
+    """Whether vectors of the answers are compared, in place of their words."""
     word: str | None = None
     """A word that one version says to many inputs, and the other to none of these, beyond chance."""
     word_items: int = 0
@@ -364,7 +366,8 @@ class Likeness:
         with_itself = "was asked nothing twice" if self.old is None else f"with itself {self.old:.2f}"
         version = "new" if self.word_items > 0 else "old"
         says = f", only the {version} version says {self.word!r} ({abs(self.word_items)} items)"
-        return f"likeness {self.new:.2f}, the old version {with_itself}{says if self.word else ''}"
+        measure = "likeness of meaning" if self.by_meaning else "likeness"
+        return f"{measure} {self.new:.2f}, the old version {with_itself}{says if self.word else ''}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -242,11 +242,13 @@ def _paired(
     others: a trial whose answer is another one has none.
     """
     condition, pair_by = run.lanes[lane].condition, run.settings.get("pair_by")
-    own = {block.item.id: block.item.trace_id for block in blocks if block.item.trace_id is not None}
+    trace_of_item = {
+        block.item.id: block.item.trace_id for block in blocks if block.item.trace_id is not None
+    }
     if condition is None:
-        return {(item, 0): trace_id for item, trace_id in own.items()}
+        return {(item, 0): trace_id for item, trace_id in trace_of_item.items()}
     field = pair_by if isinstance(pair_by, str) else TRACE_ID
-    values, text = _field_values(con, field, [*own.values()]), field_text(field)
+    values, text = _field_values(con, field, [*trace_of_item.values()]), field_text(field)
     traces: dict[str, list[tuple[str, str | None]]] = {}
     with guarded(con, condition) as cursor:
         chosen, bound = selection(cursor, condition, None)
@@ -260,7 +262,7 @@ def _paired(
         (block.item.id, graded.trial.index): trace_id
         for block in blocks
         for graded in block.lanes.get(lane, ())
-        for trace_id, response in traces.get(values.get(own.get(block.item.id, ""), ""), [])[
+        for trace_id, response in traces.get(values.get(trace_of_item.get(block.item.id, ""), ""), [])[
             graded.trial.index : graded.trial.index + 1
         ]
         if response == graded.trial.final_response

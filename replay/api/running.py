@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from replaydiff.replay.engine.items import SampleSource, Source
     from replaydiff.replay.engine.progress import RunReport
     from replaydiff.replay.engine.run import Hooks
+    from replaydiff.replay.llm.embeddings import Embedder
     from replaydiff.replay.model import JsonObject, Lane, Mode, RunRecord, Version
     from replaydiff.replay.sampling import Draw
 
@@ -502,8 +503,10 @@ def replay_and_judge(
     """
     from replaydiff.diff.graders.registry import require
     from replaydiff.replay.engine.run import Hooks
+    from replaydiff.replay.llm.embeddings import embedder_from
 
     require(settings)
+    embedder = embedder_from(settings)
     began = utc_now()
     with channel.showing("replaying", "trials") as update:
         look = look_with(settings, judge, channel, lane)
@@ -516,7 +519,32 @@ def replay_and_judge(
     grading = (
         None if judge is None else _grade(store, settings, judge, report, channel, was_finished=was_finished)
     )
+    if embedder is not None:
+        _embed(store, settings, embedder, report.run.id, channel)
     return Ended(report=report, grading=grading, notes=tuple(notes))
+
+
+def _embed(store: Path, settings: Settings, embedder: Embedder, run_id: str, channel: Channel) -> None:
+    """Keep vectors of the answers that a diff compares; without them it compares words."""
+    from replaydiff.diff.compute import compute
+    from replaydiff.replay.store.connection import open_store
+    from replaydiff.replay.store.embeddings import read_vectors, write_vectors
+
+    def embed(texts: Collection[str]) -> dict[str, list[float]]:
+        stored = read_vectors(con, embedder.id, texts)
+        missing = sorted({*texts} - stored.keys())
+        new = dict(zip(missing, embedder.vectors(missing), strict=True))
+        write_vectors(con, embedder.id, new, utc_now())
+        return stored | new
+
+    try:
+        with open_store(store) as con:
+            compute(con, run_id, settings, embed=embed)
+    except ReplayError as error:
+        channel.message(
+            f"warning: answers are compared by their words: {error.reason}; `replay run --resume {run_id}` "
+            "embeds them"
+        )
 
 
 def _grade(

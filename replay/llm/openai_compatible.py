@@ -90,6 +90,21 @@ def foreign_host(base_url: str | None) -> str | None:
     return None if host == urlsplit(BASE_URL).hostname else host
 
 
+def endpoint(base_url: str | None, purpose: Purpose) -> tuple[str, dict[str, str]]:
+    """Return the address of an API of OpenAI's form and the headers with its key; on loopback none is sent.
+
+    Raises:
+        CredentialsError: no key is set where one is needed, or it is none.
+        SettingsError: the address is none.
+    """
+    check_credentials(base_url, purpose)
+    address = _address(base_url, purpose)
+    key = "" if is_loopback(base_url) else os.environ[KEY].strip()
+    if not key.isascii():
+        raise CredentialsError(f"{KEY} holds characters that no key has", hint="set it to a valid one")
+    return address, {"Authorization": f"Bearer {key}"} if key else {}
+
+
 @asynccontextmanager
 async def connect(
     *,
@@ -112,17 +127,10 @@ async def connect(
         CredentialsError: no key is set where one is needed.
         SettingsError: the address is none.
     """
-    check_credentials(base_url, purpose)
     import httpx
 
+    address, headers = endpoint(base_url, purpose)
     local = is_loopback(base_url)
-    key = "" if local else os.environ[KEY]
-    try:
-        headers = httpx.Headers({"Authorization": f"Bearer {key.strip()}"} if key else {})
-    except UnicodeEncodeError:
-        raise CredentialsError(
-            f"{KEY} holds characters that no key has", hint="set it to a valid one"
-        ) from None
     # A proxy of the environment cannot reach what answers on this machine.
     async with httpx.AsyncClient(
         headers=headers, timeout=timeout_s, trust_env=not local, verify=authorities(base_url)
@@ -130,8 +138,8 @@ async def connect(
         yield OpenAICompatibleModel(
             client,
             purpose,
-            address=_address(base_url, purpose),
-            secret=key.strip(),
+            address=address,
+            secret=headers.get("Authorization", "").removeprefix("Bearer "),
             prices=prices or {},
             retries=retries,
             timeout_s=timeout_s,

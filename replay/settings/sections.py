@@ -489,6 +489,13 @@ class DiffSection:
     slice_by: tuple[str, ...] = ()
     """Fields of the metadata that are sliced with all their values, such as `metadata.plan`. All others are
     sliced by their 12 commonest values."""
+    embedding: str | None = None
+    """A model that compares answers that nothing grades by meaning, in place of their words: its name at an
+    endpoint of OpenAI's form, or `module:function` of a package that returns a model with `encode(texts)`. A
+    run then sends such answers to it, each text once; the cost is not counted."""
+    embedding_url: str | None = None
+    """Address of that endpoint; defaults to OPENAI_BASE_URL, then OpenAI's. The key is OPENAI_API_KEY; on
+    loopback none is sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

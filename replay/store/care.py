@@ -129,6 +129,7 @@ def prune(con: DuckDBPyConnection, before: datetime, *, runs: bool, really: bool
             for table in (*parts, "runs"):
                 con.execute(f"DELETE FROM {table} WHERE {aged}", [before])
             con.execute("DELETE FROM judge_votes WHERE cast_at < $1", [before])
+            con.execute("DELETE FROM embeddings WHERE made_at < $1", [before])
     return pruned
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replaydiff.diff.compute import compute
-from replaydiff.diff.likeness import likeness
+from replaydiff.diff.likeness import Embed, likeness
 from replaydiff.diff.result import Answer, DiffResult
 from replaydiff.replay.model import Lane
 from replaydiff.replay.settings import MatchSection
@@ -45,7 +45,13 @@ def test_numbers_and_negations_count_as_much_as_all_words(
 
 
 def answered(
-    folder: Path, new: str, share: float = 1.0, *, trust: bool = False, terms: str = ""
+    folder: Path,
+    new: str,
+    share: float = 1.0,
+    *,
+    trust: bool = False,
+    terms: str = "",
+    embed: Embed | None = None,
 ) -> DiffResult:
     """A run of 60 items that call the same tools; the new version answers a share of them so, above terms."""
     items = [item(f"t{n:02}") for n in range(60)]
@@ -58,7 +64,7 @@ def answered(
                 answer = f"{opening} {text.format(n=number)} {terms}"
                 done.append(trial(of, lane, index, final_response=answer))
     with filled(folder, items, done) as con:
-        return compute(con, RUN_ID, settings(folder, match=MatchSection(trust=trust)))
+        return compute(con, RUN_ID, settings(folder, match=MatchSection(trust=trust)), embed=embed)
 
 
 def test_equal_answers_ship_and_the_sentence_names_what_is_not_graded(tmp_path: Path) -> None:
@@ -99,3 +105,23 @@ def test_a_line_in_long_answers_that_only_one_version_has_is_named(tmp_path: Pat
         "likeness 1.00, the old version with itself 1.00, only the new version says 'pay.example/confirm' "
         "(12 items)" in result.reason
     )
+
+
+@pytest.mark.parametrize(
+    ("new", "answer"),
+    [
+        ("We have called off purchase {n}; our mail confirms it.", Answer.SHIP),
+        ("We have called off purchase {n}0; our mail confirms it.", Answer.CANNOT_TELL),
+        ("We have not called off purchase {n}; our mail confirms it.", Answer.CANNOT_TELL),
+        ("Bananas sing about order {n}.", Answer.CANNOT_TELL),
+    ],
+    ids=["same meaning", "other number", "the opposite", "nonsense"],
+)
+def test_with_vectors_other_words_of_one_meaning_are_alike(tmp_path: Path, new: str, answer: Answer) -> None:
+    result = answered(
+        tmp_path,
+        new,
+        embed=lambda texts: {text: [0.0, 1.0] if "Bananas" in text else [1.0, 0.0] for text in texts},
+    )
+    assert result.answer is answer
+    assert "likeness of meaning" in result.reason

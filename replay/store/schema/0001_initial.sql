@@ -231,6 +231,15 @@ CREATE TABLE judge_batches (
     batch_id VARCHAR                      -- the provider's; NULL while it is unknown whether it was accepted
 );
 
+-- Vectors of answers by the model of [diff] embedding: no text is sent to it twice.
+CREATE TABLE embeddings (
+    model     VARCHAR NOT NULL,
+    text_hash VARCHAR NOT NULL,           -- SHA-256, in hexadecimal digits
+    vector    FLOAT[] NOT NULL,
+    made_at   TIMESTAMP NOT NULL,
+    PRIMARY KEY (model, text_hash)
+);
+
 CREATE TABLE decisions (
     item_id VARCHAR NOT NULL,
     action  VARCHAR NOT NULL,
