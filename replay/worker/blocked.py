@@ -39,6 +39,8 @@ CHANGES = {
 NEW = {"os.mkdir", "os.link", "os.symlink"}
 """Those that fail by themselves where the path exists."""
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+HIDDEN_WRITES = {"sqlite3.connect", "subprocess.Popen", "os.system", "os.posix_spawn"}
+"""Audit events after which files may be written that no event names."""
 LOOK_UPS = {"socket.gethostbyname", "socket.gethostbyaddr"}
 SERVICES = {"http": 80, "https": 443}
 QUIET_FOLDERS = ("/dev/", "/proc/", "/sys/")
@@ -115,7 +117,7 @@ class Observer:
                 number = -1 if descriptor is None else args[descriptor]
                 if not isinstance(args[path], int):
                     self._check_write(args[path], number, may_be_new=event in NEW, must_be_new=event in NEW)
-        elif event == "sqlite3.connect":
+        elif event in HIDDEN_WRITES:
             self._refuse_part_of_tool()
         elif event == "socket.getaddrinfo":
             self._check_name(args[0], args[1])
