@@ -386,6 +386,32 @@ class _Answer:
     value: Json
 
 
+def download(url: str, most_bytes: int) -> bytes | None:
+    """Return what is at an address, asked for without any key; None for none, or more than `most_bytes`.
+
+    No redirect is followed.
+    """
+    import httpx
+
+    from replaydiff.replay.llm.anthropic import is_loopback
+
+    content = bytearray()
+    try:
+        with (
+            httpx.Client(timeout=TIMEOUT_S, trust_env=not is_loopback(url)) as client,
+            client.stream("GET", url) as answer,
+        ):
+            if answer.status_code != 200:
+                return None
+            for piece in answer.iter_bytes():
+                content += piece
+                if len(content) > most_bytes:
+                    return None
+    except (httpx.HTTPError, httpx.InvalidURL):
+        return None
+    return bytes(content)
+
+
 def check_next(current: str | None, following: str | None, path: str) -> None:
     """Refuse a page that names itself as the next one: it would be requested without end.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import stat
 from datetime import datetime
@@ -11,18 +12,21 @@ from typing import Any
 
 import pytest
 
+import replaydiff as rd
 from replaydiff.importers.base import find_importer
 from replaydiff.importers.collect import collected
 from replaydiff.importers.ingest import Report, ingest
 from replaydiff.importers.redacting import Redaction
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.media import MediaFolder, MediaKeeper
-from replaydiff.replay.model import Message, Trace, TraceState, media_in
+from replaydiff.replay.model import Media, Message, Trace, TraceState, media_in
 from replaydiff.replay.sampling import draw
 from replaydiff.replay.settings import RedactSection
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.traces import iter_traces
 from tests.stand_ins import media as stand_in
+from tests.stand_ins.langfuse_read import PUBLIC, SECRET, reading
+from tests.stand_ins.langfuse_rows import observations
 from tests.stand_ins.media import FILES, PNG, carried, records
 from tests.stand_ins.stores import open_for_writing
 
@@ -137,3 +141,50 @@ def test_what_is_too_large_is_left_out_and_nothing_else(tmp_path: Path) -> None:
     )
     assert trace.media_missing == ("too_large",)
     assert trace.messages[0].parts == [_image("[image/png of 0.0 MB left out]"), "and this"]
+
+
+def test_files_of_langfuse_come_in_over_its_api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def token(kind: str, name: str) -> str:
+        return f"@@@langfuseMedia:type={kind}|id={name}|source=base64_data_uri@@@"
+
+    anthropic = {"type": "image", "source": {"type": "base64", "media_type": "image/png"}}
+    anthropic["source"]["data"] = token("image/png", "pic-1")  # type: ignore[index]
+    openai = {"type": "file", "file": {"file_data": token("application/pdf", "bill_2")}}
+    rows = []
+    for number, parts in enumerate(([anthropic, openai], [openai, _image(token("image/png", "gone"))])):
+        [first, *others] = observations(f"t{number}", datetime(2026, 10, 3, number))
+        asked = [{"role": "user", "content": parts}]
+        rows += [
+            {**first, "input": json.dumps(asked)},
+            *({**row, "input": json.dumps(asked)} for row in others if row["type"] == "GENERATION"),
+        ]
+    monkeypatch.setenv("LANGFUSE_PUBLIC_KEY", PUBLIC)
+    monkeypatch.setenv("LANGFUSE_SECRET_KEY", SECRET)
+    with reading(rows=rows, media={"pic-1": PNG, "bill_2": FILES["application/pdf"]}) as server:
+        monkeypatch.setenv("LANGFUSE_BASE_URL", server.url)
+        (tmp_path / "replay.toml").write_text("")
+        project = rd.open(tmp_path)
+        report = project.import_(source="langfuse", month="2026-10").to_dict()
+    assert (report["traces"]["new"], report["media_missing"]) == (2, 1)
+    folder = MediaFolder.beside(project.store.path)
+    # Each was asked for once.
+    assert sorted(asked.path for asked in server.answered if asked.path.startswith("/media")) == [
+        "/media/bill_2",
+        "/media/pic-1",
+    ]
+    first, second = project.trace("t0"), project.trace("t1")
+    assert first.messages[0].parts == [
+        _image(Media(media_type="image/png", sha256=_sha(PNG), size=len(PNG)).reference),
+        {"type": "file", "file": {"file_data": f"data:application/pdf;base64,{_pdf().reference}"}},
+    ]
+    assert folder.read(_pdf().sha256) == FILES["application/pdf"]
+    assert (second.state, second.media_missing) == (TraceState.MEDIA_MISSING, ("token",))
+
+
+def _sha(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _pdf() -> Media:
+    content = FILES["application/pdf"]
+    return Media(media_type="application/pdf", sha256=_sha(content), size=len(content))

@@ -78,6 +78,8 @@ class Langfuse:
     stuck: bool = False
     """Every page of rows is the first one."""
     score_configs: list[Row] = field(default_factory=list)
+    media: dict[str, bytes] = field(default_factory=dict)
+    """Id → the bytes of a file."""
     generation: str = "events"
     faults: Faults = lambda _number, _path, _query: None
     pause: float = 0.0
@@ -117,6 +119,8 @@ class Langfuse:
             endpoint = self._score_configs
         if path == "/projects":
             return 200, {"data": [PROJECT]}
+        if path.startswith("/media/") and path[7:] in self.media:
+            return 200, {"mediaId": path[7:], "url": f"{self.url}/signed/{path[7:]}"}
         if endpoint is not None:
             try:
                 return 200, endpoint(query)
@@ -292,6 +296,11 @@ def reading(**options: Any) -> Iterator[Langfuse]:
         def do_GET(self) -> None:
             url = urlsplit(self.path)
             path, query = url.path.removeprefix("/api/public"), parse_qs(url.query, keep_blank_values=True)
+            if path.startswith("/signed/"):
+                # An object store, which must not see the keys.
+                has_keys = self.headers.get("Authorization") is not None
+                self._send(403 if has_keys else 200, stand_in.media[path[8:]], None)
+                return
             with lock:
                 fault = stand_in.fault(path, query)
                 status, body = stand_in.answer(path, query)

@@ -54,6 +54,11 @@ class FetchedRows(Spool):
             self.mark(name, "done")
             self.commit()
 
+    def holding(self, text: str) -> Iterator[bytes]:
+        """Yield the rows, as JSON, that a text is in."""
+        rows = self._con.execute("SELECT value FROM rows WHERE instr(value, ?)", (text.encode(),))
+        return (bytes(row[0]) for row in rows)
+
     def keep(self, values: Iterable[Json], where: str, others: Others = Others.KEEP) -> None:
         """Take rows of an answer of the endpoint `where`; one that cannot be understood becomes a reject."""
         for value in values:

@@ -29,6 +29,7 @@ from replaydiff.importers.http import HttpError, JsonClient
 from replaydiff.importers.reading import Record
 from replaydiff.importers.sources.langfuse.answers import FetchedRows
 from replaydiff.importers.sources.langfuse.fetch import SCALES, TRACES, V2_OBSERVATIONS, Events, Tables
+from replaydiff.importers.sources.langfuse.media import fetch_media, with_media
 from replaydiff.importers.sources.langfuse.pages import GONE, PREFIX, TimeRange, access, connect
 from replaydiff.importers.sources.langfuse.rows import (
     Sort,
@@ -154,12 +155,13 @@ def read_live(query: Query, folder: Path, show_status: ShowStatus) -> Iterator[I
     try:
         with connect(keys, show_status) as http:
             _fetch(http, answers, query, show_status)
+            fetch_media(http, answers, folder, show_status)
         address = keys.base_url + PREFIX
         yield from answers.rejects(NAME, address)
         file = InputFile(path="", name=address, size=0, modified=0.0)
         scales = msgspec.json.decode(answers.marked(SCALES) or "{}", type=dict[str, tuple[float, float]])
         for group in answers.traces():
-            yield from _chosen(group, query, file, scales)
+            yield from _chosen(with_media(group, folder), query, file, scales)
     finally:
         answers.close()
 
