@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
@@ -78,6 +79,11 @@ def _as_chat_message(message: Message) -> JsonObject:
         if message.name:
             chat["name"] = message.name
     return chat
+
+
+def thread_of(item: Item) -> str:
+    """Return an id for the conversation that an agent keeps itself: the trial's own, in all its turns."""
+    return item.conversation or secrets.token_hex(8)
 
 
 def merge_reported(

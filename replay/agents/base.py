@@ -172,6 +172,8 @@ class Rules:
     """What a worker or program and its children may hold; None for any."""
     simulate: str | None = None
     """The model that plays tools; None: none does."""
+    turns: Literal["recorded", "history", "simulated"] = "recorded"
+    """How the user's turns are replayed; see `[user] turns`."""
     user: str | None = None
     """The model that plays the user once a trial has left the recorded conversation; None: none does."""
     record: bool = False
@@ -275,6 +277,7 @@ class Rules:
             "network": [*self.network],
             "writable": [*self.writable],
             "simulate": self.simulate,
+            "turns": self.turns,
             "user": self.user,
             "record": self.record,
             "replay_model": self.replay_model,
@@ -302,6 +305,7 @@ class Rules:
             network=tuple(stored["network"]),
             writable=tuple(stored["writable"]),
             simulate=stored.get("simulate"),
+            turns=stored.get("turns") or "recorded",
             user=stored.get("user"),
             record=bool(stored.get("record")),
             replay_model=stored.get("replay_model"),

@@ -2,7 +2,7 @@
 
 Request, one JSON object:
 
-    {"replaydiff": 1, "trial": 12, "item": "trace-7", "index": 0,
+    {"replaydiff": 1, "trial": 12, "item": "trace-7", "thread": "d41d8cd98f00b204", "index": 0,
      "input": "where is my order?", "messages": [{"role": "user", "content": "…"}],
      "args": {"model": "…"}, "tools_url": "http://127.0.0.1:40511/V8…" or null}
 
@@ -32,7 +32,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from replaydiff.replay.agents.attempt import Attempt, as_chat, as_input
+from replaydiff.replay.agents.attempt import Attempt, as_chat, as_input, thread_of
 from replaydiff.replay.messages import parse
 from replaydiff.replay.model import Item, Json, JsonObject, Status, Version
 from replaydiff.replay.serving import LARGEST, Reply, Request, Server
@@ -55,6 +55,7 @@ def request(version: Version, item: Item, *, trial: int, index: int, tools_url: 
         "replaydiff": PROTOCOL,
         "trial": trial,
         "item": item.id,
+        "thread": thread_of(item),
         "index": index,
         "input": as_input(item),
         "messages": as_chat(item),

@@ -59,6 +59,13 @@ class HttpAgent:
         """Whether the service is sent the whole conversation."""
         return self._version.request is None or re.search(r"\bmessages\b", self._version.request) is not None
 
+    @property
+    def takes_thread(self) -> bool:
+        """Whether the service keeps the conversation under the id that it is sent."""
+        return (
+            self._version.request is not None and re.search(r"\bthread\b", self._version.request) is not None
+        )
+
     async def start(self) -> None:
         """See that something listens, and have the tape's endpoint ready."""
         import httpx

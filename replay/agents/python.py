@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from replaydiff.replay.agents.attempt import Attempt, as_chat, as_input, cancelled
+from replaydiff.replay.agents.attempt import Attempt, as_chat, as_input, cancelled, thread_of
 from replaydiff.replay.agents.base import Lost, Outcome, Rules
 from replaydiff.replay.agents.boundary import boundary_of, can_overlay
 from replaydiff.replay.agents.folder import Folders, TrialFolder
@@ -93,6 +93,8 @@ class PythonAgent:
         """The folder of each worker, where it has one of its own."""
         self._conversations: dict[str, TrialFolder] = {}
         """Conversation → its folder, between two turns of which the earlier one wrote files."""
+        self._held: dict[str, WorkerClient] = {}
+        """Conversation → its process, of an agent that keeps the conversation itself."""
         self._overlaps = False
         """Trials run at the same time in a worker."""
         self._is_alone = rules.isolation == "trial"
@@ -109,6 +111,11 @@ class PythonAgent:
     def takes_messages(self) -> bool:
         """Whether the entrypoint gets the whole conversation; known once it has started."""
         return self._takes == "messages"
+
+    @property
+    def takes_thread(self) -> bool:
+        """Whether the entrypoint keeps the conversation itself, under an id; known once it has started."""
+        return self._takes == "thread"
 
     async def start(self) -> None:
         """Start the first worker, which imports the agent."""
@@ -147,6 +154,8 @@ class PythonAgent:
                 await pool.close()
         if self._spare is not None:
             await self._spare.stop()
+        for worker in [*self._held.values()]:
+            await worker.kill()
         self._folder_of.clear()
         await asyncio.to_thread(self._folders.close)
 
@@ -159,6 +168,8 @@ class PythonAgent:
             raise RuntimeError("the agent was not started")
         outcome: Outcome | Lost = Lost.BYSTANDER
         try:
+            if item.conversation and not self.takes_messages:
+                return await self._run_turn(item, line)
             for _ in range(TURNS):
                 if outcome is not Lost.BYSTANDER or self._runs_alone(item):
                     break
@@ -182,6 +193,31 @@ class PythonAgent:
         except PoolClosedError:
             pass
         return cancelled()
+
+    async def _run_turn(self, item: Item, line: Line | None) -> Outcome:
+        """Run a turn in the process of its conversation, which keeps what was said before."""
+        worker = self._held.get(item.conversation)
+        if worker is None:
+            await self._rooms.acquire()
+            try:
+                worker, self._spare = self._spare, None
+                worker = self._held[item.conversation] = worker or await self._new_worker()
+            except BaseException:
+                self._rooms.release()
+                raise
+        outcome = await self._attempt(item, worker, line, isolated=True) if worker.alive else Lost.SUSPECT
+        if isinstance(outcome, Outcome):
+            return outcome
+        reason = "the process that held the conversation was lost"
+        return (
+            cancelled()
+            if self._closed
+            else Outcome(status=Status.INFRA_ERROR, reason=reason, started_at=utc_now())
+        )
+
+    def _is_fresh(self, worker: WorkerClient) -> bool:
+        """Return whether a worker has run one trial alone, or one conversation."""
+        return worker.trials == 1 or worker in self._held.values()
 
     def _runs_alone(self, item: Item) -> bool:
         return self._is_alone or item.conversation in self._conversations
@@ -247,7 +283,12 @@ class PythonAgent:
             await asyncio.to_thread(self._folders.remove, folder)
 
     async def end_conversation(self, conversation: str) -> None:
-        """Remove the folder of a conversation that has ended."""
+        """Remove process and folder of a conversation that has ended."""
+        worker = self._held.pop(conversation, None)
+        if worker is not None:
+            self._rooms.release()
+            await worker.kill()
+            await self._leave_folder(worker, "")
         folder = self._conversations.pop(conversation, None)
         if folder is not None:
             await asyncio.to_thread(self._folders.remove, folder)
@@ -265,6 +306,10 @@ class PythonAgent:
         if not self._is_alone:
             _log.info("version %s writes files: each of its trials gets a process", self._version.name)
         self._is_alone = True
+        if worker in self._held.values():
+            if isinstance(outcome, Outcome):
+                outcome = replace(outcome, files=await asyncio.to_thread(folder.written))
+            return outcome
         # First, so that nothing changes while it is read.
         await worker.kill()
         if was_alone and isinstance(outcome, Outcome):
@@ -287,8 +332,9 @@ class PythonAgent:
         number = next(self._numbers)
         attempt = Attempt(item, self._rules, self.returns)
         request: JsonObject = (
-            {"messages": as_chat(item)} if self._takes == "messages" else {"input": as_input(item)}
+            {"messages": as_chat(item)} if self.takes_messages else {"input": as_input(item)}
         )
+        request["thread"] = thread_of(item)
         was_idle = not worker.in_flight
         # Until its turn comes, each trial before it in the same process may take its full time. A sync one
         # begins at once, which sets its time.
@@ -329,7 +375,7 @@ class PythonAgent:
             # One that is asked to end ends by itself, its trials with it.
             ended_itself = died.isolated and not self._closed
             lost = None if ended_itself else Lost.SUSPECT if died.began else Lost.BYSTANDER
-            if died.isolated and worker.trials > 1 and not attempt.stopped and not self._closed:
+            if died.isolated and not self._is_fresh(worker) and not attempt.stopped and not self._closed:
                 return Lost.DOUBTFUL
             reason = f"the agent's process ended: {died}"
             status = Status.CRASHED
@@ -357,7 +403,7 @@ class PythonAgent:
 
         One that runs other trials as well goes on: they are not to be lost for it.
         """
-        was_fresh = worker.trials == 1
+        was_fresh = self._is_fresh(worker)
         if worker.mode != "sync" and worker.in_flight:
             return True
         await worker.kill()

@@ -2,7 +2,7 @@
 
 `request` is a Jinja template whose text is the JSON body. It runs sandboxed and sees only what `NAMES` has:
 
-    {"message": {{ input | tojson }}, "thread": {{ item_id | tojson }}}
+    {"message": {{ input | tojson }}, "thread": {{ thread | tojson }}}
 
 `response` names where the final response is in what the service answers, or is a table of such paths. A
 path is a subset of JSONPath (RFC 9535): `$`, then `.key`, `['any key']`, `[0]`, `[-1]`, or `[*]` for every
@@ -31,6 +31,7 @@ NAMES: Mapping[str, Json] = {
     "input": 'A "quoted" word,\na second line and a \\',
     "messages": [{"role": "user", "content": 'A "quoted" word'}],
     "item_id": 'item "1"',
+    "thread": "d41d8cd98f00b204",
     "trial": 0,
     "index": 0,
     "args": {},

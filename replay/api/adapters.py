@@ -1,4 +1,4 @@
-"""Write the adapter with which `replay` calls an agent that no entrypoint names: a session's, a route's.
+"""Write the adapter with which `replay` calls an agent that no entrypoint names: a route's.
 
 The agent's own code stays as it is. An adapter imports that of each revision; see docs/frameworks/adapter.md.
 """
@@ -7,38 +7,9 @@ from __future__ import annotations
 
 import re
 
-from replaydiff.replay.api.agent_code import Service, SessionFunction
+from replaydiff.replay.api.agent_code import Service
 
 FILE = "replay_adapter.py"
-
-
-def adapter_of_session(function: SessionFunction) -> str:
-    """Return an adapter that gives each conversation a session of its own.
-
-    A trial brings the conversation so far, since its turns may run in different processes. What came before
-    is put where the function keeps it; where that is not known, a second turn is refused.
-    """
-    wait, define = ("await ", "async def") if function.is_async else ("", "def")
-    names = sorted({function.name, *([function.memory] if function.memory else [])})
-    if function.memory:
-        earlier = f"    {function.memory}[session] = [*before]\n"
-    else:
-        earlier = (
-            "    if before:\n"
-            "        raise RuntimeError(\n"
-            f'            "this conversation has several turns: in {FILE}, put `before` where "\n'
-            f'            "{function.name} keeps a session"\n'
-            "        )\n"
-        )
-    return (
-        _head(function.location)
-        + f"from uuid import uuid4\n\nfrom {function.module} import {', '.join(names)}\n\n\n"
-        + f"{define} run_agent(messages):\n"
-        + "    *before, last = messages\n"
-        + "    session = uuid4().hex\n"
-        + earlier
-        + f'    return {wait}{function.name}({function.session}=session, {function.text}=last["content"])\n'
-    )
 
 
 def adapter_of_service(service: Service) -> str | None:

@@ -57,7 +57,7 @@ _AGENT_CLASSES = {
     "smolagents": _words("CodeAgent ToolCallingAgent"),
 }
 """Imported package → its classes whose objects are called with a text."""
-_SESSIONS = re.compile(r"^(session|thread|conversation|chat)(_?id)?$")
+_THREADS = re.compile(r"^(session|thread|conversation|chat)(_?id)?$")
 _TOOL_NAMES = _words("name tool tool_name function function_name fn_name")
 _TOOL_ARGS = _words("args arguments input params tool_input tool_args parameters inputs kwargs")
 _TOOL_DECORATORS = _words("tool function_tool tool_plain")
@@ -85,22 +85,6 @@ class CodeReference:
     """How much speaks for it; compared with other guesses of its kind only."""
     factory: bool = False
     """It returns the agent."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionFunction:
-    """A function that answers a message within a session that it keeps: `reply(session_id, message)`."""
-
-    module: str
-    name: str
-    location: str
-    is_async: bool
-    session: str
-    """The parameter that names the session."""
-    text: str
-    """The parameter with the user's message."""
-    memory: str | None
-    """The table of the module that holds the messages of each session; None where it was not recognised."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +131,6 @@ class CodeFindings:
     """Functions whose effects stay in the agent's folder."""
     environment: dict[str, None] = field(default_factory=dict)
     services: list[Service] = field(default_factory=list)
-    sessions: list[SessionFunction] = field(default_factory=list)
     classes: dict[str, ast.ClassDef] = field(default_factory=dict)
     """Every class of the code, by its name; a module's own are looked up first."""
     flask_apps: list[str] = field(default_factory=list)
@@ -167,8 +150,6 @@ class CodeReader:
         self._models = dict(findings.classes)
         self._packages: set[str] = set()
         """What the module imports, by the first name."""
-        self._tables: set[str] = set()
-        """Names that are assigned an empty table."""
         self._filled: set[str] = set()
         """Names whose elements are assigned: `REGISTRY[name] = function`."""
 
@@ -179,9 +160,6 @@ class CodeReader:
         for statement in tree.body:
             if isinstance(statement, ast.ClassDef):
                 self._models[statement.name] = statement
-            elif isinstance(statement, ast.Assign | ast.AnnAssign) and _is_empty_table(statement.value):
-                target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
-                self._tables.add(ast.unparse(target))
         self._findings.local.update(local_tools(tree))
         for statement in tree.body:
             if isinstance(statement, Function):
@@ -278,8 +256,8 @@ class CodeReader:
             score = 4 + _module_score(self._module) - 2 * node.name.startswith("_")
             guess = replace(self._guess(node.name, node, score), factory=True)
             self._findings.entrypoints.append(guess)
-        elif not is_tool and (session := self._session(node, parameters)) is not None:
-            self._findings.sessions.append(session)
+        elif not is_tool and _takes_thread(node, parameters):
+            self._findings.entrypoints.append(self._guess(node.name, node, 3 + _module_score(self._module)))
         elif not is_tool and _takes_text(parameters):
             score = (
                 3 * bool(_ENTRY_NAMES.match(node.name)) + 2 * ("agent" in node.name) + 2 * _asks_model(node)
@@ -316,24 +294,6 @@ class CodeReader:
             "regex",
         )
         return not is_pattern and _called(value) in frozenset().union(_GRAPHS, *classes)
-
-    def _session(self, node: Function, parameters: list[ast.arg]) -> SessionFunction | None:
-        """Return a function that takes a session and a text, and nothing else that is required."""
-        required = parameters[: len(parameters) - len(node.args.defaults)]
-        sessions = [parameter.arg for parameter in required if _SESSIONS.match(parameter.arg)]
-        texts = [parameter.arg for parameter in required if parameter.arg in _TEXTS]
-        if len(sessions) != 1 or len(texts) != 1 or len(required) != 2:
-            return None
-        tables = (_looked_up_in(inner, sessions[0]) for inner in ast.walk(node))
-        return SessionFunction(
-            module=self._module,
-            name=node.name,
-            location=f"{self._file}:{node.lineno}",
-            is_async=isinstance(node, ast.AsyncFunctionDef),
-            session=sessions[0],
-            text=texts[0],
-            memory=next((name for name in tables if name in self._tables), None),
-        )
 
     def _read_class(self, node: ast.ClassDef) -> None:
         methods = {inner.name: inner for inner in node.body if isinstance(inner, Function)}
@@ -469,25 +429,16 @@ def _names_in_table(value: ast.expr) -> list[str]:
     return []
 
 
-def _looked_up_in(node: ast.AST, key: str) -> str | None:
-    """Return the table in which a name is looked up: `TABLE[key]`, `TABLE.get(key)`."""
-    if isinstance(node, ast.Subscript) and ast.unparse(node.slice) == key:
-        return ast.unparse(node.value)
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
-        is_looked_up = node.func.attr in ("get", "setdefault") and ast.unparse(node.args[0]) == key
-        return ast.unparse(node.func.value) if is_looked_up else None
-    return None
-
-
-def _is_empty_table(value: ast.expr | None) -> bool:
-    """Return whether a value is a table that is filled later: `{}`, `dict()`, `defaultdict(list)`."""
-    if isinstance(value, ast.Dict):
-        return not value.keys
-    return isinstance(value, ast.Call) and _called(value) in ("dict", "defaultdict")
-
-
 def _parameters(node: Function) -> list[ast.arg]:
     return [*node.args.posonlyargs, *node.args.args]
+
+
+def _takes_thread(node: Function, parameters: list[ast.arg]) -> bool:
+    """Return whether a function takes a text and the id of its conversation, and nothing else is required."""
+    required = [parameter.arg for parameter in parameters[: len(parameters) - len(node.args.defaults)]]
+    return len(required) == 2 and any(
+        _THREADS.match(thread) and text in _TEXTS for thread, text in (required, required[::-1])
+    )
 
 
 def _takes_text(parameters: list[ast.arg]) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from replaydiff.replay.api.adapters import FILE, adapter_of_service, adapter_of_session
+from replaydiff.replay.api.adapters import FILE, adapter_of_service
 from replaydiff.replay.api.agent_code import CodeFindings, CodeReader, CodeReference, Service, source_files
 from replaydiff.replay.api.node_code import ENDINGS, add_functions_of_tools, read_node_code
 from replaydiff.replay.api.reach import needs_of, outside_tools
@@ -212,9 +212,7 @@ def _proposal(
 
 
 def _adapter(findings: CodeFindings) -> tuple[str | None, str | None]:
-    """Return an adapter for a function with a session, else for a route, and where that is."""
-    for function in findings.sessions[:1]:
-        return adapter_of_session(function), function.location
+    """Return an adapter for a route, and where that is."""
     settings = findings.django_settings or ""
     for service in findings.services:
         if service.framework in ("django", "rest_framework"):

@@ -62,11 +62,13 @@ def rules_of(settings: Settings) -> Rules:
             'on_miss = "simulate" has a model play the tools; name it as `model` in [simulate] of '
             f"{settings.file or 'replay.toml'}"
         )
-    if settings.user.model is None and "user" in settings.named_sections:
+    user = settings.user
+    if user.model is None and user.turns in (None, "simulated") and "user" in settings.named_sections:
         raise SettingsError(
             f"{settings.file or 'replay.toml'}: [user] has a model play the user and names none; name it as "
-            "`model`, or take [user] out"
+            '`model`, or choose turns = "recorded" or "history"'
         )
+    turns = user.turns or ("simulated" if user.model else "recorded")
     if section.memory_mb is not None and sys.platform != "linux":
         raise SettingsError("memory_mb needs Linux, where it can be seen what a process holds; leave it out")
     return Rules(
@@ -86,14 +88,15 @@ def rules_of(settings: Settings) -> Rules:
         network=settings.world.network,
         writable=tuple(str(settings.root / path) for path in settings.world.writable),
         simulate=settings.simulate.model if section.on_miss == "simulate" else None,
-        user=settings.user.model or None,
+        turns=turns,
+        user=user.model or None if turns == "simulated" else None,
         record=section.record,
         replay_model=section.replay_model,
     )
 
 
 def check_mode(mode: Mode, rules: Rules) -> None:
-    """Refuse a simulated user where single decisions are repeated.
+    """Refuse what needs turns of the user where single decisions are repeated.
 
     Raises:
         SettingsError: there is one.
@@ -287,8 +290,8 @@ async def start_agents(lane_agents: LaneAgents) -> None:
         raise failures[0]
     _check_writes(lane_agents)
     notes = []
+    _check_turns(lane_agents)
     if lane_agents.simulation is not None:
-        _check_turns(lane_agents)
         notes.append(
             f"note: where a version leaves the recorded conversation, {lane_agents.rules.user} plays the "
             "user; its cost is not in the likely cost"
@@ -427,18 +430,22 @@ def _boundary_notes(lane_agents: LaneAgents) -> list[str]:
 
 
 def _check_turns(lane_agents: LaneAgents) -> None:
-    """Refuse an agent that cannot take the turns of a simulated user.
+    """Refuse an agent that cannot be given the user's turns as the settings ask for.
 
     Raises:
-        VersionError: one of them is not known to take a whole conversation.
+        VersionError: one of them is not known to take a whole conversation, or to keep it itself.
     """
+    turns = lane_agents.rules.turns
     for lane, agent in lane_agents.agents.items():
-        if not getattr(agent, "takes_messages", False):
+        takes_messages = getattr(agent, "takes_messages", False)
+        if takes_messages or (turns == "simulated" and getattr(agent, "takes_thread", False)):
+            continue
+        if turns != "recorded":
             raise VersionError(
-                f"version {lane_agents.lanes[lane].name!r} takes only the user's text, and a simulated user "
-                "needs an agent that takes the whole conversation; give its entrypoint a parameter "
-                "`messages` (or its request template `{{ messages | tojson }}`), or add "
-                "--set user.model= for no simulated user"
+                f"version {lane_agents.lanes[lane].name!r} takes only the user's text, and [user] "
+                f'turns = "{turns}" needs an agent that takes the whole conversation; give its entrypoint a '
+                "parameter `messages` (or its request template `{{ messages | tojson }}`), or add "
+                "--set user.turns=recorded"
             )
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from replaydiff.replay.agents import Agent, Outcome
 from replaydiff.replay.llm.base import ModelFailure
-from replaydiff.replay.model import Item, Message, Status, Turn, total_usage
+from replaydiff.replay.model import Item, Message, Rule, ServedCall, Status, Turn, total_usage
 from replaydiff.replay.turns import UserTurn, follows_recording, tool_messages, user_turns
 
 if TYPE_CHECKING:
@@ -59,7 +59,13 @@ def is_single_turn(item: Item) -> bool:
 
 
 async def converse(
-    agent: Agent, item: Item, index: int, line: Line | None = None, simulation: Simulation | None = None
+    agent: Agent,
+    item: Item,
+    index: int,
+    line: Line | None = None,
+    simulation: Simulation | None = None,
+    *,
+    with_history: bool = False,
 ) -> Outcome:
     """Run an item once, turn by turn. The time-out of a trial counts for each of its turns.
 
@@ -69,6 +75,7 @@ async def converse(
         index: of the trial.
         line: gets the agent's requests to models.
         simulation: continues where the trial leaves the recording; None: the recorded turns go on.
+        with_history: each turn comes after the recorded conversation, not after the version's own.
     """
     if not (item.tape or item.recorded_response):
         # Nothing shows what the user's turns replied to.
@@ -81,6 +88,8 @@ async def converse(
         return await agent.run(item, index, line)
     talk = _Talk(agent, item, index, line, list(messages[: turns[0].end + 1]))
     try:
+        if with_history:
+            return await _repeat(talk, turns, messages)
         return await _converse(talk, turns, messages, simulation)
     finally:
         if (end := getattr(agent, "end_conversation", None)) is not None:
@@ -109,6 +118,22 @@ async def _converse(
             ]
     # Of one turn, the outcome is as if there were no turns.
     return talk.done[0] if len(turns) == len(talk.done) == 1 and not talk.failure else talk.outcome()
+
+
+async def _repeat(talk: _Talk, turns: Sequence[UserTurn], messages: Sequence[Message]) -> Outcome:
+    """Take each turn after what was recorded before it: its messages, and the calls that made its state."""
+    done = 0
+    for turn in turns:
+        talk.messages = list(messages[: turn.end + 1])
+        recorded = tuple(
+            ServedCall(call=call, rule=Rule.TAPE, from_trace_id=talk.item.trace_id)
+            for call in talk.item.tape[:done]
+        )
+        done += turn.calls
+        outcome = await talk.take(turn.number, messages[turn.end].text, before=recorded)
+        if outcome.status is not Status.OK:
+            break
+    return talk.outcome()
 
 
 def _leaves(talk: _Talk, turns: Sequence[UserTurn], turn: UserTurn, simulation: Simulation) -> bool:
@@ -152,14 +177,21 @@ class _Talk:
     token: str = field(default_factory=lambda: secrets.token_hex(8))
     """What tells the conversation from others."""
 
-    async def take(self, number: int, text: str, *, is_simulated: bool = False) -> Outcome:
-        """Have the agent answer the user's turn."""
+    async def take(
+        self,
+        number: int,
+        text: str,
+        *,
+        is_simulated: bool = False,
+        before: tuple[ServedCall, ...] | None = None,
+    ) -> Outcome:
+        """Have the agent answer the user's turn; `before` are the calls before it if not the trial's own."""
         served = tuple(call for outcome in self.done for call in outcome.served)
         item = replace(
             self.item,
             input=text,
             messages=tuple(self.messages),
-            before=served,
+            before=served if before is None else before,
             conversation=self.token,
         )
         outcome = await self.agent.run(item, self.index, self.line)

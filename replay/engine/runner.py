@@ -263,7 +263,14 @@ class Runner:
             # A recorded decision is repeated as it was, in one turn.
             outcome = await agent.run(item, task.index, line)
         else:
-            outcome = await converse(agent, item, task.index, line, simulation=self._agents.simulation)
+            outcome = await converse(
+                agent,
+                item,
+                task.index,
+                line,
+                simulation=self._agents.simulation,
+                with_history=self._agents.rules.turns == "history",
+            )
         if line is not None:
             outcome = with_recording(outcome, line, take_calls=not task.version.tools)
             outcome = replace(outcome, served=self._agents.rules.renames.served(outcome.served))

@@ -377,11 +377,14 @@ class SimulateSection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserSection:
-    """`[user]`: the model that simulates the user once a version has left the recorded conversation."""
+    """`[user]`: how the user's turns of a conversation are replayed."""
 
+    turns: Literal["recorded", "history", "simulated"] | None = None
+    """`recorded`: the recorded turns, word for word, with the version's own answers between them. `history`:
+    each turn by itself, after the recorded conversation before it. `simulated`: a model writes the turns once
+    a version has left the recorded conversation. Unset: `simulated` with a model, else `recorded`."""
     model: str | None = None
-    """Name of the model; required if there is a `[user]`. Without the section, or with an empty name, no user
-    is simulated."""
+    """Name of the model that simulates the user; without one, or with an empty name, no user is simulated."""
     provider: str = "anthropic"
     """The API of the model: `anthropic`, `openai` or your own, as in `[judge]`."""
     max_tokens: int = 1024

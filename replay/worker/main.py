@@ -5,11 +5,11 @@ the agent. Two of them are sockets:
 
 control   in   {"entrypoint", "factory", "tools", "live", "settled", "ignore", "args",
                 "adapter": {"path", "digest"} or null, "packages": bool}   first
-          out  {"ready": {"mode": "sync" | "async", "takes": "text" | "messages", "signature": "…",
+          out  {"ready": {"mode": "sync" | "async", "takes": "text" | "thread" | "messages", "signature": "…",
                 "tools": [name], "patched": [path], "returns": {…}, "versions": {…}}}
                or {"failed": "one sentence"}, and the worker ends; both with "blocked" and "proxied", as a
                trial has them, of the imports
-          in   {"trial": 7, "input": "…"} or {"trial": 7, "messages": […]}
+          in   {"trial": 7, "thread": "…", "input": "…"} or {…, "messages": […]}
           out  {"trial": 7, "ms": 12.5, "answer": {"text", "tool_calls", "usage", "cost_usd"}}
                or {"trial": 7, "ms": 12.5, "failed": {"status", "reason", "retry_after_s"}}; and
                where the boundary blocked something, "blocked": [[what, line, in a tool]] and "proxied":

@@ -5,7 +5,8 @@ object, the first of its `METHODS` is called. All of them sync or async. The age
 
 - the OpenAI-shaped list of messages, where it has a parameter `messages` that is its first or is required;
 - `{"messages": […]}`, where it is an `invoke` or `ainvoke` (LangChain, LangGraph);
-- else the user's text, as its first parameter.
+- else the user's text, as its first parameter; beside it, where a parameter names a session or thread
+  (`reply(session_id, message)`), an id that all turns of a trial share and no other trial has.
 
 `args` of the version go to the factory or class where that names them, else to the call. To support one more
 kind of agent, add a function here.
@@ -14,9 +15,11 @@ kind of agent, add a function here.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 import inspect
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -26,6 +29,10 @@ from . import failures, replies
 METHODS = ("run", "solve", "answer", "chat", "invoke", "ainvoke", "__call__")
 STATE_METHODS = ("invoke", "ainvoke")
 """They take a state, of which the messages are a part."""
+
+
+_THREAD = re.compile(r"(session|thread|conversation|chat)(_?id)?")
+"""Parameters that name a conversation; one that is not required must end with `id`."""
 
 
 class Unusable(failures.ReasonError):
@@ -41,7 +48,7 @@ class Target:
     """An agent, and how to call it."""
 
     takes: str
-    """`text` or `messages`: what the trial must bring."""
+    """`messages`, `text`, or `thread`: the text, and the id of a conversation that the agent keeps itself."""
     is_async: bool
     call: Callable[[dict[str, Any]], Any]
     """Calls the agent with a trial's message; gives its answer, or an awaitable of it."""
@@ -199,6 +206,8 @@ def _by_parameters(
     ]
     if not open_:
         raise Unusable(f"{path}() has no parameter for the user's message")
+    thread = next((each for each in open_ if len(open_) > 1 and _names_thread(each)), None)
+    open_ = [each for each in open_ if each is not thread]
     first, messages = open_[0], next((each for each in open_ if each.name == "messages"), None)
     if messages is not None and (messages is first or messages.default is messages.empty):
         takes, field, chosen = "messages", "messages", messages
@@ -214,10 +223,28 @@ def _by_parameters(
             f"{path}() also needs {', '.join(missing)}; give them as args of the version, "
             "or name an entrypoint that needs the user's message alone"
         )
+    if thread is not None and (takes == "text" or thread.default is thread.empty):
+        return Target(
+            "thread" if takes == "text" else takes,
+            awaits,
+            functools.partial(_call_in_thread, call, {chosen.name: field, thread.name: "thread"}, args),
+        )
     leads = chosen is next(iter(parameters.values())) and chosen.kind is not chosen.KEYWORD_ONLY
     if leads or chosen.kind in (chosen.POSITIONAL_ONLY, chosen.VAR_POSITIONAL):
         return Target(takes, awaits, lambda trial: call(trial[field], **args))
     return Target(takes, awaits, lambda trial: call(**{chosen.name: trial[field]}, **args))
+
+
+def _call_in_thread(
+    call: Callable[..., Any], fields: dict[str, str], args: dict[str, Any], trial: dict[str, Any]
+) -> Any:
+    return call(**{name: trial[field] for name, field in fields.items()}, **args)
+
+
+def _names_thread(parameter: inspect.Parameter) -> bool:
+    match = _THREAD.fullmatch(parameter.name)
+    by_name = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    return match is not None and by_name and bool(parameter.default is parameter.empty or match[2])
 
 
 def _refuse_unknown(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -115,31 +113,11 @@ def write(folder: Path, files: dict[str, str]) -> Path:
     return folder
 
 
-def test_a_function_with_a_session_gets_an_adapter_that_passes_the_turns_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_function_with_a_session_is_an_entrypoint(tmp_path: Path) -> None:
     write(tmp_path, {"booking/__init__.py": "", "booking/service.py": SESSION})
-    write_setup(tmp_path, propose(tmp_path))
-    assert (
-        'adapter = "./replay_adapter.py"   # booking/service.py:8' in (tmp_path / "replay.toml").read_text()
-    )
-    monkeypatch.syspath_prepend(str(tmp_path))
-    adapter: dict[str, Any] = {}
-    exec((tmp_path / "replay_adapter.py").read_text(), adapter)
-    roles = ("user", "assistant", "user")
-    turns = [{"role": role, "content": text} for role, text in zip(roles, "abc", strict=True)]
-    assert adapter["run_agent"](turns) == "a / b / c"
-    assert adapter["run_agent"](turns[:1]) == "a", "a session of its own"
-    for module in ("booking", "booking.service"):
-        sys.modules.pop(module, None)
-
-
-def test_a_session_whose_memory_is_not_seen_refuses_a_second_turn(tmp_path: Path) -> None:
-    code = SESSION.replace("SESSIONS.setdefault(session_id, [])", "load(session_id)")
-    adapter = propose(write(tmp_path, {"service.py": code})).adapter
-    assert adapter is not None
-    assert "raise RuntimeError(" in adapter
-    compile(adapter, "adapter", "exec")
+    proposal = propose(tmp_path)
+    assert [guess.value for guess in proposal.entrypoints] == ["booking.service:reply"]
+    assert proposal.adapter is None
 
 
 @pytest.mark.parametrize(

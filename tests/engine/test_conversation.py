@@ -195,3 +195,61 @@ class Scripted:
 
     async def run(self, item: Item, index: int, line: object = None) -> Outcome:
         return self._outcomes.pop(0)
+
+
+THREADED = """
+TURNS = {}
+
+def call(name, args):
+    raise RuntimeError("THE REAL TOOL RAN")
+
+def reply(session_id, message):
+    turns = TURNS.setdefault(session_id, [])
+    turns.append(message)
+    if "where" in message:
+        call("get_order", {"id": 7})
+    return f"{len(TURNS)} thread: " + " / ".join(turns)
+
+class Agent:
+    def __init__(self):
+        self.turns = []
+
+    def run(self, text):
+        self.turns.append(text)
+        return " / ".join(self.turns)
+"""
+
+
+@pytest.mark.parametrize(("entrypoint", "expected"), [("reply", "1 thread: "), ("Agent", "")])
+def test_an_agent_that_keeps_the_conversation_has_a_process_for_each_trial(
+    replay: Replay, project: Project, entrypoint: str, expected: str
+) -> None:
+    project.write("v2", THREADED)
+    project.settings(SETTINGS.replace("run_agent", entrypoint))
+    sampled(project, talk(metadata={"first_turn": 1}))
+    assert replay("run", "--new", ".", "--trials", "2", "--set", "run.on_miss=error").code == 0
+    for trial in project.trials():
+        assert trial.final_response == f"{expected}hello / where is order 7? / cancel it / thanks"
+        assert len(trial.turns) == 4
+
+
+def test_with_history_each_turn_comes_after_what_was_recorded(replay: Replay, project: Project) -> None:
+    sampled(project, talk())
+    assert replay("run", "--new", ".", "--set", "user.turns=history").code == 0
+    [trial] = project.trials()
+    assert [turn.response for turn in trial.turns[:2]] == ["status: open", "done: cancelled"]
+    given = json.loads(trial.final_response or "")
+    assert [one["content"] for one in given if one["role"] == "assistant" and one["content"]] == [
+        "hello, what can I do?",
+        "It is open.",
+        "It is cancelled.",
+    ]
+
+
+def test_history_needs_an_agent_that_takes_it(replay: Replay, project: Project) -> None:
+    project.write("v2", THREADED)
+    project.settings(SETTINGS.replace("run_agent", "reply"))
+    sampled(project, talk())
+    result = replay("run", "--new", ".", "--set", "user.turns=history")
+    assert result.code == 2
+    assert 'turns = "history" needs an agent that takes the whole conversation' in result.err

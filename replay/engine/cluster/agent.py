@@ -76,6 +76,11 @@ class RemoteAgent:
         """Whether it gets the whole conversation."""
         return self._facts.takes_messages
 
+    @property
+    def takes_thread(self) -> bool:
+        """Whether it keeps the conversation under the id that it gets."""
+        return self._facts.takes_thread
+
     async def start(self) -> None:
         """Wait until a host has started the version.
 

@@ -66,6 +66,7 @@ class AgentFacts:
     returns: dict[str, str] = field(default_factory=dict)
     signature: str = ""
     takes_messages: bool = False
+    takes_thread: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,6 +294,7 @@ def _facts(agent: Agent) -> AgentFacts:
         returns=dict(getattr(agent, "returns", {})),
         signature=getattr(agent, "signature", ""),
         takes_messages=bool(getattr(agent, "takes_messages", False)),
+        takes_thread=bool(getattr(agent, "takes_thread", False)),
     )
 
 
