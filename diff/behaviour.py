@@ -35,6 +35,7 @@ from replaydiff.replay.model import CORRECTION, Grade, Item, Lane, Status, ToolC
 from replaydiff.replay.settings import Settings, ToolSection
 from replaydiff.replay.settings.toml import toml_text, tool_table
 from replaydiff.replay.terminal.text import listed
+from replaydiff.replay.turns import reached
 
 RECORDING = "recording"
 """Name of the agreement metric where `tool_calls` is about the items that somebody vouches for."""
@@ -117,9 +118,12 @@ class RecordingRules:
 
     def grade(self, item: Item, trial: Trial) -> Grade | None:
         """Grade a trial by its recording; None where it cannot be graded."""
+        item, trial = reached(item, trial)
         if self.effects.decide:
-            item = replace(item, tape=tuple(without_failures(item.tape)))
-            trial = self._counted(trial)
+            tape = tuple(without_failures(item.tape))
+            # Which turn a call belongs to is counted among all calls.
+            trial = self._counted(trial if len(tape) == len(item.tape) else replace(trial, turns=()))
+            item = replace(item, tape=tape)
         return tool_calls.grade(item, trial, self.settings)
 
     def is_same(self, item: Item, first: Trial, second: Trial) -> bool:
@@ -135,7 +139,7 @@ class RecordingRules:
     @staticmethod
     def _counted(trial: Trial) -> Trial:
         served = without_failures(trial.served)
-        return trial if served is trial.served else replace(trial, served=tuple(served))
+        return trial if served is trial.served else replace(trial, served=tuple(served), turns=())
 
 
 def regraded(read: RunData, vouching: Vouching, agreement: RecordingRules) -> RunData:

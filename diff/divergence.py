@@ -64,6 +64,8 @@ class ReplayFidelity:
     agreeing: int = 0
     simulated: int = 0
     """Trials in which a model played the user."""
+    misfits: Counter[str] = field(default_factory=Counter)
+    """Trials that ended where a recorded turn of the user no longer fitted, by why."""
     turns: set[int] = field(default_factory=set)
     """The numbers of the turns at which it did."""
     misses: Counter[tuple[str, MissKind]] = field(default_factory=Counter)
@@ -84,6 +86,8 @@ class ReplayFidelity:
         if trial.turns:
             self.simulated += times * bool(trial.simulated_turns)
             self.turns.update(trial.simulated_turns)
+            if (why := trial.turns[-1].misfit) is not None:
+                self.misfits[why] += times
         # A case that brings no tape has no recording to be true to: its tools may run.
         if item.tape or item.case_id is None:
             self.calls += times * (len(trial.served) + len(trial.simulated_turns))
@@ -287,6 +291,13 @@ def divergence_warnings(
             yield (
                 f"{simulated_turns(sorted(witness.turns))}, in {witness.simulated} {lane} trials: they left "
                 "the recorded conversation, and a model wrote the user's turns from there on"
+            )
+        if witness.misfits:
+            why = min(witness.misfits, key=lambda text: (-witness.misfits[text], text))
+            yield (
+                f"{witness.misfits.total()} of {witness.trials} {lane} trials ended where a recorded turn of "
+                f"the user no longer fits what the version answered, most often: {why}; they are graded up "
+                "to there, and a simulated user would go on ([user] model)"
             )
         if (witness.diverged_share or 0) >= DIVERGED_WARNING:
             stopped[lane] = witness

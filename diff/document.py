@@ -235,6 +235,7 @@ def _trial(graded: GradedTrial) -> dict[str, Any]:
         "served": {"tape": 0, "miss": 0} | _served(trial),
         "blocked": [{"what": event.what, "at": event.at} for event in trial.blocked],
         **_simulated(trial),
+        **({"misfit": trial.misfit} if trial.misfit else {}),
         **({"files": [_file(file) for file in trial.files]} if trial.files else {}),
         "latency_ms": trial.latency_ms,
         "cost_usd": trial.cost_usd,

@@ -14,10 +14,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from types import MappingProxyType
+from typing import TypeVar
 
-from replaydiff.replay.messages import canonical_args
-from replaydiff.replay.model import FIRST_TURN, Json, Message, ServedCall, ToolCall, Trial, Turn
+from replaydiff.replay.messages import canonical_args, final_response
+from replaydiff.replay.model import FIRST_TURN, Item, Json, Message, ServedCall, Status, ToolCall, Trial, Turn
 from replaydiff.replay.tape import show_call
+
+_Call = TypeVar("_Call")
 
 ANSWERS = "answers"
 """What is done where no tool is called."""
@@ -66,6 +69,48 @@ def user_turns(
         done = sum(turn.calls for turn in turns)
         turns.append(UserTurn(number=last.number, end=last.end, calls=max(len(tape) - done, 0)))
     return tuple(turns)
+
+
+def reached(item: Item, trial: Trial) -> tuple[Item, Trial]:
+    """Return what a trial is graded on that ended where a recorded turn of the user no longer fitted.
+
+    Of a recording that is what was recorded up to there. A case says what is expected at its end, so there
+    the trial counts as stopped.
+    """
+    if trial.misfit is None:
+        return item, trial
+    if item.expectation is not None:
+        return item, replace(trial, status=Status.DIVERGED, reason=trial.misfit)
+    turns = user_turns(item.messages, item.tape, item.metadata)
+    number = trial.turns[-1].number
+    calls = sum(turn.calls for turn in turns if turn.number <= number)
+    end = next((turn.end for turn in turns if turn.number == number), len(item.messages))
+    following = next((turn.end for turn in turns if turn.number > number), end)
+    response = final_response(item.messages[end + 1 : following])
+    return replace(item, tape=item.tape[:calls], recorded_response=response), trial
+
+
+def calls_by_turn(
+    item: Item, trial: Trial, expected: Sequence[_Call]
+) -> Iterator[tuple[int, Sequence[_Call], Sequence[ToolCall]]]:
+    """Yield number, expected calls and calls of each recorded turn of a trial of several.
+
+    Args:
+        item: its recording shows at which turn each expected call belongs.
+        trial: without several turns it yields nothing.
+        expected: as many as were recorded, else it yields nothing.
+    """
+    if len(trial.turns) < 2 or len(expected) != len(item.tape):
+        return
+    recorded = {turn.number: turn.calls for turn in user_turns(item.messages, item.tape, item.metadata)}
+    at = first = 0
+    for turn in trial.turns:
+        calls = recorded.get(turn.number)
+        if calls is None or turn.user is not None:
+            return
+        served = trial.served[at : at + turn.calls]
+        yield turn.number, expected[first : first + calls], [answered.call for answered in served]
+        at, first = at + turn.calls, first + calls
 
 
 def tool_messages(calls: Sequence[ToolCall], first: int = 0) -> Iterator[Message]:

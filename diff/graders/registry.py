@@ -33,6 +33,7 @@ from replaydiff.replay.errors import SettingsError, UnknownNameError
 from replaydiff.replay.functions import load_function
 from replaydiff.replay.model import Grade, Item, Status, Trial
 from replaydiff.replay.settings import Settings
+from replaydiff.replay.turns import reached
 
 BUILTIN: tuple[Grader, ...] = (
     tool_calls.GRADER,
@@ -83,6 +84,7 @@ def free_grades(item: Item, trial: Trial, settings: Settings) -> dict[str, Grade
     """Return every grade of a trial that costs nothing, by metric name."""
     if trial.status.is_error:
         return {}
+    item, trial = reached(item, trial)
     grades: dict[str, Grade] = {}
     for grader in graders(settings):
         if grader.applies is not None and not grader.applies(item, settings):

@@ -10,7 +10,8 @@ A trial that diverged was stopped at a call the tape could not answer. It is gra
 with that one: where no continuation could match any more it failed; otherwise the grade abstains.
 
 `diff.graders.matching` describes what matching means. The score is 1 or 0; `detail["partial"]` is the partial
-credit.
+credit. In a conversation `detail["turns"]` is the score of each of the user's turns by its own calls, where
+the expected calls are the recorded ones.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from replaydiff.replay.model import (
     Trial,
 )
 from replaydiff.replay.settings import Settings
+from replaydiff.replay.turns import calls_by_turn
 
 NAME, VERSION = "tool_calls", "2"
 TOOLS_NAME, TOOLS_VERSION = "expected_tools", "1"
@@ -55,13 +57,26 @@ def grade(item: Item, trial: Trial, settings: Settings) -> Grade | None:
             trial, NAME, VERSION, f"stopped before it could be decided: {trial.reason or 'diverged'}"
         )
     matched = match(expected, actual, rules, ignored, settings.root)
+    by_turn = {
+        number: match(expected_calls, calls, rules, ignored, settings.root).passed
+        for number, expected_calls, calls in calls_by_turn(item, trial, expected)
+    }
+    failed_turns = [str(number) for number, passed in by_turn.items() if not passed]
+    where = f" (user's turn {', '.join(failed_turns)})" if matched.reason and failed_turns else ""
     return scored(
         trial,
         NAME,
         VERSION,
         float(matched.passed),
-        reason=matched.reason,
-        detail={"partial": matched.partial},
+        reason=f"{matched.reason}{where}" if matched.reason else None,
+        detail={
+            "partial": matched.partial,
+            **(
+                {"turns": {str(number): float(passed) for number, passed in by_turn.items()}}
+                if by_turn
+                else {}
+            ),
+        },
     )
 
 

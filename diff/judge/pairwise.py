@@ -115,7 +115,11 @@ def pairs(
         if (grade.grader, grade.grader_version) == (PAIRWISE, judge) and grade.lane.is_new
     }
     for item, trials in items_with_trials(con, run):
-        ended = {(trial.lane, trial.index): trial for trial in trials if trial.status is Status.OK}
+        ended = {
+            (trial.lane, trial.index): trial
+            for trial in trials
+            if trial.status is Status.OK and trial.misfit is None
+        }
         for (lane, index), new in ended.items():
             old = ended.get((Lane.OLD, index))
             have = earlier.get((item.id, lane, index), ())

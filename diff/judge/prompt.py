@@ -16,7 +16,7 @@ from pathlib import Path
 
 from replaydiff.replay.llm.base import fenced
 from replaydiff.replay.model import Item, Json, JsonObject, Message, ServedCall, Trial, media_in
-from replaydiff.replay.turns import conversed
+from replaydiff.replay.turns import conversed, reached
 
 INSTRUCTIONS = Path(__file__).with_name("instructions.md")
 PAIR_INSTRUCTIONS = Path(__file__).with_name("pairwise.md")
@@ -99,7 +99,7 @@ def document(item: Item, trial: Trial) -> JsonObject:
         "conversation": _conversation(item, trial),
         "tool_calls": [_call(served) for served in trial.served],
         "response": _shown(trial.final_response or ""),
-        **_standard(item),
+        **_standard(reached(item, trial)[0]),
     }
 
 

@@ -30,6 +30,7 @@ from replaydiff.replay.model import (
 from replaydiff.replay.store.grades import iter_grades, read_votes
 from replaydiff.replay.store.runs import get_run, iter_items
 from replaydiff.replay.store.trials import iter_trials
+from replaydiff.replay.turns import reached
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -70,7 +71,7 @@ def grading_tasks(con: DuckDBPyConnection, run: RunRecord, judge: Judge) -> Iter
     for trial in iter_trials(con, run.id):
         while item is not None and item.id != trial.item_id:
             item = next(items, None)
-        if item is None or trial.status is not Status.OK:
+        if item is None or reached(item, trial)[1].status is not Status.OK:
             continue
         grade = earlier.get((trial.item_id, trial.lane, trial.index))
         have = tuple(vote for vote in grade.votes if vote.state in CAST_STATES) if grade else ()

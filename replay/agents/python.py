@@ -93,8 +93,10 @@ class PythonAgent:
         """The folder of each worker, where it has one of its own."""
         self._conversations: dict[str, TrialFolder] = {}
         """Conversation → its folder, between two turns of which the earlier one wrote files."""
-        self._held: dict[str, WorkerClient] = {}
+        self._conversation_workers: dict[str, WorkerClient] = {}
         """Conversation → its process, of an agent that keeps the conversation itself."""
+        self._conversation_ends: dict[str, contextlib.AsyncExitStack] = {}
+        """Conversation → what ends that process, and its claim on one of those that may run at a time."""
         self._overlaps = False
         """Trials run at the same time in a worker."""
         self._is_alone = rules.isolation == "trial"
@@ -154,7 +156,7 @@ class PythonAgent:
                 await pool.close()
         if self._spare is not None:
             await self._spare.stop()
-        for worker in [*self._held.values()]:
+        for worker in [*self._conversation_workers.values()]:
             await worker.kill()
         self._folder_of.clear()
         await asyncio.to_thread(self._folders.close)
@@ -196,15 +198,16 @@ class PythonAgent:
 
     async def _run_turn(self, item: Item, line: Line | None) -> Outcome:
         """Run a turn in the process of its conversation, which keeps what was said before."""
-        worker = self._held.get(item.conversation)
+        worker = self._conversation_workers.get(item.conversation)
         if worker is None:
-            await self._rooms.acquire()
-            try:
+            async with contextlib.AsyncExitStack() as stack:
+                await stack.enter_async_context(self._rooms)
                 worker, self._spare = self._spare, None
-                worker = self._held[item.conversation] = worker or await self._new_worker()
-            except BaseException:
-                self._rooms.release()
-                raise
+                worker = worker or await self._new_worker()
+                stack.push_async_callback(self._leave_folder, worker, "")
+                stack.push_async_callback(worker.kill)
+                self._conversation_workers[item.conversation] = worker
+                self._conversation_ends[item.conversation] = stack.pop_all()
         outcome = await self._attempt(item, worker, line, isolated=True) if worker.alive else Lost.SUSPECT
         if isinstance(outcome, Outcome):
             return outcome
@@ -217,7 +220,7 @@ class PythonAgent:
 
     def _is_fresh(self, worker: WorkerClient) -> bool:
         """Return whether a worker has run one trial alone, or one conversation."""
-        return worker.trials == 1 or worker in self._held.values()
+        return worker.trials == 1 or worker in self._conversation_workers.values()
 
     def _runs_alone(self, item: Item) -> bool:
         return self._is_alone or item.conversation in self._conversations
@@ -284,11 +287,8 @@ class PythonAgent:
 
     async def end_conversation(self, conversation: str) -> None:
         """Remove process and folder of a conversation that has ended."""
-        worker = self._held.pop(conversation, None)
-        if worker is not None:
-            self._rooms.release()
-            await worker.kill()
-            await self._leave_folder(worker, "")
+        if self._conversation_workers.pop(conversation, None) is not None:
+            await self._conversation_ends.pop(conversation).aclose()
         folder = self._conversations.pop(conversation, None)
         if folder is not None:
             await asyncio.to_thread(self._folders.remove, folder)
@@ -306,7 +306,7 @@ class PythonAgent:
         if not self._is_alone:
             _log.info("version %s writes files: each of its trials gets a process", self._version.name)
         self._is_alone = True
-        if worker in self._held.values():
+        if worker in self._conversation_workers.values():
             if isinstance(outcome, Outcome):
                 outcome = replace(outcome, files=await asyncio.to_thread(folder.written))
             return outcome

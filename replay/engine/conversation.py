@@ -2,12 +2,14 @@
 
 The recorded turns of the user come first, word for word. At each, the agent gets the conversation so far,
 with what it wrote and called itself, and its tools are answered from the same tape: a recording that an
-earlier turn used up is used up. Where a turn does not end well, the trial ends there.
+earlier turn used up is used up. Where a turn does not end well, the trial ends there; and so it does
+without a simulated user where the user's next turn does not fit.
 
 With a simulated user (`[user]`) a trial leaves the recording at the first turn whose tool calls are not the
-recorded ones: what the user wrote next replied to something else. From there on a model plays the user, until
-it ends the conversation or has taken `EXTRA_TURNS` more turns than were recorded. At the last recorded turn
-that is so only where the agent asks something.
+recorded ones, or at which the user's next turn does not fit its answer (`replay.dialogue`): what the user
+wrote replied to something else. From there on a model plays the user, until it ends the conversation or has
+taken `EXTRA_TURNS` more turns than were recorded. At the last recorded turn that is so only where the agent
+asks something.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from replaydiff.replay.agents import Agent, Outcome
+from replaydiff.replay.dialogue import misfit
 from replaydiff.replay.llm.base import ModelFailure
 from replaydiff.replay.model import Item, Message, Rule, ServedCall, Status, Turn, total_usage
 from replaydiff.replay.turns import UserTurn, follows_recording, tool_messages, user_turns
@@ -106,9 +109,13 @@ async def _converse(
         outcome = await talk.take(turn.number, text)
         if outcome.status is not Status.OK:
             break
-        if simulation is not None and _leaves(talk, turns, turn, simulation):
+        why = None if following is None else _misfit(messages, turn, following, outcome)
+        if simulation is not None and (why or _leaves(talk, turns, turn, simulation)):
             if following is not None or _QUESTION.search(outcome.final_response or ""):
                 await _simulate(talk, simulation.user, turns[-1].number + EXTRA_TURNS)
+            break
+        if why is not None:
+            talk.turns[-1] = replace(talk.turns[-1], misfit=why)
             break
         if following is not None:
             talk.messages += [
@@ -134,6 +141,16 @@ async def _repeat(talk: _Talk, turns: Sequence[UserTurn], messages: Sequence[Mes
         if outcome.status is not Status.OK:
             break
     return talk.outcome()
+
+
+def _misfit(messages: Sequence[Message], turn: UserTurn, following: UserTurn, outcome: Outcome) -> str | None:
+    """Return why the next recorded turn does not fit what the version answered; None where it may."""
+    between = messages[turn.end + 1 : following.end + 1]
+    recorded = next((message.text for message in reversed(between) if message.role == "assistant"), "")
+    users = "\n".join(message.text for message in between if message.role == "user")
+    if not recorded or not outcome.final_response:
+        return None
+    return misfit(recorded, outcome.final_response, users)
 
 
 def _leaves(talk: _Talk, turns: Sequence[UserTurn], turn: UserTurn, simulation: Simulation) -> bool:

@@ -97,6 +97,8 @@ class Turn:
     response: str | None = None
     user: str | None = None
     """What the simulated user wrote; None where it was the recorded turn."""
+    misfit: str | None = None
+    """Why the user's next recorded turn does not fit the response, so that the trial ends here; else None."""
 
 
 @light_dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +166,12 @@ class Trial:
     def simulated_turns(self) -> tuple[int, ...]:
         """Return the numbers of the turns at which the user was simulated."""
         return tuple(turn.number for turn in self.turns if turn.user is not None)
+
+    @property
+    def misfit(self) -> str | None:
+        """Return why a recorded turn of the user no longer fitted, with the turn; None where all did."""
+        last = self.turns[-1] if self.turns else None
+        return None if last is None or last.misfit is None else f"after turn {last.number}: {last.misfit}"
 
     @property
     def fidelity(self) -> float | None:

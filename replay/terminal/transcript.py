@@ -138,6 +138,8 @@ class Transcript:
             at += turn.calls
             if turn is not trial.turns[-1] and turn.response is not None:
                 yield from self._text("assistant", turn.response)
+        if trial.misfit:
+            yield from self._text("ended", trial.misfit)
         yield from self._served(trial.served[at:])
         if trial.final_response is not None:
             yield from self._text("assistant", trial.final_response)

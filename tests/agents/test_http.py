@@ -161,7 +161,7 @@ def test_what_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
         Message(role="user", text="order 1?"),
     )
     with service(JSON, '"x"') as server:
-        item = Item(id="trace-7", input="order 1?", messages=history)
+        item = Item(id="trace-7", input="order 1?", messages=history, conversation="9f2c")
         ask(server, item, args={"model": "m"}, header_env={"Authorization": "AGENT_AUTH"})
         [(path, headers, body)] = server.received
     assert path == "/agent?v=2"
@@ -170,6 +170,7 @@ def test_what_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
         "replaydiff": 1,
         "trial": 0,
         "item": "trace-7",
+        "thread": "9f2c",
         "index": 3,
         "input": "order 1?",
         "messages": [{"role": m.role, "content": m.text} for m in history[1:]],

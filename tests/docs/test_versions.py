@@ -76,7 +76,12 @@ def test_every_form_in_the_table_is_known(project: Project) -> None:
 
 def test_the_request_is_what_is_sent() -> None:
     shown = example("request")
-    item = Item(id="trace-7", input=shown["input"], messages=(Message(role="user", text=shown["input"]),))
+    item = Item(
+        id="trace-7",
+        input=shown["input"],
+        messages=(Message(role="user", text=shown["input"]),),
+        conversation=shown["thread"],
+    )
     version = Version(name="x", kind=VersionKind.HTTP, args=shown["args"])
     sent = exchange.request(version, item, trial=12, index=0, tools_url=shown["tools_url"])
     assert sent == shown

@@ -253,3 +253,56 @@ def test_history_needs_an_agent_that_takes_it(replay: Replay, project: Project) 
     result = replay("run", "--new", ".", "--set", "user.turns=history")
     assert result.code == 2
     assert 'turns = "history" needs an agent that takes the whole conversation' in result.err
+
+
+ASKING = """
+import json
+
+def call(name, args):
+    raise RuntimeError("THE REAL TOOL RAN")
+
+def run_agent(messages, hasty=True):
+    text = messages[-1]["content"]
+    if "where" in text:
+        return "It is " + call("get_order", {"id": 7}) + (". Cancelled." if hasty else ". Shall I cancel it?")
+    return "Bye."
+"""
+
+
+def asking() -> Trace:
+    """Production asked before it cancelled, and the user replied to that."""
+    said = (
+        Message(role="user", text="where is order 7?"),
+        Message(role="assistant", tool_calls=(LOOK,)),
+        Message(role="tool", text="open", tool_call_id="c1"),
+        Message(role="assistant", text="It is open. Would you like me to cancel it?"),
+        Message(role="user", text="Yes, please."),
+        Message(role="assistant", tool_calls=(CANCEL,)),
+        Message(role="tool", text="cancelled", tool_call_id="c3"),
+        Message(role="assistant", text="Done."),
+    )
+    calls = (LOOK, CANCEL)
+    return talk(messages=said, input="Yes, please.", final_response="Done.", tool_calls=calls)
+
+
+def test_a_turn_that_replies_to_what_was_not_asked_ends_the_trial_and_is_named(
+    replay: Replay, project: Project
+) -> None:
+    project.write("v2", ASKING)
+    sampled(project, asking())
+    project.settings(SETTINGS.replace("[versions.hasty]", "[versions.slow]\nargs = { hasty = false }"))
+    assert replay("run", "--old", "slow", "--new", ".", "--trials", "1", "--no-aa").code == 0
+    old, new = sorted(project.trials(), key=lambda trial: str(trial.lane), reverse=True)
+    assert [len(old.turns), len(new.turns)] == [2, 1]
+    assert old.misfit is None
+    assert new.misfit == "after turn 1: the user answers a question that was not asked (for a confirmation)"
+    assert new.status is Status.OK
+    document = json.loads(replay("diff", "--json").out)
+    [case] = document["cases"]
+    [slow], [hasty] = (case["lanes"][lane]["trials"] for lane in ("old", "new"))
+    assert hasty["misfit"] == new.misfit
+    assert hasty["grades"]["tool_calls"]["score"] == 1, hasty
+    assert slow["grades"]["tool_calls"]["reason"].endswith("(user's turn 2)")
+    assert [text for text in document["warnings"] if "no longer fits" in text]
+    shown = replay("show", "talk", "--run", document["run"]["id"]).out
+    assert f"ended {new.misfit}" in " ".join(shown.split())

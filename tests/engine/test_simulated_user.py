@@ -233,7 +233,7 @@ def test_what_simulated_users_cost_counts_against_the_budget(
     assert "agents $" in done.out + done.err
 
 
-def test_a_run_without_its_simulated_user_goes_on_with_the_recorded_turns(
+def test_a_run_without_its_simulated_user_ends_where_a_recorded_turn_no_longer_fits(
     replay: Replay, project: Project
 ) -> None:
     prepare(replay, project, "http://127.0.0.1:9")
@@ -243,7 +243,8 @@ def test_a_run_without_its_simulated_user_goes_on_with_the_recorded_turns(
     assert done.code == 0, done.err
     assert "simulated user" not in done.err
     [trial] = project.trials()
-    assert (trial.simulated_turns, [turn.number for turn in trial.turns]) == ((), [1, 2, 3])
+    assert (trial.simulated_turns, [turn.number for turn in trial.turns]) == ((), [1, 2])
+    assert trial.misfit is not None
 
 
 def test_text_of_a_trace_cannot_leave_the_data(replay: Replay, project: Project) -> None:
