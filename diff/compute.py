@@ -230,7 +230,7 @@ class _Graded:
 
 def _stored_vectors(con: DuckDBPyConnection | None, settings: Settings) -> Embed | None:
     """Return what reads vectors of answers from the store: none of them unless it keeps all."""
-    if con is None or settings.diff.embedding is None:
+    if con is None or not settings.diff.embedding:
         return None
     from replaydiff.replay.llm.embeddings import embedding_id
     from replaydiff.replay.store.embeddings import read_vectors

@@ -184,7 +184,8 @@ def compare_answers(
     least = 0.0 if is_shown else margin
     unlike_items = [answers.item.id for answers, loss, more in order if more >= _MOSTLY and loss > least]
     says = [answers.item.id for answers, _, _ in order if word in answers.only]
-    examples = unlike_items or says or [answers.item.id for answers, loss, _ in order if loss > 0]
+    unlike_items += sorted({*says} - {*unlike_items})
+    examples = unlike_items or [answers.item.id for answers, loss, _ in order if loss > 0]
     return Likeness(
         items=len(blocks),
         compared=len(losses.rows),
@@ -199,7 +200,7 @@ def compare_answers(
         is_beyond=mean_lost > margin or share > max_changed,
         is_yardstick=losses.usual >= FEWEST_COMMON,
         trials={
-            lane: _unlike_trials(every, lane, losses.limit)
+            lane: _unlike_trials(every, lane, losses.limit) if word is None else _saying(written, lane, word)
             for lane in comparison.run.lanes
             if lane in (Lane.OLD, Lane.OLD2, Lane.NEW)
         },
@@ -288,6 +289,12 @@ def _unlike_trials(every: Sequence[_Answers], lane: Lane, limit: float) -> tuple
     """Return how many answers of a lane are unlike the old ones, and how many were compared."""
     rows = [row for answers in every for row in answers.rows[lane] if row]
     return sum(_mean(row) < limit for row in rows), len(rows)
+
+
+def _saying(written: Sequence[Mapping[Lane, Sequence[str]]], lane: Lane, word: str) -> tuple[int, int]:
+    """Return how many answers of a lane say a word, and how many there are."""
+    texts = [text for lanes in written for text in lanes[lane]]
+    return sum(any(word in words for words in _counts(text)) for text in texts), len(texts)
 
 
 def _p_value(comparison: Comparison, values: Sequence[tuple[Item, float]]) -> float:

@@ -346,7 +346,7 @@ class Likeness:
     p: float = 1.0
     """Of no loss of likeness."""
     trials: Mapping[Lane, tuple[int, int]] = field(default_factory=dict)
-    """By lane, the answers that are unlike the old version's (other) answers, and all that were compared."""
+    """By lane, the answers that say `word`, or where there is none are unlike the old ones, and all."""
     unlike_items: tuple[str, ...] = ()
     """Items most of whose answers are unlike the old version's, the least alike first."""
     examples: tuple[str, ...] = ()

@@ -81,7 +81,7 @@ def embedder_from(settings: Settings) -> Embedder | None:
         UntrustedError: the function is of a folder that the user has not trusted.
     """
     name, identity = settings.diff.embedding, embedding_id(settings)
-    if name is None:
+    if not name:
         return None
     if not _is_function(settings):
         url, headers = endpoint(settings.diff.embedding_url, _PURPOSE)
