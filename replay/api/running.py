@@ -272,18 +272,18 @@ def start(
         earlier=earlier,
     )
 
+    # The store is open for reading here.
+    notes = [size_note(settings, source, lanes), effects_note(store, settings, source)]
+    notes += [] if spent is None else spent.notes
+
     def begin(hooks: Hooks) -> RunReport:
-        notes = [*spent.notes] if spent is not None else []
-        if effects := effects_note(store, settings, source):
-            notes.insert(0, effects)
-        if size := size_note(settings, source, lanes):
-            notes.insert(0, size)
+        waiting = [note for note in notes if note]
 
         def announce(sentence: str) -> None:
             """Put the note behind the first sentence: a run that does not start has no size."""
             hooks.announce(sentence)
-            while notes:
-                hooks.announce(notes.pop())
+            while waiting:
+                hooks.announce(waiting.pop())
 
         return execute(replace(hooks, announce=announce))
 
