@@ -16,7 +16,7 @@ import click
 
 from replaydiff.replay import interruption
 from replaydiff.replay.commands.options import App, common_options
-from replaydiff.replay.cycles import search_rarely, skip_last_search
+from replaydiff.replay.cycles import search_rarely
 from replaydiff.replay.errors import (
     ExitCode,
     InternalError,
@@ -151,7 +151,6 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command line; it always ends with an exit code of `replay.errors.ExitCode`."""
     app = App()
     search_rarely()
-    skip_last_search()
     try:
         _obey_signals()
         with interruption.handled_by(interruption.interrupt):

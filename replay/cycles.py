@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,11 +19,6 @@ def search_rarely() -> None:
     # With a threshold of 0 there is no search.
     if 0 < first < SEARCH_AFTER:
         gc.set_threshold(SEARCH_AFTER, *others)
-
-
-def skip_last_search() -> None:
-    """Leave out the search with which an interpreter ends: all memory goes back to the system then."""
-    atexit.register(gc.freeze)
 
 
 @contextmanager
