@@ -91,7 +91,7 @@ SCOPE_ABSTRACT_UNIX_SOCKET, SCOPE_SIGNAL = 1, 2
 ABI_REFER, ABI_TRUNCATE, ABI_TCP, ABI_IOCTL, ABI_SCOPES = 2, 3, 4, 5, 6
 """The Landlock ABI in which each came; ABI_TCP is that of Linux 6.7, ABI_SCOPES that of 6.12."""
 
-DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts", "dri", "kfd", "shm")
+DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "dri", "kfd", "shm")
 """Below /dev: what a program may write to, beside NVIDIA's devices."""
 SCRATCH = "/dev/shm"  # noqa: S108 - a mount of our own, private to the process
 HOSTS = "/etc/hosts"
@@ -252,6 +252,7 @@ def confine(keys: Mapping[str, list[str]]) -> tuple[list[socket.socket], int]:
         writable = [*keys.get("write", ()), *(line.split("\t")[0] for line in keys.get("overlay", ()))]
         if kind == "namespaces":
             writable += (line.split("\t")[0] for line in keys.get("private", ()))
+            writable.append("/dev/pts")  # terminals of its own
         _restrict(system, writable, ports)
     _filter(system, shared_with_all=kind != "namespaces")
     return listeners, system.landlock_abi

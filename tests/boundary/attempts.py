@@ -244,6 +244,11 @@ def write_to_a_fifo():
     os.write(os.open(KNOWN["fifo"], os.O_WRONLY | os.O_NONBLOCK), b"x")
 
 
+@attempt
+def write_to_a_terminal():
+    os.write(os.open(KNOWN["terminal"], os.O_WRONLY | os.O_NOCTTY), b"\x1b]0;title\x07")
+
+
 def make_marker(text):
     """Report an effect that the canaries cannot see."""
     with open("effects", "a") as file:

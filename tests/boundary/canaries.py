@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +66,12 @@ class Canaries:
         os.mkfifo(self.fifo)
         os.chmod(self.fifo, 0o666)
         self._fifo = os.open(self.fifo, os.O_RDONLY | os.O_NONBLOCK)
+        self._terminal, other_end = os.openpty()
+        """What a person sees; programs write to the other end."""
+        os.set_blocking(self._terminal, False)
+        self.terminal = os.ttyname(other_end)
+        os.chmod(self.terminal, 0o666)
+        self._closing += [lambda: os.close(other_end), lambda: os.close(self._terminal)]
         self._libc = ctypes.CDLL(None, use_errno=True)
         self.queue = self._libc.msgget(0x5245 + os.getpid(), IPC_CREAT | 0o666)
         self.memory = self._libc.shmget(0x5246 + os.getpid(), 4096, IPC_CREAT | 0o666)
@@ -86,7 +92,7 @@ class Canaries:
             "file": str(self.file), "folder": str(self.folder), "tcp": self.tcp, "tcp6": self.tcp6,
             "lan": self.lan, "path": self.path, "link": self.link, "abstract": self.abstract, "udp": self.udp,
             "datagram_path": self.datagram_path, "fifo": self.fifo, "queue": self.queue,
-            "memory": self.memory, "pid": self.victim.pid, "address": self._address(),
+            "memory": self.memory, "pid": self.victim.pid, "address": self._address(), "terminal": self.terminal,
         }  # fmt: skip
         return {"CANARIES": json.dumps(known)}
 
@@ -109,11 +115,10 @@ class Canaries:
         at = self._libc.shmat(self.memory, None, 0o10000)
         if at not in (None, ctypes.c_void_p(-1).value) and ctypes.string_at(at, 1) != b"\0":
             effects.append("System V memory")
-        try:
-            if os.read(self._fifo, 16):
-                effects.append("a FIFO")
-        except BlockingIOError:
-            pass
+        for name, descriptor in (("a FIFO", self._fifo), ("a terminal", self._terminal)):
+            with suppress(BlockingIOError):
+                if os.read(descriptor, 16):
+                    effects.append(name)
         return effects
 
     def close(self) -> None:

@@ -58,12 +58,12 @@ ROWS = (
         ),
     ),
     Row(
-        "devices, kernel settings, control groups, FIFOs",
+        "devices, kernel settings, control groups, FIFOs, terminals",
         "refused",
         "refused",
         (
             "make_a_device", "make_a_disk_and_write", "open_a_disk", "write_a_kernel_setting",
-            "make_a_control_group", "write_to_a_fifo", "type_into_the_terminal",
+            "make_a_control_group", "write_to_a_fifo", "write_to_a_terminal", "type_into_the_terminal",
         ),
     ),
     Row(
