@@ -20,12 +20,14 @@ from replaydiff.cases.push.platform import PushStopped, rows_to_send
 from replaydiff.cases.push.pull import ChangeKind, DatasetChange
 from replaydiff.cases.push.records import (
     ARCHIVED,
+    FILES,
     ITEMS,
     LINKS,
     SCORES,
     TRACES,
     DatasetItem,
     Experiment,
+    MediaFile,
     PulledItem,
     Pushed,
     TrialTrace,
@@ -102,6 +104,17 @@ class LangfuseDataset:
 
         for row, refused in self._channel.write_all(write, changed):
             _note(ITEMS, row.label, refused, pushed)
+            for file in row.files if refused is None else ():
+                self._attach(row, file, pushed)
+
+    def _attach(self, row: DatasetItem, file: MediaFile, pushed: Pushed) -> None:
+        """Upload a file of an item as Langfuse's own SDK does; the server says whether it has the bytes."""
+        _, dataset_id = self._create()
+        try:
+            if self._channel.upload(file, dataset_id, row.id):
+                _note(FILES, row.label, None, pushed)
+        except (RecordRefused, OSError) as refused:
+            pushed.refused.append((f"{file.media.description} of {row.label}", str(refused)))
 
     def delete(self, items: Sequence[PulledItem], pushed: Pushed) -> None:
         """Archive items."""

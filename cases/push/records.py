@@ -18,7 +18,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -31,10 +32,13 @@ from replaydiff.replay.model import (
     Json,
     JsonObject,
     Lane,
+    Media,
     Message,
     ServedCall,
     Status,
     Trial,
+    described,
+    media_in,
 )
 
 if TYPE_CHECKING:
@@ -42,8 +46,11 @@ if TYPE_CHECKING:
     from langfuse.api.opentelemetry.types.otel_attribute import OtelAttribute
     from langfuse.api.opentelemetry.types.otel_span import OtelSpan
 
+    from replaydiff.replay.media import MediaFolder
+
 ITEMS, TRACES, SCORES = "dataset items", "traces", "scores"
 ARCHIVED, DELETED, LINKS = "archived items", "deleted items", "dataset run items"
+FILES = "files"
 ENVIRONMENT = "sdk-experiment"
 """Where Langfuse's own SDK puts experiments."""
 _MAIL = re.compile(r"\s*<[^<>]*>|\S+@\S+")
@@ -82,6 +89,13 @@ class Pushed:
         return not self.refused and self.stopped is None
 
 
+class MediaFile(NamedTuple):
+    """A picture, document or recording, and the file with its bytes."""
+
+    media: Media
+    path: Path
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetItem:
     """One item of a dataset."""
@@ -94,6 +108,8 @@ class DatasetItem:
     expected_output: Json
     metadata: JsonObject
     source_trace_id: str | None
+    files: tuple[MediaFile, ...] = ()
+    """Pictures, documents and audio of the input, for platforms that keep files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +167,8 @@ class ItemOrigin:
     """Ids of the traces that came from Langfuse: a link to any other trace leads nowhere."""
     mail: bool = False
     """Reviewers' mail addresses are sent, too."""
+    media: MediaFolder | None = None
+    """Where the bytes of pictures, documents and audio are."""
 
 
 def item_of_case(dataset: str, case: Case, source: ItemOrigin) -> DatasetItem:
@@ -172,6 +190,7 @@ def item_of_case(dataset: str, case: Case, source: ItemOrigin) -> DatasetItem:
             "reviewer": _reviewer(case.provenance.reviewer, source),
         },
         source_trace_id=trace_id if linked else None,
+        files=_files(case.messages, source),
     )
 
 
@@ -231,6 +250,7 @@ def item_of_run(dataset: str, item: Item, source: ItemOrigin) -> DatasetItem:
             "tags": list(item.tags),
         },
         source_trace_id=item.trace_id if item.trace_id in source.langfuse_traces else None,
+        files=_files(item.messages, source),
     )
 
 
@@ -500,6 +520,7 @@ def _span(
 ) -> OtelSpan:
     from langfuse.api.opentelemetry.types.otel_span import OtelSpan
 
+
     return OtelSpan(
         trace_id=trace_id,
         span_id=span_id,
@@ -525,7 +546,7 @@ def _nanos(at: datetime) -> str:
 
 
 def _json(value: Json) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return described(value if isinstance(value, str) else msgspec.json.encode(value).decode())
 
 
 def _hash(digits: int, *parts: str) -> str:
@@ -534,8 +555,23 @@ def _hash(digits: int, *parts: str) -> str:
 
 def _input(text: str, messages: tuple[Message, ...]) -> JsonObject | str:
     if not messages:
-        return text
-    return {"messages": [{"role": message.role, "content": message.text} for message in messages]}
+        return described(text)
+    return {"messages": [{"role": message.role, "content": _content(message)} for message in messages]}
+
+
+def _content(message: Message) -> str:
+    """Return the text of a message, and type, size and name of its media."""
+    named = (f"[{media.description}]" for media in media_in(message.parts))
+    return "\n".join(filter(None, (described(message.text), *named)))
+
+
+def _files(messages: Sequence[Message], source: ItemOrigin) -> tuple[MediaFile, ...]:
+    if source.media is None:
+        return ()
+    by_hash = {
+        media.sha256: media for message in messages for media in media_in([message.text, message.parts])
+    }
+    return tuple(MediaFile(media, source.media.path / sha256) for sha256, media in by_hash.items())
 
 
 def _expected(expected: Expectation) -> JsonObject:

@@ -308,9 +308,12 @@ def push_dataset(
     """
     from replaydiff.cases.push.platform import connect, push
     from replaydiff.cases.push.records import ItemOrigin
+    from replaydiff.replay.media import MediaFolder
 
     project = settings.root.resolve().name or "project"
-    origin = ItemOrigin(project=project, langfuse_traces=_langfuse_traces(store), mail=mail)
+    # A run has copied what its cases refer to.
+    media = MediaFolder.beside(store if result is not None else golden or settings.golden_path)
+    origin = ItemOrigin(project=project, langfuse_traces=_langfuse_traces(store), mail=mail, media=media)
     name, rows = _dataset(settings, result, dataset, golden, origin)
     whole = result is None and (golden is None or golden.resolve() == settings.golden_path.resolve())
     with connect(platform, name) as opened:

@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 
 from replaydiff.replay.cli import main
+from replaydiff.replay.media import MediaFolder
 from replaydiff.replay.model import (
     Grade,
     GradeState,
     Item,
     Lane,
+    Media,
     Status,
     Trial,
 )
@@ -26,6 +28,7 @@ from replaydiff.replay.store.runs import create_run
 from replaydiff.replay.store.trials import write_trials
 from tests.cases.conftest import RUN
 from tests.stand_ins.langfuse import CUT, PUBLIC, SECRET, Langfuse, serving
+from tests.stand_ins.media import FILES
 from tests.store.build import run
 
 Push = Callable[..., tuple[int, str, str]]
@@ -129,6 +132,32 @@ def test_cases_become_items_and_a_second_push_changes_nothing(
     code, out, _ = push("--cases", str(golden))
     assert "1 dataset item; unchanged: 1 dataset item" in out
     assert langfuse.items["replay-shop-golden/weather"]["input"] == "Will it snow?"
+
+
+def test_the_files_of_a_case_are_uploaded_once(langfuse: Langfuse, tmp_path: Path, push: Push) -> None:
+    kept = {
+        kind: Media(media_type=kind, sha256=MediaFolder(tmp_path / "media").add(content), size=len(content))
+        for kind, content in FILES.items()
+    }
+    for number, kinds in enumerate((["image/png", "application/pdf"], ["image/png"])):
+        parts = [{"type": "media", "mimeType": kind, "data": kept[kind].reference} for kind in kinds]
+        content = [{"type": "text", "text": "What is it?"}, *parts]
+        case = {"id": f"bill-{number}", "messages": [{"role": "user", "content": content}]}
+        with (tmp_path / "golden.jsonl").open("a") as file:
+            file.write(json.dumps(case) + "\n")
+    code, out, err = push("--cases", str(tmp_path / "golden.jsonl"))
+    assert (code, err) == (0, ""), out
+    assert set(langfuse.uploaded.values()) == {FILES["image/png"], FILES["application/pdf"]}
+    assert [(body["datasetItemId"], body["field"], body["contentType"]) for body in langfuse.attached] == [
+        ("replay-shop-golden/bill-0", "input", "image/png"),
+        ("replay-shop-golden/bill-0", "input", "application/pdf"),
+        ("replay-shop-golden/bill-1", "input", "image/png"),
+    ]
+    said = langfuse.items["replay-shop-golden/bill-1"]["input"]["messages"][0]["content"]
+    assert said == "What is it?\n[image/png, 70 bytes]"
+    written = langfuse.writes
+    assert push("--cases", str(tmp_path / "golden.jsonl"))[1].startswith("nothing changed")
+    assert langfuse.writes == written
 
 
 def test_a_run_is_an_experiment_a_lane_with_traces_and_scores(

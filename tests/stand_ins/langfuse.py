@@ -8,6 +8,7 @@ The bodies of datasets, items and scores must be those of the request models of 
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import re
 import threading
@@ -69,6 +70,10 @@ class Langfuse:
     """Trace → name, value and dataType of what people said of it."""
     runs: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     """Of a server without experiments: name of a run of a dataset → its links."""
+    uploaded: dict[str, bytes] = field(default_factory=dict)
+    """SHA-256 in base64 → bytes."""
+    attached: list[dict[str, Any]] = field(default_factory=list)
+    """What files were announced as."""
     requests: list[tuple[str, str]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
@@ -111,7 +116,13 @@ class Langfuse:
         refused = self.refuse(path, body) if method == "POST" and isinstance(body, dict) else None
         if refused:
             return refused[0], {"message": refused[1], "error": "InvalidRequestError"}
+        if method == "PATCH" and path.startswith("/api/public/media/"):
+            return 200, None
         match method, path:
+            case "POST", "/api/public/media":
+                self.attached.append(body)
+                there = body["sha256Hash"] in self.uploaded
+                return 201, {"mediaId": "media 1", "uploadUrl": None if there else f"{self.url}/bucket"}
             case "POST", "/api/public/v2/datasets":
                 row = {"id": f"ds-{len(self.datasets)}", "projectId": "proj", "metadata": None, **_dates()}
                 return 200, self.datasets.setdefault(body["name"], {**row, "name": body["name"]})
@@ -321,6 +332,17 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self._handle("POST")
+
+    def do_PATCH(self) -> None:
+        self._handle("PATCH")
+
+    def do_PUT(self) -> None:
+        """An object store: it gets bytes, and must not get the keys."""
+        content = self.rfile.read(int(self.headers["Content-Length"]))
+        sha256 = base64.b64encode(hashlib.sha256(content).digest()).decode()
+        is_whole = self.headers["x-amz-checksum-sha256"] == sha256 and not self.headers["Authorization"]
+        self.server.langfuse.uploaded[sha256] = content
+        self._send(200 if is_whole else 400, None)
 
     def _handle(self, method: str) -> None:
         langfuse = self.server.langfuse
