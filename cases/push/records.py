@@ -520,7 +520,6 @@ def _span(
 ) -> OtelSpan:
     from langfuse.api.opentelemetry.types.otel_span import OtelSpan
 
-
     return OtelSpan(
         trace_id=trace_id,
         span_id=span_id,

@@ -30,7 +30,8 @@ def traces(app: App, where: str | None, month: str | None, limit: int, as_json: 
 
     The newest come first. A condition is an SQL expression over the columns of a trace and over its
     metadata and scores: release, model, environment, user_id, tags, tools, tool_path, cost_usd,
-    latency_ms, error, state (complete, incomplete, no_content), metadata.NAME, scores.NAME and more.
+    latency_ms, error, state (complete, incomplete, no_content, media_missing), metadata.NAME, scores.NAME
+    and more.
 
     \b
     Examples:
