@@ -298,3 +298,39 @@ def alone(folder: Path) -> Iterator[None]:
     """Hold the lock of this folder."""
     with locked(folder.parent / f"{folder.name}.lock"):
         yield
+
+
+def has_locks(folder: Path) -> bool:
+    """Return whether files of a folder can be locked; True where that cannot be tried."""
+    try:
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".lock-", suffix=".duckdb") as file:
+            try:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                return False
+    except OSError:
+        pass
+    return True
+
+
+def file_system(path: Path, mounts: str | None = None) -> str:
+    """Return the type of the file system that a path is on, as in `ext4` or `nfs4`; empty where unknown.
+
+    Args:
+        path: need not exist.
+        mounts: the text of Linux's `mountinfo` (proc(5)); None for that of this process.
+    """
+    if mounts is None:
+        try:
+            mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
+        except OSError:
+            return ""
+    resolved, longest, kind = path.resolve(), -1, ""
+    for line in mounts.splitlines():
+        before, _, after = line.partition(" - ")
+        # Spaces and the like are octal there.
+        point = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), before.split(" ")[4])
+        # Of two mounts on one point the later one is seen.
+        if resolved.is_relative_to(point) and len(point) >= longest:
+            longest, kind = len(point), after.split(" ")[0]
+    return kind

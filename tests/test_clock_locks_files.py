@@ -11,7 +11,15 @@ import pytest
 
 from replaydiff.replay.clock import as_utc, utc_now, utc_today
 from replaydiff.replay.errors import InputError
-from replaydiff.replay.files import acquire, is_locked, locked, locked_folder, replacing, write_whole
+from replaydiff.replay.files import (
+    acquire,
+    file_system,
+    is_locked,
+    locked,
+    locked_folder,
+    replacing,
+    write_whole,
+)
 
 HOLD = """
 import sys
@@ -120,3 +128,26 @@ def test_text_is_written_as_utf_8_and_bytes_as_they_are(tmp_path: Path) -> None:
 def test_a_file_in_no_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="there is no folder"):
         write_whole(tmp_path / "none" / "x", "")
+
+
+MOUNTS = r"""
+22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
+40 22 0:50 / /mnt/team rw shared:9 - nfs4 server:/team rw,vers=4.2
+41 22 0:51 / /mnt/a\040b rw - fuse.s3fs s3fs rw
+42 22 0:52 / /mnt/team/local rw - nfs server:/x rw
+43 22 0:53 / /mnt/team/local rw - tmpfs tmpfs rw
+""".strip()
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/home/s.duckdb", "ext4"),
+        ("/mnt/team/x/s.duckdb", "nfs4"),
+        ("/mnt/teams/s.duckdb", "ext4"),
+        ("/mnt/a b/s.duckdb", "fuse.s3fs"),
+        ("/mnt/team/local/s.duckdb", "tmpfs"),
+    ],
+)
+def test_the_type_of_a_file_system_is_that_of_the_nearest_mount(path: str, kind: str) -> None:
+    assert file_system(Path(path), MOUNTS) == kind

@@ -86,7 +86,7 @@ from replaydiff.replay.store.trials import (
     unpatched_calls,
     write_trials,
 )
-from replaydiff.replay.version import VERSION
+from replaydiff.replay.version import described
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -96,6 +96,8 @@ WriteDown = Callable[["DuckDBPyConnection", RunRecord], RunRecord]
 _log = logging.getLogger(__name__)
 LOOKS = "until_known"
 """Key of a run's settings that says when it looks at its answer."""
+REPLAYED_BY = "replaydiff"
+"""Key of a run's settings that says which version of this tool began it, and which ones continued it."""
 AA_ITEMS = "aa_items"
 """Key of a run's settings that says how many items the A/A lane replays, where it is not all of them."""
 FIRST_ITEMS = 10
@@ -181,7 +183,7 @@ def prepare(
             "pair_by": pair_by,
             "merged": drawn - len(source.ids()),
             "observed": {str(lane): pairing.counted(source) for lane, pairing in pairings.items()},
-            "replaydiff": VERSION,
+            REPLAYED_BY: described(),
             **({} if repeated is None else {AA_ITEMS: len(repeated)}),
             **({} if looks is None else {LOOKS: looks(len(source.ids()))}),
             **({} if source.golden_path is None else {"cases": _case_thresholds(settings)}),
@@ -282,6 +284,14 @@ def resume(
         begun = {trial.lane for trial in waiting(store, run.id) if trial.status not in retry}
         begun |= {lane for lane, statuses in ended.items() if statuses.keys() - retry}
         run = _with_current_versions(run, settings, begun, accept_changes=accept_changes)
+    began_by, here = str(run.settings.get(REPLAYED_BY, "another version")), described()
+    if not began_by.endswith(here):
+        run = replace(run, settings={**run.settings, REPLAYED_BY: f"{began_by}, then {here}"})
+        if hooks is not None and run.finished_at is None:
+            hooks.announce(
+                f"note: run {run.id} began with replaydiff {began_by} and continues with {here}; its "
+                "trials may not be alike"
+            )
     if settings.run.budget is not None:
         run = replace(run, budget_usd=settings.run.budget)
     if settings.run.max_tokens is not None:

@@ -4,13 +4,17 @@ One process writes; DuckDB holds a lock on the file. Who reads meanwhile gets a 
 state (`snapshot`); who wants to write waits, and is given the holder's name in the end. DuckDB never loads or
 downloads an extension and never touches another file than the store, whatever SQL it is given.
 
-Migrations are numbered, `schema/NNNN_name.sql`: forward only, each in one transaction with its record.
+Migrations are numbered, `schema/NNNN_name.sql`: forward only, each in one transaction with its record. Only a
+writer applies them, to a store of which it has made a copy.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import re
+import shutil
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -30,7 +34,7 @@ from replaydiff.replay.errors import (
     StoreWriteError,
     remedy,
 )
-from replaydiff.replay.files import private_folder, writer_wait_s
+from replaydiff.replay.files import file_system, has_locks, private_folder, replacing, writer_wait_s
 from replaydiff.replay.interruption import interruptible
 from replaydiff.replay.store import pending, snapshot
 from replaydiff.replay.store.attached import refuse_writing
@@ -41,6 +45,7 @@ from replaydiff.replay.version import VERSION
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
+_log = logging.getLogger(__name__)
 _CONFIG = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
@@ -68,6 +73,12 @@ _LOG_START = b"\x64\x00\x62"
 """How a log of DuckDB begins: with an entry for its version."""
 _COPIES = 20
 """How often a copy is made anew where it cannot be read."""
+_SHARED_FILE_SYSTEMS = frozenset(
+    ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "virtiofs", "vboxsf", "afs", "ceph", "lustre", "glusterfs")
+)
+"""Types of file systems that several machines may write to; those of user space begin with `fuse.`."""
+_looked_at: set[Path] = set()
+"""Stores whose file system this process knows."""
 _copies: dict[Path, tuple[object, DuckDBPyConnection]] = {}
 """The latest copy of each store to which another process writes, and the state it was made of."""
 _within: set[int] = set()
@@ -80,10 +91,11 @@ def open_store(
 ) -> DuckDBPyConnection:
     """Open the store; `with open_store(path) as con:` closes it again.
 
-    A writer creates file and folder, brings the schema up to date and takes in the rows that wait beside the
-    store (`pending`). A reader has that done first, where nobody else holds the file; while another process
-    writes, it reads a copy of what is committed. `export_to` is the one other file or folder that DuckDB may
-    touch. The local copy of a shared folder is written to `refresh` it alone.
+    A writer creates file and folder, brings the schema up to date (an older store is copied before) and takes
+    in the rows that wait beside the store (`pending`). A reader has the latter done first, where nobody else
+    holds the file; while another process writes, and of an older store, it reads a copy. `export_to` is the
+    one other file or folder that DuckDB may touch. The local copy of a shared folder is written to `refresh`
+    it alone.
 
     Raises:
         StoreMissingError: a reader found no file.
@@ -111,17 +123,23 @@ def open_store(
             raise
         return _open_copy(path, export_to, busy)
     if not read_only:
+        _note_shared_file_system(path)
         # DuckDB creates files that everyone may read; one that belongs to another user stays as it is.
         with suppress(PermissionError):
             path.chmod(0o600)
     try:
         present = _version(con, path) if existed or not _is_blank(con) else 0
         is_old = present < migrations()[-1].version
-        if read_only and (is_old or pending.is_any_waiting(path)):
+        if read_only and is_old:
             con.close()
-            with suppress(*(() if is_old else (StoreBusyError,))):
+            return _open_copy(path, export_to)
+        if read_only and pending.is_any_waiting(path):
+            con.close()
+            with suppress(StoreBusyError):
                 open_store(path).close()
             con = _connect(path, read_only, export_to)
+        elif is_old and present:
+            con = _upgraded(con, path, present)
         elif is_old:
             _migrate(con, present)
         if not read_only:
@@ -133,6 +151,21 @@ def open_store(
             raise of_store from None
         raise
     return con
+
+
+def _note_shared_file_system(path: Path) -> None:
+    """Warn, once a process, of a store on a file system whose locks may not hold between machines."""
+    if path in _looked_at:
+        return
+    _looked_at.add(path)
+    kind = file_system(path)
+    if kind in _SHARED_FILE_SYSTEMS or kind.startswith("fuse."):
+        _log.warning(
+            "the store %s is on a file system of type %s, whose locks may not keep two writers apart; put it "
+            "on a local disk, and share runs with `replay store publish`",
+            path,
+            kind,
+        )
 
 
 def reading_session(path: Path) -> AbstractContextManager[object]:
@@ -147,15 +180,49 @@ def reading_session(path: Path) -> AbstractContextManager[object]:
     return open_store(path, read_only=True) if path.exists() else nullcontext()
 
 
-def _open_copy(path: Path, export_to: Path | None, busy: StoreBusyError) -> DuckDBPyConnection:
-    """Open a copy of a store to which another process writes; while nothing is committed, the same one."""
+def _upgraded(con: DuckDBPyConnection, path: Path, present: int) -> DuckDBPyConnection:
+    """Copy a store of an older schema, bring it up to date, and report both.
+
+    Raises:
+        StoreWriteError: there is no room for the copy; the store is as it was.
+    """
+    con.execute("CHECKPOINT")
+    # A copy of a file that is open would end its locks.
+    con.close()
+    copied = path.with_name(f"{path.stem}-schema-{present}{path.suffix}")
+    try:
+        with replacing(copied, example=copied.name) as file:
+            shutil.copyfile(path, file)
+    except OSError as error:
+        raise StoreWriteError(
+            f"the store {path} cannot be copied before it is upgraded: {error.strerror or error}",
+            hint=remedy(str(error)),
+        ) from None
+    con = _connect(path, read_only=False, export_to=None)
+    _migrate(con, _version(con, path))
+    _log.warning(
+        "the store %s was upgraded from schema version %d to %d; %s is as it was before",
+        path,
+        present,
+        migrations()[-1].version,
+        copied,
+    )
+    return con
+
+
+def _open_copy(path: Path, export_to: Path | None, busy: StoreBusyError | None = None) -> DuckDBPyConnection:
+    """Open a copy of a store that cannot be read itself; while nothing is committed, the same one.
+
+    Another process writes to it (`busy`), or its schema is an older one, which a reader does not change.
+    """
     state = (snapshot.fingerprint(path), pending.count(path))
     cached = _copies.get(path)
     if cached is not None and cached[0] == state and export_to is None:
         return interruptible(cached[1].cursor())
     for _ in range(_COPIES):
         try:
-            copied = snapshot.copy(path, path.parent)
+            is_writable = os.access(path.parent, os.W_OK)
+            copied = snapshot.copy(path, path.parent if is_writable else Path(tempfile.gettempdir()))
         except (OSError, snapshot.UnsettledError):
             break
         try:
@@ -176,7 +243,10 @@ def _open_copy(path: Path, export_to: Path | None, busy: StoreBusyError) -> Duck
             return con
         _copies[path] = (state, con)
         return interruptible(con.cursor())
-    raise busy
+    raise busy or StoreWriteError(
+        f"the store {path} has an older schema, and there is no room for a copy to read",
+        hint="make room, or upgrade it with a command that writes",
+    )
 
 
 def file_of(con: DuckDBPyConnection) -> Path:
@@ -246,7 +316,8 @@ def explained(error: BaseException) -> StoreError | None:
             f"the store is damaged: {_first_line(text)}",
             hint=RESTORE,
         )
-    if isinstance(error, duckdb.CatalogException) and "does not exist" in text:
+    is_missing = isinstance(error, duckdb.CatalogException) and "does not exist" in text
+    if is_missing or (isinstance(error, duckdb.BinderException) and "not found in FROM clause" in text):
         return StoreDamagedError(f"the store is damaged: {_first_line(text)}", hint=RESTORE)
     if isinstance(error, duckdb.OutOfMemoryException) or _MEMORY.search(text):
         return StoreMemoryError(
@@ -389,6 +460,14 @@ def _refusal(path: Path, problem: str, locked: bool, read_only: bool) -> StoreEr
     if locked:
         holder = re.search(r"\(PID (\d+)\)", problem)
         pid = int(holder[1]) if holder else None
+        if not pid and not has_locks(path.parent):
+            if not path.stat().st_size:
+                # DuckDB made it before it asked for the lock.
+                path.unlink()
+            return StoreError(
+                f"the file system of the store {path} has no locks, so two commands could write at once",
+                hint="put the store on a local disk: name it with --db, or as `path` in [store]",
+            )
         return StoreBusyError(
             f"the store {path} is in use by {_holder(pid)}",
             pid,

@@ -11,6 +11,7 @@ import pytest
 from replaydiff.replay.engine import schedule
 from replaydiff.replay.model import Lane, Rule, Status
 from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.version import described
 from tests.boundary.running import BOUNDARY_LINE
 from tests.commands.conftest import Replay
 from tests.engine.project import SETTINGS, Project, two_revisions
@@ -69,7 +70,12 @@ def test_several_new_versions_are_lanes_of_one_block_and_a_broken_off_run_goes_o
     done = replay("run", *three, "--budget", "0.04", "--concurrency", "1")
     assert "4 items, old and old2 and new and new2, 1 trial each" in done.err
     assert len(project.trials()) == 4  # one whole block
-    assert replay("run", "--resume", "--budget", "9", "--concurrency", "1").code == 0
+    with open_store(project.store) as con:
+        con.execute('UPDATE runs SET settings = json_merge_patch(settings, \'{"replaydiff": "0.0.9"}\')')
+    done = replay("run", "--resume", "--budget", "9", "--concurrency", "1")
+    assert done.code == 0
+    assert f"began with replaydiff 0.0.9 and continues with {described()}" in done.err
+    assert project.run().settings["replaydiff"] == f"0.0.9, then {described()}"
     trials = sorted(project.trials(), key=lambda trial: str(trial.started_at))
     assert [len({trial.item_id for trial in trials[start : start + 4]}) for start in (0, 4, 8, 12)] == [1] * 4
     orders = [[trial.lane for trial in trials[start : start + 4]] for start in (0, 4, 8, 12)]

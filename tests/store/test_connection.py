@@ -86,12 +86,31 @@ def second_migration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-@pytest.mark.parametrize("read_only", [False, True])
-def test_an_older_store_is_brought_up_to_date_and_keeps_its_traces(
-    second_migration: Path, read_only: bool
+def test_a_writer_upgrades_an_older_store_and_keeps_a_copy(
+    second_migration: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with open_store(second_migration, read_only=read_only) as con:
+    before = second_migration.read_bytes()
+    with open_store(second_migration) as con:
         assert con.execute("SELECT trace_id, colour FROM traces").fetchall() == [("a", None)]
+    copied = second_migration.with_name("old-schema-1.duckdb")
+    assert copied.read_bytes() == before
+    assert f"was upgraded from schema version 1 to 2; {copied} is as it was before" in caplog.text
+    with open_store(second_migration) as con:
+        assert count_traces(con) == 1
+    assert caplog.text.count("upgraded") == 1
+
+
+@pytest.mark.parametrize("mode", [0o700, 0o500])
+def test_a_reader_of_an_older_store_leaves_it_as_it_is(second_migration: Path, mode: int) -> None:
+    before = second_migration.read_bytes()
+    second_migration.parent.chmod(mode)
+    try:
+        with open_store(second_migration, read_only=True) as con:
+            assert con.execute("SELECT trace_id, colour FROM traces").fetchall() == [("a", None)]
+    finally:
+        second_migration.parent.chmod(0o700)
+    assert second_migration.read_bytes() == before
+    assert list(second_migration.parent.glob("*.duckdb*")) == [second_migration]
 
 
 def test_a_migration_that_fails_leaves_the_store_as_it_was(second_migration: Path) -> None:
