@@ -15,7 +15,7 @@ import pytest
 from replaydiff.replay import interruption
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.traces import write_traces
-from tests.stand_ins.full import examples
+from tests.stand_ins.full import examples, full
 from tests.stand_ins.processes import start
 from tests.store.build import calls, trace
 
@@ -24,6 +24,12 @@ SOON_S = 10.0
 BUSY_S = 0.2
 """Processor time after which a command is in the midst of its query."""
 ENDLESS = "range(1000000) a, range(1000000) b WHERE (a.range * b.range) % 7919 = 7920"
+
+
+NUMBERS = [
+    signal.SIGINT,
+    *(pytest.param(number, marks=full) for number in interruption.SIGNALS if number != signal.SIGINT),
+]
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +44,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("number", interruption.SIGNALS)
+@pytest.mark.parametrize("number", NUMBERS)
 def test_a_signal_ends_a_command_in_the_midst_of_a_query(project: Path, number: signal.Signals) -> None:
     for _ in range(examples(3, 30)):
         process = start(project, "traces")
@@ -81,7 +87,7 @@ except KeyboardInterrupt:
 """
 
 
-@pytest.mark.parametrize("number", interruption.SIGNALS)
+@pytest.mark.parametrize("number", NUMBERS)
 @pytest.mark.parametrize("query", QUERIES)
 def test_a_signal_ends_a_coroutine_in_the_midst_of_a_query(
     project: Path, query: str, number: signal.Signals

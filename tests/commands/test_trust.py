@@ -14,6 +14,7 @@ from replaydiff.replay import trust
 from tests.diff.build import RUN_ID
 from tests.exit_codes import check_exit
 from tests.kills.crashes import project
+from tests.stand_ins.full import full
 from tests.stand_ins.processes import replay
 from tests.stand_ins.terminal import typed
 
@@ -85,7 +86,9 @@ def _ran(folder: Path) -> bool:
     return (folder / "ran").exists()
 
 
-@pytest.mark.parametrize("words", [*READS, *REFUSED], ids=" ".join)
+@pytest.mark.parametrize(
+    "words", [*READS[:4], *(pytest.param(words, marks=full) for words in READS[4:]), *REFUSED], ids=" ".join
+)
 @pytest.mark.slow
 def test_commands_that_read_run_no_code_of_the_folder(words: tuple[str, ...], hostile: Path) -> None:
     done = replay(hostile, *words)

@@ -13,12 +13,13 @@ from replaydiff.diff.result import DiffResult, Kind, Verdict
 from replaydiff.reports import registry, terminal
 from replaydiff.reports.format import change, interval, score
 from tests.reports import results
+from tests.stand_ins.full import full
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @pytest.mark.parametrize("name", results.ALL)
-@pytest.mark.parametrize("width", [20, 72, 80, 100, 140])
+@pytest.mark.parametrize("width", [20, 80, *(pytest.param(width, marks=full) for width in (72, 100, 140))])
 @pytest.mark.slow
 def test_no_line_is_wider_than_asked_for(name: str, width: int) -> None:
     lines = registry.render(results.ALL[name](), "terminal", width=width).splitlines()
