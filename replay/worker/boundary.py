@@ -417,8 +417,27 @@ def _make_private(system: _System, folder: str, scratch: str) -> None:
     try:
         _overlay(system, folder, f"{scratch}/upper", f"{scratch}/work")
     except BoundaryError:
-        # A file system that overlays cannot be laid over: the program sees an empty folder instead.
-        system.mount("tmpfs", folder, "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777")
+        # A file system that overlays cannot be laid over, or another one is mounted below.
+        _show_in_memory(system, folder)
+
+
+def _show_in_memory(system: _System, folder: str) -> None:
+    """Mount memory over a folder, and in it what the folder contains, read-only."""
+    before, names = os.open(folder, os.O_PATH), os.listdir(folder)
+    mode = stat.S_IMODE(os.fstat(before).st_mode)
+    system.mount("tmpfs", folder, "tmpfs", MS_NOSUID | MS_NODEV, f"mode={mode:o}")
+    for name in names:
+        source, target = f"/proc/self/fd/{before}/{name}", os.path.join(folder, name)
+        kind = stat.S_IFMT(os.lstat(source).st_mode)
+        if kind == stat.S_IFLNK:
+            os.symlink(os.readlink(source), target)
+        elif kind in (stat.S_IFDIR, stat.S_IFREG):
+            if kind == stat.S_IFDIR:
+                os.mkdir(target)
+            else:
+                os.close(os.open(target, os.O_CREAT))
+            system.mount(source, target, "", MS_BIND | MS_REC)
+    os.close(before)
 
 
 def _is_overlaid(system: _System, folder: str, upper: str, work: str) -> bool:

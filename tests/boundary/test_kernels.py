@@ -89,3 +89,32 @@ def test_the_folder_of_a_process_may_be_gone_when_the_kind_is_chosen(tmp_path: P
     code += "from replaydiff.replay.agents.boundary import resolve; print(resolve('auto') is not None)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == str(bool(AVAILABLE)) or "builds no boundary" in done.stderr
+
+
+READING = """
+import os
+cache = os.path.expanduser("~/.cache")
+print(open(f"{cache}/model").read(), open(f"{cache}/mounted/weights").read())
+open("/tmp/new-in-memory", "w").write("x")
+try: open(f"{cache}/mounted/weights", "w")
+except OSError as error: print(error.strerror)
+"""
+
+
+@pytest.mark.skipif("namespaces" not in AVAILABLE, reason="this system has no namespaces")
+def test_what_is_mounted_below_a_private_folder_can_be_read(tmp_path: Path) -> None:
+    home, folder = tmp_path / "home", tmp_path / "agent"
+    cache = home / ".cache"
+    (cache / "mounted").mkdir(parents=True)
+    folder.mkdir()
+    (cache / "model").write_text("a model")
+    if subprocess.run(["mount", "-t", "tmpfs", "tmpfs", cache / "mounted"], capture_output=True).returncode:
+        pytest.skip("this user cannot mount")
+    try:
+        (cache / "mounted" / "weights").write_text("its weights")
+        argv = [sys.executable, "-I", "-c", READING]
+        ended = run("namespaces", argv, folder, environment={"HOME": str(home)})
+        assert ended.out == "a model its weights\nRead-only file system\n", ended.err
+        assert not Path("/tmp/new-in-memory").exists()
+    finally:
+        subprocess.run(["umount", "--lazy", cache / "mounted"], check=True)
