@@ -117,8 +117,8 @@ def _month() -> tuple[DuckDBPyConnection, np.ndarray]:
     con.execute(
         "INSERT INTO traces BY NAME SELECT 't' || i AS trace_id, 'x' AS source, 't' || i AS source_id,"
         " 'h' AS content_hash, TIMESTAMP '2026-11-01' AS imported_at, TIMESTAMP '2026-10-05' AS started_at,"
-        " false AS incomplete, 'complete' AS state, []::VARCHAR[] AS tags, 'a question' AS input,"
-        " 'a' || path || '>b' || (path % 12) AS tool_path, '{}'::JSON AS scores, '{}'::JSON AS metadata,"
+        " false AS incomplete, 'complete' AS state, []::VARCHAR[] AS tags, []::VARCHAR[] AS media_missing,"
+        " 'a question' AS input, 'a' || path || '>b' || (path % 12) AS tool_path, '{}'::JSON AS scores, '{}'::JSON AS metadata,"
         " '[]'::JSON AS messages, '[]'::JSON AS steps"
         " FROM (SELECT unnest(range(?)) AS i, unnest(?::INTEGER[]) AS path)",
         [len(paths), paths.tolist()],
