@@ -24,7 +24,7 @@ vouches for counts only where nothing else grades the item, or where all else is
 `changed`.
 
 Example: old 3/3, new 0/3 in a run whose other items repeat themselves: regressed. Old 2/3, new 1/3 in a run
-where passes come and go: inconclusive.
+where only some trials pass: inconclusive.
 """
 
 from __future__ import annotations
@@ -240,7 +240,7 @@ def single_lane_verdict(passes: Sequence[bool], unscored: int) -> ScoredVerdict:
         return ScoredVerdict(verdict=Verdict.REGRESSED)
     if passed == len(passes) and not unscored:
         return ScoredVerdict(verdict=Verdict.UNCHANGED)
-    note = _unscored(unscored, len(passes), "") if unscored else "passes come and go"
+    note = _unscored(unscored, len(passes), "") if unscored else f"passes in {passed} of {len(passes)} trials"
     return ScoredVerdict(verdict=Verdict.INCONCLUSIVE, note=note)
 
 

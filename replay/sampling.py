@@ -354,8 +354,8 @@ def _pooled(candidates: _Candidates, cells: Mapping[str, _Cell]) -> list[str]:
     pooled_traces = candidates.population - sum(named.values())
     return [
         f"{candidates.strata - len(named)} of {candidates.strata} strata, with {pooled_traces} of "
-        f"{candidates.population} traces, are too rare for weights of their own and are pooled; choose "
-        "a larger --size or a coarser --by to pool fewer"
+        f"{candidates.population} traces, are too rare to be drawn each by itself, so they are drawn as one; "
+        "nothing needs to be done"
     ]
 
 

@@ -144,7 +144,10 @@ def compared(result: DiffResult) -> str:
 def agreement(metric: MetricDelta) -> str:
     """Return what a metric of agreement measures: without this, its fall reads as a loss."""
     compared = f" over {listed(metric.effects)}" if metric.effects else ""
-    return f"agreement with recordings{compared}, which nobody reviewed; an intended change lowers it too"
+    return (
+        f"agreement with recordings{compared}, which nobody reviewed ([match] trust names those that are "
+        "right); an intended change lowers it too"
+    )
 
 
 def is_agreement(metric: MetricDelta) -> bool:

@@ -193,7 +193,7 @@ class OpenAICompatibleModel:
                 status, problem = self._problem(answer, body)
                 if not problem:
                     return self._reply(request, body, form, requests, ms)
-                if status in (400, 404, 422, 501) and self._put_plainly(request, problem, form, length):
+                if status in (400, 404, 422, 500, 501) and self._put_plainly(request, problem, form, length):
                     continue
                 if (status not in PASSING and 300 <= status < 500) or _never_paid(body):
                     self._refuse(status, problem, request.model)

@@ -96,6 +96,7 @@ def test_the_answers_are_taken() -> None:
         "status": Status.INFRA_ERROR,
         "reason": "529 the model is overloaded",
         "retry_after_s": 5.0,
+        "traceback": "",
     }
     [stream] = blocks("json stream")
     events = [json.loads(line) for line in stream.splitlines()]

@@ -113,9 +113,14 @@ def test_an_address_that_is_none_is_told(url: str) -> None:
         openai.check_credentials(url)
 
 
-@pytest.mark.parametrize("forms", [("json_schema",), ("json_object",), ()])
-def test_a_form_that_is_refused_is_asked_for_more_plainly_and_once_only(forms: tuple[str, ...]) -> None:
-    server = Chat(forms=forms, say=lambda _: completion('{"score": 1}'))
+@pytest.mark.parametrize(
+    ("forms", "status"),
+    [(("json_schema",), 400), (("json_object",), 400), ((), 400), (("json_object",), 500)],
+)
+def test_a_form_that_is_refused_is_asked_for_more_plainly_and_once_only(
+    forms: tuple[str, ...], status: int
+) -> None:
+    server = Chat(forms=forms, refusal=status, say=lambda _: completion('{"score": 1}'))
     with chat(server) as (url, _):
         reply = _ask(url, _request(schema=SCHEMA), _request(schema=SCHEMA))
     refused = 2 - len(forms) if "json_schema" not in forms else 0

@@ -192,8 +192,8 @@ def test_where_all_are_different_each_weighs_the_same() -> None:
         sample, items, warnings = by_model(con, 8)
     assert {item.weight for item in items} == {5.0}
     assert warnings == [
-        "40 of 40 strata, with 40 of 40 traces, are too rare for weights of their own and are pooled; choose a "
-        "larger --size or a coarser --by to pool fewer"
+        "40 of 40 strata, with 40 of 40 traces, are too rare to be drawn each by itself, so they are drawn as "
+        "one; nothing needs to be done"
     ]
     assert sample.size == 8
 

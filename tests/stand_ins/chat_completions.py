@@ -31,6 +31,8 @@ class Chat:
     """The body of an answer, or (status, body), for the body of a request."""
     forms: tuple[str, ...] = ("json_schema", "json_object")
     """Response formats that it knows."""
+    refusal: int = 400
+    """The status with which it refuses another format; llama-cpp-python's server answers 500."""
     length: str | None = None
     """The one parameter for the length that it knows; None: both."""
     asked: list[Request] = field(default_factory=list)
@@ -50,7 +52,9 @@ class Chat:
                 return 400, error(f"Unsupported parameter: '{name}' is not supported with this model.")
         form = body.get("response_format", {}).get("type")
         if form is not None and form not in self.forms:
-            return 400, error(f"Invalid parameter: 'response_format' of type '{form}' is not supported.")
+            return self.refusal, error(
+                f"Invalid parameter: 'response_format' of type '{form}' is not supported."
+            )
         said = self.say(body)
         return said if isinstance(said, tuple) else (200, said)
 
