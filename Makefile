@@ -193,7 +193,7 @@ ordinary: setup .venv-frameworks/ordinary/.ready ## Replay agents on ordinary pa
 # What an agent's environment may already have: the oldest direct dependencies, and the newest. `push langfuse` needs
 # version 5 of the SDK, and says so with an older one.
 LOWEST := tests/llm tests/store tests/view tests/terminal tests/settings tests/golden tests/gateway tests/diff_judge \
-  tests/redact tests/importers/test_formats.py tests/reports tests/commands
+  tests/importers/test_redact.py tests/importers/test_contract.py tests/reports tests/commands
 
 versions: setup ## Run tests with the oldest dependencies, and with the newest (RESOLUTIONS="lowest-direct highest")
 	for resolution in $(or $(RESOLUTIONS),lowest-direct highest); do \
