@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 RUNTIME := $(VENV)/.runtime
 
-.PHONY: help setup demo test slow quick full hostile kills crashes fuzz lint types docs pictures lock bench frameworks node platforms instrumentations examples interpreters ordinary ray clean
+.PHONY: help setup demo test slow quick full hostile kills crashes fuzz lint types docs pictures lock bench frameworks node platforms instrumentations agents examples interpreters ordinary ray clean
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -116,6 +116,7 @@ node-mastra_npm := @mastra/core@1 @ai-sdk/openai-compatible@2 zod
 node-mcp_npm := @modelcontextprotocol/sdk@1 zod
 node-claude-agent-sdk_npm := @anthropic-ai/claude-agent-sdk zod
 node-tsx_npm := tsx
+node-first-answer_npm := ai@6 @ai-sdk/openai-compatible@2 zod tsx
 NODE_FRAMEWORKS := runtime ai ai-7 openai-agents langchain mastra mcp claude-agent-sdk tsx
 
 .venv-frameworks/node-%/.ready: Makefile
@@ -127,6 +128,12 @@ node: setup ## Test agents in Node against the genuine frameworks (NODE_FRAMEWOR
 	@for name in $(NODE_FRAMEWORKS); do $(MAKE) --no-print-directory .venv-frameworks/node-$$name/.ready || exit 1; done
 	@for name in $(NODE_FRAMEWORKS); do npm ls --prefix .venv-frameworks/node-$$name --depth 0 | grep '@[0-9]'; done
 	$(BIN)/pytest -n 2 -rs tests/node
+
+first-answer_packages := anthropic openai mcp fastapi django
+first-answer-langchain_packages := langchain langchain-openai
+
+agents: setup $(patsubst %,.venv-frameworks/%/.ready,first-answer first-answer-langchain openai-agents claude-agent-sdk node-first-answer) ## Measure the way from a clone to the first answer for ten agents (AGENTS="django mcp")
+	$(BIN)/python -m benchmarks.first_answer $(AGENTS)
 
 EXAMPLES := langchain openai-agents pydantic-ai mcp fastapi
 
