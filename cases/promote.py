@@ -201,13 +201,14 @@ class ItemInRun:
 
 
 def find_item(con: DuckDBPyConnection, name: str, run_id: str | None) -> ItemInRun:
-    """Return the item of the named run (else of the latest), or the trace of that id.
+    """Return the item of the named run (else of the latest), or the conversation or trace of that id.
 
     Raises:
         UnknownNameError: neither is known.
     """
     from replaydiff.replay.engine.items import item_of_trace
     from replaydiff.replay.model import SampleItem
+    from replaydiff.replay.store.conversations import get_conversation
     from replaydiff.replay.store.runs import get_item, get_run, latest_run
     from replaydiff.replay.store.traces import get_trace
     from replaydiff.replay.store.trials import trials_of
@@ -221,7 +222,7 @@ def find_item(con: DuckDBPyConnection, name: str, run_id: str | None) -> ItemInR
                 raise
         else:
             return ItemInRun(item=item, run=run, trials=tuple(trials_of(con, run.id, item.id)))
-    trace = get_trace(con, name)
+    trace = get_conversation(con, name) or get_trace(con, name)
     drawn = SampleItem(sample="", trace_id=trace.trace_id, position=0, stratum=trace.tool_path, weight=1.0)
     return ItemInRun(item=item_of_trace(trace, drawn))
 

@@ -288,9 +288,16 @@ def divergence_warnings(
                 'no patch point; list it in `tools`, or let it run there with answer = "live"'
             )
         if witness.simulated:
+            from replaydiff.replay.engine.user_error import USER_ERROR, UserError
+
             yield (
                 f"{simulated_turns(sorted(witness.turns))}, in {witness.simulated} {lane} trials: they left "
-                "the recorded conversation, and a model wrote the user's turns from there on"
+                "the recorded conversation, and a model wrote the user's turns from there on; "
+                + (
+                    f"noise of its own: {error.describe()}"
+                    if (error := UserError.from_json(run.settings.get(USER_ERROR)))
+                    else "how often it errs is not measured (`replay plan --measure-user`)"
+                )
             )
         if witness.misfits:
             why = min(witness.misfits, key=lambda text: (-witness.misfits[text], text))

@@ -9,7 +9,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from replaydiff.replay.errors import InputError, StoreMissingError, UnknownNameError
+from replaydiff.replay.errors import InputError, SettingsError, StoreMissingError, UnknownNameError
 from replaydiff.replay.settings import DEFAULT_TRIALS, Settings
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from replaydiff.diff.plan import PlannedSize as PlannedSize
     from replaydiff.diff.result import DiffResult
     from replaydiff.diff.trend import TrendPoint as TrendPoint
+    from replaydiff.replay.engine.user_error import UserError
     from replaydiff.replay.model import Case, Grade, Item, Lane, ModelCall, RunRecord, Trace, Trial
     from replaydiff.replay.store.traces import Listed
 
@@ -69,7 +70,7 @@ def find(
     Args:
         store: path of the store.
         settings: the settings.
-        name: its id, or a unique beginning of it.
+        name: its id, or a unique beginning of it; of a session, to read its traces as one conversation.
         run_id: the run.
         lane: only trials of this lane.
         trial: only the trial of this number, from 1.
@@ -80,6 +81,7 @@ def find(
     """
     from replaydiff.replay.golden import read_golden
     from replaydiff.replay.store.connection import open_store
+    from replaydiff.replay.store.conversations import get_conversation
     from replaydiff.replay.store.traces import get_trace
 
     if run_id is not None:
@@ -91,7 +93,7 @@ def find(
     if golden is None:
         try:
             with open_store(store, read_only=True) as con:
-                return get_trace(con, name)
+                return get_conversation(con, name) or get_trace(con, name)
         except (UnknownNameError, StoreMissingError) as error:
             missing = error
     if name in cases:
@@ -155,6 +157,8 @@ class Plan:
     items."""
     hold_loss: float | None
     """With a number of calls, the shared loss that is answered HOLD with `power`."""
+    user_error: UserError | None = None
+    """The error of the simulated user, where it was measured."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON document."""
@@ -172,6 +176,7 @@ class Plan:
                 for answer, sizes in self.needed.items()
             },
             "held": self.hold_loss,
+            "user_error": None if self.user_error is None else self.user_error.to_json(),
         }
 
 
@@ -187,8 +192,11 @@ def plan(
     calls: int | None,
     candidates: int,
     aa: bool | None,
+    measure_user: bool,
 ) -> Plan:
     """Return what comparisons are likely to answer, from the noise of a run (None: the latest).
+
+    With `measure_user` the model of `[user]` is asked for recorded turns, and its error kept with the run.
 
     Raises:
         InputError: the effect is not above 0, or no metric decides.
@@ -203,6 +211,7 @@ def plan(
         size_needed,
     )
     from replaydiff.diff.statistics.paired import simultaneous
+    from replaydiff.replay.engine.user_error import USER_ERROR, UserError
     from replaydiff.replay.store.connection import open_store
     from replaydiff.replay.store.runs import chosen_run
 
@@ -211,10 +220,13 @@ def plan(
     if loss <= 0:
         raise InputError(f"--effect must be above 0, not {loss:g}")
     with open_store(store, read_only=True) as con:
-        run = chosen_run(con, run, compared=True).id
+        record = chosen_run(con, run, compared=True)
+        run = record.id
         result = compute(con, run, settings, metrics=() if metric is None else (metric,))
     metric = _deciding_metric(result) if metric is None else metric
     noise = estimate_noise(result, metric)
+    if measure_user:
+        record = _with_user_error(store, settings, record)
     lanes, confidence = 1 + candidates, simultaneous(settings.gate.confidence, candidates)
     share = settings.run.aa_share if aa is None else float(aa)
     planned = partial(planned_size, noise, loss=loss, tolerance=tolerance, confidence=confidence)
@@ -257,7 +269,53 @@ def plan(
         hold_loss=detectable_loss(noise, designs[0], power=power, tolerance=tolerance, confidence=confidence)
         if calls is not None
         else None,
+        user_error=UserError.from_json(record.settings.get(USER_ERROR)),
     )
+
+
+def _with_user_error(store: Path, settings: Settings, run: RunRecord) -> RunRecord:
+    """Measure the simulated user of the settings on a run's conversations, and keep the error with the run.
+
+    Raises:
+        SettingsError: no model plays the user.
+        InputError: no item is a conversation of several turns, or the model gave no message.
+    """
+    from replaydiff.replay.agents.simulate import AnswerFile, PaidModel, SimulatedUser
+    from replaydiff.replay.engine.redaction import run_redactor
+    from replaydiff.replay.engine.user_error import USER_ERROR, measure_user
+    from replaydiff.replay.event_loop import run_sync
+    from replaydiff.replay.llm import anthropic
+    from replaydiff.replay.llm.base import ModelFailure
+    from replaydiff.replay.store.connection import open_store
+    from replaydiff.replay.store.runs import iter_items, set_run_settings
+
+    section = settings.user
+    if not section.model:
+        raise SettingsError("--measure-user needs a model that plays the user; name it as `model` in [user]")
+    model = PaidModel(section, anthropic.USER, "[user] provider", settings.prices, settings.root)
+    model.check()
+
+    async def measured() -> UserError | None:
+        try:
+            return await measure_user(iter_items(con, run.id), SimulatedUser(model), section.model or "")
+        finally:
+            await model.close()
+
+    with open_store(store) as con:
+        redactor = run_redactor(settings, con)
+        model.answers = AnswerFile(store, run.id, redact=None if redactor is None else redactor.answer)
+        try:
+            error = run_sync(measured())
+        except ModelFailure as failure:
+            raise InputError(f"the simulated user was not measured: {failure}", hint="try again") from None
+        if error is None:
+            raise InputError(
+                f"no item of run {run.id} is a conversation of several turns, so there is nothing to compare "
+                "a simulated user with"
+            )
+        run = replace(run, settings={**run.settings, USER_ERROR: error.to_json()})
+        set_run_settings(con, run)
+    return run
 
 
 def _with_stopping(

@@ -413,6 +413,7 @@ class Project:
         calls: int | None = None,
         candidates: int = 1,
         aa: bool | None = None,
+        measure_user: bool = False,
     ) -> Plan:
         """Return what comparisons are likely to answer, and at what price, from the noise of a run.
 
@@ -425,6 +426,7 @@ class Project:
             calls: instead of several sizes, the one that so many replays of the agent buy.
             candidates: new versions in one run.
             aa: whether the old version runs twice on all items, or on none; default on a share of them.
+            measure_user: ask the model of `[user]` for recorded turns of the run, and keep how often it errs.
 
         Raises:
             InputError: the effect is not above 0, or no metric decides.
@@ -442,6 +444,7 @@ class Project:
             calls=calls,
             candidates=candidates,
             aa=aa,
+            measure_user=measure_user,
         )
 
     aplan = in_thread(plan)

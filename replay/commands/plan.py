@@ -41,6 +41,12 @@ if TYPE_CHECKING:
 @click.option(
     "--aa/--no-aa", default=None, help="A second old lane on all items, or none; default on a fifth of them."
 )
+@click.option(
+    "--measure-user",
+    is_flag=True,
+    help="Have the model of [user] write up to 200 recorded turns of the run's conversations anew, each left "
+    "out, and print how often it does or gives something else than the real user.",
+)
 @json_option
 def plan(
     app: App,
@@ -51,6 +57,7 @@ def plan(
     calls: int | None,
     new: tuple[str, ...],
     aa: bool | None,
+    measure_user: bool,
     as_json: bool,
 ) -> None:
     """Report what comparisons are likely to answer, at what price.
@@ -76,6 +83,7 @@ def plan(
         calls=calls,
         candidates=max(len(new), 1),
         aa=aa,
+        measure_user=measure_user,
     )
     if as_json:
         print_json(planned.to_dict())
@@ -99,6 +107,7 @@ def _text(plan: Plan, width: int) -> str:
             else []
         ),
         *(["  a golden set: with several trials an item, only their noise counts"] if pilot.fixed else []),
+        *([f"  the simulated user: {error.describe()}"] if (error := plan.user_error) else []),
         "",
         f"chance of SHIP if nothing changed, and of HOLD at a loss of {loss} that all items share",
     ]

@@ -43,6 +43,7 @@ from replaydiff.replay.engine.redaction import run_redactor
 from replaydiff.replay.engine.reuse import check_same_packages, keep_trials, reuse_old, reuse_sentence
 from replaydiff.replay.engine.runner import Runner
 from replaydiff.replay.engine.schedule import order, repeated_items
+from replaydiff.replay.engine.user_error import latest_error
 from replaydiff.replay.engine.versions import resolve, resumed
 from replaydiff.replay.errors import InputError, Interrupted, StoreWriteError, VersionError
 from replaydiff.replay.event_loop import run_sync
@@ -196,6 +197,7 @@ def prepare(
         if earlier is not None:
             check_same_packages(run, earlier)
         source.keep(con)
+        run = replace(run, settings={**run.settings, **latest_error(con, rules.user)})
         create_run(con, run, _items(con, run, source, pairings, rules.renames, repeated, before))
         if earlier is not None:
             return keep_trials(con, run, earlier)

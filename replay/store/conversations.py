@@ -72,6 +72,12 @@ def read_conversations(con: DuckDBPyConnection, session_id: str | None = None) -
     return Conversations(turns=turns, sessions=sessions, apart=apart)
 
 
+def get_conversation(con: DuckDBPyConnection, session_id: str) -> Trace | None:
+    """Return the first conversation of a session as one trace; None where there is none of several turns."""
+    turns = read_conversations(con, session_id).turns
+    return next(iter_conversations(con, [(first, *later) for first, later in turns.items()]), None)
+
+
 def iter_conversations(
     con: DuckDBPyConnection, conversations: Iterable[Sequence[str]], without: Collection[str] = ()
 ) -> Iterator[Trace]:

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -39,7 +38,7 @@ from replaydiff.replay.model import (
     described,
 )
 from replaydiff.replay.terminal.text import visible
-from replaydiff.replay.turns import simulated_turns
+from replaydiff.replay.turns import simulated_turns, user_turns
 from replaydiff.reports import format as fmt
 from replaydiff.reports import phrases
 
@@ -215,8 +214,8 @@ def _trial(
     }
     if trial.reason:
         document["why"] = _cut(trial.reason, limit)
-    if trial.simulated_turns:
-        document["user"] = _simulated(trial, limit)
+    if len(trial.turns) > 1 or trial.misfit:
+        document["user"] = _turns(item, trial, limit)
     if trial.blocked:
         document["blocked"] = [_cut(str(event), limit) for event in trial.blocked]
     if trial.stderr:
@@ -224,14 +223,18 @@ def _trial(
     return document
 
 
-def _simulated(trial: Trial, limit: int) -> list[list[str]]:
-    """Return the simulated turns of a trial, each after the response that it replies to."""
+def _turns(item: Item, trial: Trial, limit: int) -> list[list[str]]:
+    """Return the conversation of a trial up to its last response: what the user wrote, and the responses."""
+    ends = {turn.number: turn.end for turn in user_turns(item.messages, item.tape, item.metadata)}
     rows = []
-    for before, turn in pairwise(trial.turns):
+    for turn in trial.turns:
         if turn.user is not None:
-            rows.append(["assistant", _cut(before.response or "", limit)])
             rows.append([f"simulated user, turn {turn.number}", _cut(turn.user, limit)])
-    return rows
+        elif turn.number in ends:
+            rows.append([f"user, turn {turn.number}", _cut(item.messages[ends[turn.number]].text, limit)])
+        if turn is not trial.turns[-1]:
+            rows.append(["assistant", _cut(turn.response or "", limit)])
+    return [*rows, ["ended", _cut(trial.misfit, limit)]] if trial.misfit else rows
 
 
 def _call(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -306,3 +307,36 @@ def test_a_turn_that_replies_to_what_was_not_asked_ends_the_trial_and_is_named(
     assert [text for text in document["warnings"] if "no longer fits" in text]
     shown = replay("show", "talk", "--run", document["run"]["id"]).out
     assert f"ended {new.misfit}" in " ".join(shown.split())
+
+
+def test_a_session_is_shown_sampled_and_promoted_as_a_conversation(replay: Replay, project: Project) -> None:
+    first, second = (
+        talk(
+            trace_id=name,
+            session_id="s",
+            messages=(),
+            input=text,
+            tool_calls=calls,
+            started_at=at,
+            final_response=answer,
+        )
+        for name, text, calls, at, answer in (
+            ("one", "where is order 7?", (LOOK,), WHEN, "It is open."),
+            ("two", "cancel it", (CANCEL,), WHEN + timedelta(minutes=1), "Cancelled."),
+        )
+    )
+    project.traces([second, first])
+    shown = replay("show", "s").out
+    assert shown.index("where is order 7?") < shown.index("→ get_order") < shown.index("cancel it")
+    drawn = replay("sample", "--name", "talks")
+    assert "drawing conversations: 2 traces of sessions join to 1 of several turns" in drawn.err
+    assert "talks: 1 of 1 conversations" in drawn.out
+    assert replay("run", "--new", "hasty", "--trials", "1").code == 0
+    [trial] = project.trials()
+    assert (trial.item_id, [turn.calls for turn in trial.turns]) == ("one", [1, 1])
+    assert replay("promote", "one").code == 0
+    [case] = [json.loads(line) for line in (project.folder / "cases/golden.jsonl").read_text().splitlines()]
+    assert case["metadata"]["first_turn"] == 1
+    checked = replay("check", "--new", "hasty")
+    assert checked.code == 0, checked.out + checked.err
+    assert [len(trial.turns) for trial in project.trials()][-1] == 2

@@ -333,3 +333,20 @@ def test_a_judge_reads_the_simulated_turns() -> None:
 @pytest.mark.parametrize(("numbers", "name"), [((), ""), ((3,), "turn 3"), ((3, 4, 5), "turns 3–5")])
 def test_turns_are_named(numbers: tuple[int, ...], name: str) -> None:
     assert simulated_turns(numbers) == (f"simulated user, {name}" if name else "")
+
+
+def test_its_error_is_measured_printed_and_carried(replay: Replay, project: Project) -> None:
+    with StandIn(faults=[YES, END, END, END, YES, END]) as stand_in:
+        prepare(replay, project, stand_in.url, *(conversation(trace_id=f"talk-{n}") for n in range(5)))
+        pair = ("--old", ".", "--new", "careful", "--trials", "1")
+        assert run(replay, *pair) == 0
+        assert "how often it errs is not measured" in " ".join(
+            json.loads(replay("diff", "--json").out)["warnings"]
+        )
+        planned = replay("plan", "--measure-user")
+        assert planned.code == 0, planned.err
+        assert "the simulated user: 50.0% of its messages differ" in planned.out, planned.out
+        refused = replay("plan", "--measure-user", "--set", "user.model=")
+        assert (refused.code, "needs a model that plays the user" in refused.err) == (2, True)
+        assert run(replay, *pair) == 0
+    assert "noise of its own: 50.0%" in " ".join(json.loads(replay("diff", "--json").out)["warnings"])
