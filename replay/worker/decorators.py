@@ -56,8 +56,11 @@ def only_retries(layers: list[Any]) -> bool:
 
 def inside_proxy(value: Any) -> Any:
     """Return what a proxy of `wrapt` stands for, such as a function in its decorator; else the value."""
-    while any(base.__name__ == "ObjectProxy" for base in type(value).__mro__):
-        value = value.__wrapped__
+    for _ in range(DEEPEST):
+        if not any(base.__name__ == "ObjectProxy" for base in type(value).__mro__):
+            break
+        # A class of this name may be another package's.
+        value = kinds.read(value, "__wrapped__", object, value)
     return value
 
 

@@ -210,7 +210,7 @@ def names_in(code: types.CodeType) -> set[str]:
 
 def name_of(value: Any) -> str | None:
     """Return the name that a tool object gives itself; None where it gives none."""
-    for owner in (value, getattr(value, "metadata", None)):
+    for owner in (value, read(value, "metadata", object, None)):
         for attribute in ("name", "tool_name"):
             with contextlib.suppress(Exception):
                 name = getattr(owner, attribute, None)
