@@ -214,8 +214,9 @@ versions: setup ## Run tests with the oldest dependencies, and with the newest (
 packages-of-%:
 	@echo "$($*_packages)" | tr -s ' ' '|' | sed 's/\[[a-z,]*\]//g'
 
-lock: ## Resolve requirements.lock anew (needs uv)
+lock: ## Resolve requirements.lock and requirements-action.lock anew (needs uv)
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --group dev pyproject.toml -o requirements.lock
+	echo hatchling | uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate -c requirements.lock pyproject.toml - -o requirements-action.lock
 
 clean: ## Remove what make and the demo made
 	rm -rf $(VENV) .venv-frameworks replay-demo .mypy_cache .pytest_cache .ruff_cache .hypothesis

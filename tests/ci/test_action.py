@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -256,4 +257,24 @@ def test_other_actions_are_pinned_to_commits_and_the_own_tag_is_installed() -> N
     assert [step.get("name") for step in steps].index("keep the store") < len(steps) - 1
     assert all(len(pin) == 40 and int(pin, 16) for pin in pins)
     [install] = [step for step in steps if step.get("name") == "install"]
-    assert install["env"]["REPLAY_INSTALL"] == "${{ inputs.install || github.action_path }}"
+    assert install["env"]["REPLAY_ACTION"] == "${{ github.action_path }}"
+
+
+def test_packages_of_the_action_have_hashes_and_are_those_that_are_tested() -> None:
+    root = Path(__file__).parents[2]
+
+    def pins(name: str) -> dict[str, str]:
+        text = (root / name).read_text(encoding="utf-8")
+        entries = re.findall(
+            r"^([\w.-]+)==(\S+)((?:.*\n    --hash=sha256:[0-9a-f]{64})*)", text, re.MULTILINE
+        )
+        assert all(hashes for _, _, hashes in entries)
+        return {package: version for package, version, _ in entries}
+
+    installed, tested = pins("requirements-action.lock"), pins("requirements.lock")
+    assert {name: tested[name] for name in installed if name in tested} == {
+        name: version for name, version in installed.items() if name in tested
+    }
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    needed = project["project"]["dependencies"] + project["build-system"]["requires"]
+    assert {re.split(r"[\s<>=!~\[;]", line)[0].lower() for line in needed} <= installed.keys()
