@@ -205,7 +205,7 @@ def _of_run(con: DuckDBPyConnection, run_id: str, settings: Settings) -> list[_R
     if not observed:
         raise InputError(
             f"run {run_id} has no observed lane, and existing labels are of recorded responses; label its "
-            "own with `replay calibrate --draw`, or compare `--old observed`"
+            "own with `replay calibrate --label`, or compare `--old observed`"
         )
     stored = StoredGrades.read(con, run, versions_of(settings))
     blocks = read_blocks(con, run, settings, stored).blocks

@@ -172,7 +172,7 @@ def read_sheet(path: Path) -> dict[str, int]:
         key, label = row.get("key"), row.get("label")
         if not isinstance(key, str) or "label" not in row:
             raise InputError(
-                f"{path}:{line}: no key or label; it is not a sheet of `replay calibrate --draw`"
+                f"{path}:{line}: no key or label; it is not a sheet of `replay calibrate --label`"
             )
         if label is None or str(label).strip() == "":
             continue

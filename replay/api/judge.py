@@ -147,7 +147,7 @@ def _next_step(
     if labelled > calibrated:
         return f"replay calibrate {run} --read"
     size = 2 * max(calibrated, settings.gate.labels)
-    return f"replay calibrate {run} --draw more.csv --size {size}"
+    return f"replay calibrate {run} --label more.csv --size {size}"
 
 
 class JudgeLabels:

@@ -27,10 +27,8 @@ _LABEL_FOLDER = ""
     is_flag=False,
     flag_value=_LABEL_FOLDER,
     metavar="[SHEET]",
-    help="Label in this terminal, one key per response; without a value: your own sheet, drawn if missing.",
-)
-@click.option(
-    "--draw", metavar="FILE", help="Write a sheet to label elsewhere: CSV; .jsonl makes JSON Lines."
+    help="Label responses: draw SHEET if it is missing, and, if it is .jsonl, label it in this terminal, one "
+    "key per response; a CSV sheet is for elsewhere. Without a value: your own sheet.",
 )
 @click.option("--size", type=click.IntRange(1), default=50, show_default=True, help="Rows of a new sheet.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Another seed draws other rows.")
@@ -75,7 +73,6 @@ def calibrate(
     app: App,
     run: str | None,
     label: str | None,
-    draw: str | None,
     size: int,
     seed: int,
     filled: tuple[str, ...],
@@ -91,8 +88,8 @@ def calibrate(
     Without an option it shows the state of the calibration and the next step.
 
     First label responses that the judge has graded in RUN (default: the latest run), without seeing its
-    scores: 1 poor, 2 fair, 3 good, by the same rubric. Label in this terminal, in a sheet that --draw writes,
-    or in `replay view`. Then --read the labels: it prints agreement and Cohen's kappa per lane and the
+    scores: 1 poor, 2 fair, 3 good, by the same rubric. Label in this terminal, in a CSV sheet, or in
+    `replay view`. Then --read the labels: it prints agreement and Cohen's kappa per lane and the
     disagreements to look at first, and writes a calibration for this model, prompt and rubric. If the labels
     prove enough agreement in each lane ([gate] agreement, labels), the judge may gate, and labelled pairs of
     old and new answers correct the change that it reports. Keep the file under version control.
@@ -106,13 +103,13 @@ def calibrate(
       replay calibrate
       replay calibrate --label
       replay calibrate --read
-      replay calibrate --draw sheet.csv
+      replay calibrate --label sheet.csv
       replay calibrate --read ada.csv --read bo.csv
       replay calibrate --labels score:human --judge score:helpfulness
       replay calibrate --labels labels.jsonl --by metadata.task_id
     """
-    if sum([label is not None, draw is not None, bool(filled), bool(existing)]) > 1:
-        raise InputError("--label, --draw, --read and --labels are one step each; give one of them")
+    if sum([label is not None, bool(filled), bool(existing)]) > 1:
+        raise InputError("--label, --read and --labels are one step each; give one of them")
     if existing:
         if where is not None and (judge is None or run is not None):
             raise InputError("--where is for all traces, with --judge and without RUN")
@@ -124,10 +121,8 @@ def calibrate(
         raise InputError("--judge and --where go with --labels")
     if filled:
         return _read(app, run, filled, output, as_json)
-    if draw is not None:
-        _draw(app, run, Path(draw), size, seed)
-    elif label is not None:
-        _label(app, run, label or _LABEL_FOLDER, size, seed)
+    if label is not None:
+        _label(app, run, label, size, seed)
     else:
         _show_state(app.project.judge.state(run), as_json)
     return ExitCode.OK
@@ -159,18 +154,19 @@ def _draw(app: App, run: str | None, path: Path, size: int, seed: int) -> None:
 
 
 def _label(app: App, run: str | None, sheet: str, size: int, seed: int) -> None:
-    if not sys.stdin.isatty():
-        raise InputError(
-            "--label reads keys, and standard input is not a terminal; --draw a sheet and fill it elsewhere"
-        )
     path, read = Path(sheet), f"--read {sheet}"
+    reads_keys = sys.stdin.isatty()
     if sheet == _LABEL_FOLDER:
+        if not reads_keys:
+            raise InputError(
+                "--label reads keys, and standard input is not a terminal; name a sheet and fill it elsewhere"
+            )
         run, path = app.project.judge.personal_sheet(run, size=size, seed=seed)
         read = f"{run} --read"
-    if path.suffix != ".jsonl":
-        raise InputError(
-            f"{path} is not a JSON Lines sheet; fill CSV in a spreadsheet, or --draw a .jsonl file"
-        )
+    elif path.suffix != ".jsonl" or not reads_keys or not path.exists():
+        _draw(app, run, path, size, seed)
+        if path.suffix != ".jsonl" or not reads_keys:
+            return
     labelled, total = app.project.judge.ask_for_labels(path)
     click.echo(f"{labelled} of {total} labelled, in {path}")
     if labelled < total:

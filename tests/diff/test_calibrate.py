@@ -87,7 +87,7 @@ def _truth(row: dict[str, str]) -> int:
 
 
 def test_the_sheet_is_blind_and_no_cell_is_a_formula(graded: Path) -> None:
-    assert _run(graded, "--draw", "sheet.csv") == 0
+    assert _run(graded, "--label", "sheet.csv") == 0
     text = Path("sheet.csv").read_text()
     rows = list(csv.DictReader(text.splitlines()))
     assert len(rows) == len({row["key"] for row in rows}) == 50
@@ -95,12 +95,12 @@ def test_the_sheet_is_blind_and_no_cell_is_a_formula(graded: Path) -> None:
     assert "candidate" not in text
     assert not any(cell.startswith(("=", "+", "-", "@")) for row in rows for cell in row.values())
     assert '→ get_order_status(order_id=""1"")' in text
-    assert _run(graded, "--draw", "again.csv") == 0
+    assert _run(graded, "--label", "again.csv") == 0
     assert Path("again.csv").read_text() == text
 
 
 def test_both_lanes_are_drawn_from_alike(graded: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert _run(graded, "--draw", "sheet.jsonl", "--size", "40") == 0
+    assert _run(graded, "--label", "sheet.jsonl", "--size", "40") == 0
     rows = [json.loads(line) for line in Path("sheet.jsonl").read_text().splitlines()]
     Path("sheet.jsonl").write_text("".join(json.dumps({**row, "label": 2}) + "\n" for row in rows))
     capsys.readouterr()
@@ -112,7 +112,7 @@ def test_both_lanes_are_drawn_from_alike(graded: Path, capsys: pytest.CaptureFix
 def test_read_back_it_is_bound_to_the_judge_and_says_what_to_read_first(
     graded: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert _run(graded, "--draw", "ada.csv") == 0
+    assert _run(graded, "--label", "ada.csv") == 0
     _fill(Path("ada.csv"), _truth)
     assert _run(graded, "--read", "ada.csv") == 0
     text = capsys.readouterr().out
@@ -131,7 +131,7 @@ def test_labellers_are_held_against_each_other_and_differences_are_no_measure(
     graded: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("ada.csv", "bo.csv"):
-        assert _run(graded, "--draw", name) == 0
+        assert _run(graded, "--label", name) == 0
     _fill(Path("ada.csv"), _truth)
     _fill(Path("bo.csv"), lambda row: 2 if row["response"] == "answer 7" else _truth(row))
     capsys.readouterr()
@@ -145,7 +145,7 @@ def test_labellers_are_held_against_each_other_and_differences_are_no_measure(
 @pytest.mark.slow
 def test_with_a_good_calibration_the_judge_may_gate(graded: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _regrade(graded, {(n, lane): 1 if n % 3 == (lane == "new") else 3 for n in range(60) for lane in BOTH})
-    assert _run(graded, "--draw", "sheet.csv", "--size", "100") == 0
+    assert _run(graded, "--label", "sheet.csv", "--size", "100") == 0
     _fill(Path("sheet.csv"), lambda row: _judged(graded)[row["key"]])
     capsys.readouterr()
     assert _run(graded, "--read", "sheet.csv") == 0
@@ -197,7 +197,7 @@ def _label_by(path: Path, truth: dict[tuple[int, str], int], size: int = 120) ->
         rows = con.execute("SELECT run_id, item_id, lane, trial FROM grades").fetchall()
     labels = {key_of(*row): truth[int(row[1][1:]), row[2]] for row in rows}
     Path("truth.csv").unlink(missing_ok=True)
-    assert _run(path, "--draw", "truth.csv", "--size", str(size)) == 0
+    assert _run(path, "--label", "truth.csv", "--size", str(size)) == 0
     _fill(Path("truth.csv"), lambda row: labels[row["key"]])
     return _run(path, "--read", "truth.csv")
 
@@ -313,10 +313,10 @@ def test_the_lower_bound_of_agreement_is_wilsons(hits: int, total: int) -> None:
 @pytest.mark.parametrize(
     ("args", "sentence"),
     [
-        (["--draw", "a.csv", "--read", "b.csv"], "--label, --draw, --read and --labels are one step each"),
+        (["--label", "a.csv", "--read", "b.csv"], "--label, --read and --labels are one step each"),
         (["--label"], "standard input is not a terminal"),
         (["--read"], "there are no labels for run"),
-        (["--draw", "there.csv"], "there.csv exists already, and may contain labels"),
+        (["--label", "there.csv"], "there.csv exists already, and may contain labels"),
         (["--read", "none.csv"], "none.csv cannot be read: No such file or directory; name a filled sheet"),
         (["--read", "there.csv"], "there.csv:2: no key or label; it is not a sheet"),
         (["--read", "five.csv"], "five.csv:2: label must be one of 1, 2, 3, or empty, not '5'"),
@@ -390,7 +390,7 @@ def test_sheets_find_their_run_and_everyone_of_it_is_read(
     path.mkdir(parents=True)
     for name in ("Ada", "Bo"):
         own = path / f"{RUN_ID}.{name}.jsonl"
-        assert _run(graded, "--draw", str(own), "--size", "6") == 0
+        assert _run(graded, "--label", str(own), "--size", "6") == 0
         rows = [json.loads(line) for line in own.read_text().splitlines()]
         own.write_text("".join(json.dumps({**row, "label": len(name)}) + "\n" for row in rows))
     with open_store(graded) as con:
@@ -411,7 +411,7 @@ def test_sheets_find_their_run_and_everyone_of_it_is_read(
 
 def test_the_labels_of_two_judges_are_not_mixed(graded: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The rubric changed, and another run was judged by it; the old calibration stays beside the new one."""
-    assert _run(graded, "--draw", "one.csv", "--size", "5") == 0
+    assert _run(graded, "--label", "one.csv", "--size", "5") == 0
     _fill(Path("one.csv"), lambda row: 3)
     assert _run(graded, "--read", "one.csv") == 0
     with open_store(graded) as con:
@@ -432,7 +432,7 @@ def test_the_labels_of_two_judges_are_not_mixed(graded: Path, capsys: pytest.Cap
 def test_without_grades_it_says_what_makes_some(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     items: list[Item] = [item("t1")]
     path = store(tmp_path, items, [trial(items[0], Lane.NEW)])
-    assert _run(path, "--draw", str(tmp_path / "s.csv")) == 2
+    assert _run(path, "--label", str(tmp_path / "s.csv")) == 2
     assert "has no response with a score of the judge" in capsys.readouterr().err
 
 
@@ -450,7 +450,7 @@ def test_without_an_option_it_shows_the_state_and_the_next_step(
     assert first["next"] == f"replay calibrate {RUN_ID} --label"
     Path(".replay/labels").mkdir(parents=True)
     own = Path(f".replay/labels/{RUN_ID}.Ada.jsonl")
-    assert _run(graded, "--draw", str(own), "--size", "120") == 0
+    assert _run(graded, "--label", str(own), "--size", "120") == 0
     rows = [json.loads(line) for line in own.read_text().splitlines()]
     own.write_text("".join(json.dumps({**row, "label": 3}) + "\n" for row in rows))
     assert state()["next"] == f"replay calibrate {RUN_ID} --read"
@@ -458,7 +458,7 @@ def test_without_an_option_it_shows_the_state_and_the_next_step(
     refused = state()
     assert not refused["may_gate"]
     assert refused["labelled"] == {"Ada": 120}
-    assert refused["next"] == f"replay calibrate {RUN_ID} --draw more.csv --size 240"
+    assert refused["next"] == f"replay calibrate {RUN_ID} --label more.csv --size 240"
     own.write_text("".join(json.dumps({**row, "label": _truth(row)}) + "\n" for row in rows))
     assert _run(graded, "--read") == 0
     assert state()["labelled"] == {"Ada": 120}

@@ -190,7 +190,7 @@ def test_a_file_of_labels_names_the_answers_of_observed_lanes_that_called_no_too
         ),
         (["--judge", "score:helpful"], "--judge and --where go with --labels"),
         (["--labels", "score:human", "--where", "true"], "--where is for all traces"),
-        (["--labels", "score:human", "--draw", "x.csv"], "--label, --draw, --read and --labels are one step"),
+        (["--labels", "score:human", "--label", "x.csv"], "--label, --read and --labels are one step"),
     ],
 )
 def test_what_cannot_be_compared_is_one_sentence(

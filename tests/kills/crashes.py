@@ -70,7 +70,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "cases convert": ("cases", "convert", "cases/golden.jsonl", "cases.yaml"),
     "export": ("export", "runs", "-o", "runs.jsonl"),
     "export as Parquet": ("export", "traces", "-o", "traces.parquet"),
-    "calibrate --draw": ("calibrate", "--draw", "new.csv", "--size", "20"),
+    "calibrate --label": ("calibrate", "--label", "new.csv", "--size", "20"),
     "calibrate --read": ("calibrate", "--read", "sheet.csv"),
     "promote a trace": ("promote", "order-1", "--trait", "polite"),
     "report": ("report", "--format", "html", "-o", "report.html"),
@@ -78,7 +78,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 TWICE_IS_REFUSED = {
     "promote": 2,
     "promote a trace": 2,
-    "calibrate --draw": 2,
+    "calibrate --label": 2,
     "cases retire": 2,
     "cases merge": 3,
 }
