@@ -26,7 +26,7 @@ from types import MappingProxyType
 from typing import Any
 
 from replaydiff.replay.messages.decode import parse
-from replaydiff.replay.model import Json
+from replaydiff.replay.model import Json, JsonObject
 from replaydiff.replay.model.media import MARK
 
 Replace = Callable[[str, str, str], str]
@@ -187,36 +187,51 @@ def _source(part: Mapping[str, Any], depth: int = 0) -> str | None:
 
 def replace_base64(value: Json, replace: Replace) -> Json:
     """Return a value with something else in the place of each base64 of media; the same one without any."""
-    return _replaced(value, replace, "", "")
-
-
-def _replaced(value: Json, replace: Replace, media_type: str, name: str) -> Json:
     if isinstance(value, str):
-        return _text_replaced(value, replace)
+        return _text_replaced(value, replace) if len(value) >= _SHORTEST else value
+    if isinstance(value, dict):
+        return _object_replaced(value, replace, "", "")
     if isinstance(value, list | tuple):
-        entries = [_replaced(entry, replace, "", "") for entry in value]
-        is_changed = any(new is not old for new, old in zip(entries, value, strict=True))
-        return entries if is_changed else value
-    if not isinstance(value, dict):
-        return value
-    name = _first_text(value, _NAMES) or name
-    media_type = _declared_type(value) or media_type or _type_by_name(name)
-    changed: dict[str, Json] = {}
+        entries: list[Json] | None = None
+        for position, entry in enumerate(value):
+            new = replace_base64(entry, replace)
+            if new is not entry:
+                entries = list(value) if entries is None else entries
+                entries[position] = new
+        return value if entries is None else entries
+    return value
+
+
+def _object_replaced(value: JsonObject, replace: Replace, media_type: str, name: str) -> JsonObject:
+    """Replace base64 in an object; media type and name are those of the one around it."""
+    changed: JsonObject = {}
     for key, inner in value.items():
+        new: Json = inner
         if isinstance(inner, str):
-            if media_type and _is_data(key, inner, value, media_type):
-                new: Json = replace(inner, media_type, name)
+            if len(inner) < _SHORTEST:
+                continue
+            if key not in _DATA_KEYS and ";base64," not in inner:
+                new = _text_replaced(inner, replace)
             else:
-                new = _text_replaced(inner, replace, name)
-        elif isinstance(inner, dict) and key in _INNER:
-            new = _replaced(inner, replace, media_type, name)
-        elif isinstance(inner, list | dict):
-            new = _replaced(inner, replace, "", "")
-        else:
-            continue
+                own_type, own_name = _type_and_name(value, media_type, name)
+                if own_type and _is_data(key, inner, value, own_type):
+                    new = replace(inner, own_type, own_name)
+                else:
+                    new = _text_replaced(inner, replace, own_name)
+        elif isinstance(inner, dict):
+            around = _type_and_name(value, media_type, name) if key in _INNER else ("", "")
+            new = _object_replaced(inner, replace, *around)
+        elif isinstance(inner, list | tuple):
+            new = replace_base64(inner, replace)
         if new is not inner:
             changed[key] = new
     return {**value, **changed} if changed else value
+
+
+def _type_and_name(value: JsonObject, media_type: str, name: str) -> tuple[str, str]:
+    """Return what an object says of a file in it, else what the one around it says."""
+    name = _first_text(value, _NAMES) or name
+    return _declared_type(value) or media_type or _type_by_name(name), name
 
 
 def _first_text(value: Mapping[str, Json], keys: tuple[str, ...]) -> str:
@@ -251,8 +266,6 @@ def _is_data(key: str, text: str, holder: Mapping[str, Json], media_type: str) -
 
 
 def _text_replaced(text: str, replace: Replace, name: str = "") -> str:
-    if len(text) < _SHORTEST:
-        return text
     if text.startswith(_BEGINNINGS) and len(text) >= 2 * _SHORTEST and _BASE64.fullmatch(text):
         return replace(text, "", name)
     if ";base64," in text:
