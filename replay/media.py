@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.files import MEDIA_FOLDER, private_folder, write_whole
-from replaydiff.replay.messages import media_type_of, missing_reason, replace_base64
+from replaydiff.replay.messages import is_media, media_type_of, missing_reason, replace_base64
 from replaydiff.replay.messages.decode import as_json
 from replaydiff.replay.messages.media import LANGFUSE_MEDIA
 from replaydiff.replay.model import (
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 LARGEST_BYTES = 100_000_000
 """A larger picture, document or recording is not kept."""
-DROPPED, TOO_LARGE, BROKEN = "dropped", "too_large", "broken"
+DROPPED, TOO_LARGE, BROKEN, ABSENT = "dropped", "too_large", "broken", "absent"
 REASONS = {
     "url": "an address",
     "file_id": "the id of a file at the provider",
@@ -49,6 +49,7 @@ REASONS = {
     BROKEN: "base64 that is broken",
     TOO_LARGE: f"above {LARGEST_BYTES // 1_000_000} MB",
     DROPPED: 'media = "drop"',
+    ABSENT: "a reference to bytes of another store",
 }
 """Why media cannot be had, in words."""
 _Holder = TypeVar("_Holder", bound="Message | ToolCall | ServedCall | Step | ModelCall")
@@ -104,6 +105,10 @@ class MediaFolder:
         except FileNotFoundError:
             return None
 
+    def is_absent(self, media: Media) -> bool:
+        """Return whether the bytes of a medium are not here."""
+        return not (self.path / media.sha256).exists()
+
     def base64(self, media: Media) -> str | None:
         """Return the bytes of a medium as base64; None where they are not there."""
         content = self.read(media.sha256)
@@ -112,12 +117,16 @@ class MediaFolder:
     def filled(self, value: Json) -> Json:
         """Return a value with base64 in the place of each reference; one whose bytes are gone stays."""
         if isinstance(value, str):
-            return replace_references(value, lambda media: self.base64(media) or media.reference)
+            return self.filled_text(value)
         if isinstance(value, list | tuple):
             return [self.filled(entry) for entry in value]
         if isinstance(value, dict):
             return {key: self.filled(entry) for key, entry in value.items()}
         return value
+
+    def filled_text(self, text: str) -> str:
+        """Return a text, which may be JSON, with base64 in the place of each reference."""
+        return replace_references(text, lambda media: self.base64(media) or media.reference)
 
     def item(self, item: Item) -> Item:
         """Return an item as an agent receives it, with the bytes in its conversation and tape."""
@@ -237,8 +246,11 @@ class _Extraction:
         return _changed(message, text=self.text(message.text), parts=self.value(message.parts))
 
     def _note_missing(self, parts: Json) -> None:
-        if isinstance(parts, list):
-            self.reasons += filter(None, map(missing_reason, parts))
+        for part in parts if isinstance(parts, list) else ():
+            if reason := missing_reason(part):
+                self.reasons.append(reason)
+            elif is_media(part) and any(self._keeper.folder.is_absent(media) for media in media_in(part)):
+                self.reasons.append(ABSENT)
 
     def _keep(self, text: str, media_type: str, name: str) -> str:
         """Keep what base64 encodes, and return its reference; the same text where that cannot be."""

@@ -23,7 +23,9 @@ import duckdb
 import msgspec
 
 from replaydiff.replay.errors import InputError, NoSpaceError, remedy
+from replaydiff.replay.media import MediaFolder
 from replaydiff.replay.model import Grade, RunRecord
+from replaydiff.replay.model.media import MARK
 from replaydiff.replay.store import sql
 from replaydiff.replay.store.connection import UNWRITTEN
 from replaydiff.replay.store.grades import GRADE_COLUMNS, grade_row
@@ -155,10 +157,13 @@ def prepare(
 
 
 def write_jsonl(export: Export, file: BinaryIO, on_rows: OnRows) -> None:
-    """Write each row as one line of JSON."""
+    """Write each row as one line of JSON, with the bytes of its media."""
     rows = _trace_records(export) if export.kind is ExportKind.TRACES else _row_records(export)
+    media = MediaFolder.of(export.con)
     for done, row in enumerate(rows, start=1):
-        file.write(_line(row))
+        line = _line(row)
+        # Whoever reads it has no other file: media are in it as base64.
+        file.write(media.filled_text(line.decode()).encode() if MARK.encode() in line else line)
         if done % _ROWS == 0:
             on_rows(done, export.rows)
 

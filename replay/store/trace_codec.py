@@ -322,6 +322,8 @@ def _message(message: Message) -> dict[str, Any]:
 
 
 def _content(message: Message) -> Any:
+    if message.parts is not None:
+        return message.parts
     if message.data is not None:
         return message.data
     if message.text.startswith("[{"):

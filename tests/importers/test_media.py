@@ -17,6 +17,7 @@ from replaydiff.importers.base import find_importer
 from replaydiff.importers.collect import collected
 from replaydiff.importers.ingest import Report, ingest
 from replaydiff.importers.redacting import Redaction
+from replaydiff.replay.api.exporting import ExportRequest
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.media import MediaFolder, MediaKeeper
 from replaydiff.replay.model import Media, Message, Trace, TraceState, media_in
@@ -125,6 +126,22 @@ def test_redaction_searches_names_and_leaves_references(tmp_path: Path) -> None:
     [kept] = _references(trace)
     assert (kept.name, folder.read(kept.sha256)) == ("[EMAIL_1]", PNG)
     assert "ada" not in json.dumps(trace.messages[0].parts)
+
+
+def test_an_export_holds_the_bytes_and_a_reference_alone_is_missing_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "replay.toml").write_text("")
+    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, _asked(_image(_TEXT)))))
+    project = rd.open(tmp_path)
+    project.import_(tmp_path / "t.jsonl", source="jsonl")
+    trace = project.trace("t1")
+    project.store.export(ExportRequest(what="traces"), tmp_path / "out.jsonl")
+    (tmp_path / "other").mkdir()
+    other = rd.open(tmp_path, db=tmp_path / "other" / "s.duckdb")
+    other.import_(tmp_path / "out.jsonl", source="jsonl")
+    assert other.trace("t1").messages == trace.messages
+    assert other.store.media(_sha(PNG)) == PNG
+    _, [referring], _ = _import(tmp_path / "other", "jsonl", _asked(*trace.messages[0].parts[1:]))  # type: ignore[index]
+    assert referring.media_missing == ("absent",)
 
 
 def test_a_type_that_lies_is_replaced_by_what_the_bytes_are(tmp_path: Path) -> None:
