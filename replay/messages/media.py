@@ -213,11 +213,11 @@ def _object_replaced(value: JsonObject, replace: Replace, media_type: str, name:
             if key not in _DATA_KEYS and ";base64," not in inner:
                 new = _text_replaced(inner, replace)
             else:
-                own_type, own_name = _type_and_name(value, media_type, name)
-                if own_type and _is_data(key, inner, value, own_type):
-                    new = replace(inner, own_type, own_name)
+                declared_type, file_name = _type_and_name(value, media_type, name)
+                if declared_type and _is_data(key, inner, value, declared_type):
+                    new = replace(inner, declared_type, file_name)
                 else:
-                    new = _text_replaced(inner, replace, own_name)
+                    new = _text_replaced(inner, replace, file_name)
         elif isinstance(inner, dict):
             around = _type_and_name(value, media_type, name) if key in _INNER else ("", "")
             new = _object_replaced(inner, replace, *around)
