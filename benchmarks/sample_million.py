@@ -27,7 +27,8 @@ INSERT INTO traces BY NAME SELECT md5(i::VARCHAR) AS trace_id, 'x' AS source, md
     TIMESTAMP '2026-10-01' + to_seconds(i % 2592000) AS started_at, false AS incomplete,
     'complete' AS state, []::VARCHAR[] AS tags,
     'tool' || (hash(i) % 248) AS tool_path, 'a question' AS input,
-    '{}'::JSON AS scores, '{}'::JSON AS metadata, '[]'::JSON AS messages, '[]'::JSON AS steps
+    '{}'::JSON AS scores, '{}'::JSON AS metadata, '[]'::JSON AS messages, '[]'::JSON AS steps,
+    []::VARCHAR[] AS media_missing
 FROM range(?) t(i)
 """
 
