@@ -531,7 +531,9 @@ def _chosen_by(evidence: Evidence, name: str, *, recorded: bool) -> str | None:
     conditions = [version.condition for version in observed] if recorded else []
     if sample is not None and (observed or not recorded):
         conditions.append(sample.where)
-    score = re.compile(rf"\bscores\W+{re.escape(name.removeprefix(SCORE_PREFIX))}\b", re.IGNORECASE)
+    # That a trace has a score chooses no value of it.
+    named = rf"\bscores\W+{re.escape(name.removeprefix(SCORE_PREFIX))}\b(?!\W*\s+IS\s+NOT\s+NULL\b)"
+    score = re.compile(named, re.IGNORECASE)
     return next((condition for condition in conditions if condition and score.search(condition)), None)
 
 

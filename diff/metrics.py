@@ -359,10 +359,11 @@ def is_mirrored(name: str, settings: Settings) -> bool:
     return declared is not None and declared.better == "lower"
 
 
-_FAULTS = re.compile(
-    r"hallucinat|toxic|harmful|unsafe|bias|error|fail|fault|violat|complain|frustrat|escalat|refus|leak"
+_FAULT = re.compile(
+    r"(?:^|_)(?:hallucinat|toxic|harmful|unsafe|bias|error|fail|fault|violat|complain|frustrat|refus|leak)[a-z]*"
+    r"(?:_(?:rate|ratio|share|count|score|level|probability|detected))?$"
 )
-_DENIALS = re.compile(r"(?:^|[^a-z])(?:no|not|non|without|free|absence|lack)(?:[^a-z]|$)")
+_DENIAL = re.compile(r"(?:^|_)(?:no|not|non|without|absence|lack)_")
 
 
 def unclear_direction(name: str, settings: Settings) -> str | None:
@@ -371,8 +372,8 @@ def unclear_direction(name: str, settings: Settings) -> str | None:
     declared = settings.scores.get(score)
     if name == score or (declared is not None and declared.better is not None):
         return None
-    words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", score).lower()
-    if not _FAULTS.search(words) or _DENIALS.search(words):
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])|[^a-zA-Z]+", "_", score).lower().strip("_")
+    if not _FAULT.search(words) or _DENIAL.search(words):
         return None
     return (
         f"{name} has the name of a fault, and nothing says whether lower is better: set "

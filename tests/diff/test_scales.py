@@ -166,7 +166,7 @@ def test_a_scale_is_inferred_from_all_traces(
     assert scale_of("score:x", values, Settings(), ranges) == (Scale(low=low, high=high), source)
 
 
-@pytest.mark.parametrize("name", ["hallucination", "Toxicity", "errorRate", "is_harmful"])
+@pytest.mark.parametrize("name", ["hallucination", "Toxicity", "errorRate", "is_harmful", "bias-score"])
 def test_a_score_with_the_name_of_a_fault_decides_only_where_its_direction_is_declared(name: str) -> None:
     refusal = unclear_direction(f"score:{name}", Settings(root=Path()))
     assert refusal
@@ -175,6 +175,8 @@ def test_a_score_with_the_name_of_a_fault_decides_only_where_its_direction_is_de
     assert unclear_direction(f"score:{name}", declared) is None
 
 
-@pytest.mark.parametrize("name", ["helpfulness", "no_hallucination", "error-free", "reward"])
+@pytest.mark.parametrize(
+    "name", ["helpfulness", "no_hallucination", "error-free", "error_handling", "fail_to_pass", "unbiased"]
+)
 def test_other_scores_are_better_where_they_are_higher(name: str) -> None:
     assert unclear_direction(f"score:{name}", Settings(root=Path())) is None
