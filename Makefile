@@ -155,14 +155,23 @@ crewai-traces_packages := crewai openinference-instrumentation-crewai openinfere
   opentelemetry-sdk opentelemetry-exporter-otlp-proto-http
 datadog_packages := ddtrace openai anthropic langchain langchain-openai
 opik_packages := opik openai anthropic langchain langchain-openai
+genai_packages := openai anthropic langchain langchain-openai openai-agents opentelemetry-sdk opentelemetry-exporter-otlp-proto-http \
+  $(addprefix opentelemetry-instrumentation-genai-,openai anthropic langchain openai-agents)
+adk-traces_packages := 'google-adk[extensions]' litellm openinference-instrumentation-google-adk opentelemetry-exporter-otlp-proto-http
+llama-index-traces_packages := llama-index-core llama-index-llms-openai-like openinference-instrumentation-llama-index \
+  opentelemetry-instrumentation-llamaindex opentelemetry-exporter-otlp-proto-http
+claude-traces_packages := claude-agent-sdk openinference-instrumentation-claude-agent-sdk opentelemetry-exporter-otlp-proto-http
+mastra_node_packages := node@24 @mastra/core@1 @mastra/observability@1 @mastra/otel-exporter@1 @ai-sdk/openai-compatible@2 @opentelemetry/otlp-transformer zod
 vercel_node_packages := ai @ai-sdk/otel @ai-sdk/openai-compatible @opentelemetry/sdk-trace-node @opentelemetry/otlp-transformer zod
 
-.venv-frameworks/vercel/.ready: $(READY)
+.venv-frameworks/vercel/.ready .venv-frameworks/mastra/.ready: .venv-frameworks/%/.ready: $(READY)
 	$(BIN)/uv venv --quiet --allow-existing --python $(BIN)/python $(@D)
-	npm install --silent --no-audit --no-fund --prefix $(@D) $(vercel_node_packages)
+	npm install --silent --no-audit --no-fund --prefix $(@D) $($*_node_packages)
 	touch $@
 
-instrumentations: setup $(patsubst %,.venv-frameworks/%/.ready,instrumentations mlflow opik datadog strands-traces crewai-traces vercel) ## Compare traces of genuine instrumentations with what happened
+WRITERS := instrumentations genai mlflow opik datadog strands-traces crewai-traces adk-traces llama-index-traces claude-traces vercel mastra
+
+instrumentations: setup $(patsubst %,.venv-frameworks/%/.ready,$(WRITERS)) ## Compare traces of genuine instrumentations with what happened
 	$(BIN)/pytest -n 2 tests/instrumentations
 
 examples: setup ## Run the pages of the examples with the genuine frameworks

@@ -29,6 +29,8 @@ from replaydiff.replay.store.trace_codec import PUBLIC_NAMES, field_types
 DOCS = Path(__file__).parent
 Json = dict[str, typing.Any]
 CI, STATISTICS = DOCS / "ci.md", DOCS / "statistics.md"
+FORMATS = DOCS / "formats.md"
+WRITERS = DOCS.parent / "tests" / "instrumentations" / "results.json"
 TRACE_SCHEMA = DOCS / "schema" / "trace.schema.json"
 NOTE = "<!-- Written by docs/generate.py (`make docs`); do not edit. -->"
 
@@ -41,6 +43,7 @@ def pages() -> dict[Path, str]:
         TRACE_SCHEMA: _trace_schema(),
         DOCS / "fields.md": _fields(),
         CI: _with_exit_codes(CI.read_text(encoding="utf-8")),
+        FORMATS: _with_writers(FORMATS.read_text(encoding="utf-8")),
         STATISTICS: _with_results(_with_rules(STATISTICS.read_text(encoding="utf-8"))),
     }
 
@@ -353,6 +356,48 @@ def _with_results(page: str) -> str:
         return f"{match[1]}\n```console\n{lines}\n```\n\nMeasured on {day.day} {day:%B %Y}.\n\n{match[3]}"
 
     return _RESULT.sub(result, page)
+
+
+_COLUMNS = {
+    "calls": ("none", "one", "chain", "unicode"),
+    "parallel": ("parallel",),
+    "repeated": ("repeat",),
+    "failed tool": ("toolerror",),
+    "refused model call": ("boom",),
+    "sub-agent": ("nested",),
+    "image": ("image",),
+}
+"""Column of the table of writers → the planned runs that it shows."""
+
+
+def _with_writers(page: str) -> str:
+    """Return a page with the table of writers of traces, between its marks."""
+    results = json.loads(WRITERS.read_text(encoding="utf-8"))
+    rows = [f"| writer | {' | '.join(_COLUMNS)} |", "|---" * (len(_COLUMNS) + 1) + "|"]
+    for name, writer in results["writers"].items():
+        modes_by_cells: dict[tuple[str, ...], list[str]] = {}
+        for mode, cells in writer["modes"].items():
+            row = tuple(_cell(cells, runs) for runs in _COLUMNS.values())
+            modes_by_cells.setdefault(row, []).append(mode)
+        for row, modes in modes_by_cells.items():
+            shown = f" ({', '.join(modes)})" if len(modes_by_cells) > 1 else ""
+            rows.append(f"| {name}{shown} | {' | '.join(row)} |")
+    packages = {package for writer in results["writers"].values() for package in writer["packages"]}
+    day = datetime.fromisoformat(results["measured"])
+    written = f"Measured on {day.day} {day:%B %Y} with {', '.join(sorted(packages))}."
+    begin, end = "<!-- writers: begin -->", "<!-- writers: end -->"
+    head, _, tail = page.partition(begin)
+    table = "\n".join(rows)
+    return f"{head}{begin}\n\n{table}\n\n{written}\n\n{end}{tail.partition(end)[2]}"
+
+
+def _cell(cells: dict[str, list[str]], runs: tuple[str, ...]) -> str:
+    """Return what one column says of a writer."""
+    measured = [cells[run] for run in runs if run in cells]
+    if not measured:
+        return "–"
+    missing = sorted({kind for kinds in measured for kind in kinds})
+    return f"not {', '.join(missing)}" if missing else "exact"
 
 
 if __name__ == "__main__":

@@ -113,6 +113,9 @@ def has_orphan(trace: Trace) -> bool:
     ):
         # Most conversations.
         return False
+    if answered <= {call.call_id for call in trace.tool_calls} - {None} and results <= len(trace.tool_calls):
+        # Messages that leave out the calls, which spans have.
+        return False
     if orphan_results(trace.messages, join_results(trace.messages)):
         return True
     # A call without an id may be answered by any; results of the Responses API name calls by other ids.

@@ -13,6 +13,7 @@ from replaydiff.importers import fields
 from replaydiff.importers.base import Imported, InputFile, Job, RecordError
 from replaydiff.importers.chat.turns import SessionMessage, turns
 from replaydiff.importers.convert import done, jobs
+from replaydiff.importers.spans.contents import adk_result
 from replaydiff.replay.messages import read_messages
 from replaydiff.replay.model import Json, JsonObject, Usage
 
@@ -94,6 +95,9 @@ def _part(part: Json, where: str) -> Json:
     call = _field(fields_of_part, "function_call")
     if call is not None and not (isinstance(call, dict) and isinstance(call.get("name"), str)):
         raise RecordError(f"a tool call in {where} has no name")
+    response = _field(fields_of_part, "function_response")
+    if isinstance(response, dict) and "response" in response:
+        return {"functionResponse": {**response, "response": adk_result(response["response"])}}
     return fields_of_part
 
 

@@ -13,7 +13,7 @@ counts if there is something in it; the message recogniser reads what is returne
 | OpenLLMetry | `gen_ai.prompt.0.role` …; `traceloop.entity.input/output` |
 | OpenInference | `llm.input_messages.0.message.role` …; `input.value`, `output.value` |
 | LiteLLM | GenAI's; `llm.PROVIDER.messages` and `.choices` as Python reprs on a span of its own |
-| Pydantic AI, ADK, MLflow, Braintrust | names of their own |
+| Pydantic AI, ADK, MLflow, Braintrust, Mastra | names of their own |
 
 `RawSpan` is a span as it was recorded, whatever file or server it came from: flat attributes, times, parent.
 Attributes are looked up by dotted names. What an instrumentor nests, some exporters flatten
@@ -23,8 +23,8 @@ same value for both.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -159,12 +159,57 @@ def output_of(span: RawSpan) -> Json:
 
 def args(span: RawSpan) -> Json:
     """The arguments of a tool's run."""
-    return _by_names(span, _out_of_wrapper(_first(span, _ARGS), "inputs", "input_str"))
+    value = _by_names(span, _out_of_wrapper(_first(span, _ARGS), "inputs", "input_str"))
+    if _is_of_llama_index(span):
+        call = decode(value)
+        return call["kwargs"] if isinstance(call, dict) and call.keys() == {"kwargs"} else value
+    return value
 
 
 def result(span: RawSpan) -> Json:
     """The result of a tool's run."""
-    return _out_of_wrapper(_first(span, _RESULT), "output", "kwargs")
+    if (run := llama_index_run(span)) is not None:
+        return run.get("raw_output")
+    value = _out_of_wrapper(_first(span, _RESULT), "output", "kwargs")
+    if "gcp.vertex.agent.event_id" in span.attributes:
+        return adk_result(decode(value))
+    return _text_of_parts(value) if span.scope.endswith(".claude_agent_sdk") else value
+
+
+def adk_result(response: Json) -> Json:
+    """What a tool of Google's ADK returned: ADK puts whatever is no object into one, as `result`."""
+    if isinstance(response, dict) and response.keys() == {"result"}:
+        inner = response["result"]
+        # Of a tool that returned nothing, the object shows that it ran.
+        return response if inner is None or isinstance(inner, dict) else inner
+    return response
+
+
+def _is_of_llama_index(span: RawSpan) -> bool:
+    return span.scope.endswith((".llama_index", ".llamaindex"))
+
+
+def llama_index_run(span: RawSpan) -> JsonObject | None:
+    """LlamaIndex's `ToolOutput` in the span of a tool's run; OpenLLMetry has the id of the call beside it."""
+    output = (
+        decode(span.first("traceloop.entity.output", "output.value")) if _is_of_llama_index(span) else None
+    )
+    if not isinstance(output, dict):
+        return None
+    run = output.get("tool_output", output)
+    return (
+        {**run, "tool_id": output.get("tool_id")} if isinstance(run, dict) and "raw_output" in run else None
+    )
+
+
+def _text_of_parts(value: Json) -> Json:
+    """The text of a result that Claude Code keeps as content parts, or in an object with them."""
+    decoded = decode(value)
+    parts = decoded.get("content") if isinstance(decoded, dict) else decoded
+    if not isinstance(parts, list) or not parts:
+        return value
+    texts = [part.get("text") for part in parts if isinstance(part, dict) and part.get("type") == "text"]
+    return "\n".join(map(str, texts)) if len(texts) == len(parts) else value
 
 
 def _first(span: RawSpan, readers: tuple[Reader, ...]) -> Json:
@@ -469,6 +514,30 @@ def _by_names(span: RawSpan, value: Json) -> Json:
     return {**call, "args": [], "kwargs": {**dict(zip(names, positional, strict=False)), **named}}
 
 
+_STEP_OUTPUT = "mastra.model_step.output"
+
+
+def with_steps(spans: Sequence[RawSpan]) -> list[RawSpan]:
+    """Return the spans, those of Mastra's model calls with the answer that it writes on the step around them.
+
+    A call's own span has the text of the answer alone, without the tool calls that it requests.
+    """
+    steps = {span.id: span.attributes[_STEP_OUTPUT] for span in spans if _STEP_OUTPUT in span.attributes}
+    return [
+        replace(span, attributes={**span.attributes, _STEP_OUTPUT: steps[span.parent]})
+        if span.parent in steps and span.attributes.get("mastra.span.type") == "model_inference"
+        else span
+        for span in spans
+    ]
+
+
+def _mastra_answer(span: RawSpan) -> Json:
+    answer = decode(span.first(_STEP_OUTPUT))
+    if not isinstance(answer, dict):
+        return None
+    return {"role": "assistant", "content": answer.get("text") or "", "tool_calls": answer.get("toolCalls")}
+
+
 _INPUT_READERS: tuple[Reader, ...] = (
     _attribute("langfuse.observation.input", "ai.prompt.messages"),
     _vercel_prompt,
@@ -481,9 +550,11 @@ _INPUT_READERS: tuple[Reader, ...] = (
     lambda span: raw_request(span, "messages", "input"),
     _attribute("gcp.vertex.agent.llm_request", "pydantic_ai.all_messages", "all_messages"),
     _attribute("langfuse.trace.input", "mlflow.spanInputs", "braintrust.input_json", "braintrust.input"),
+    _attribute("mastra.agent_run.input", "mastra.workflow_run.input"),
     _attribute("traceloop.entity.input", "input.value", "input"),
 )
 _OUTPUT_READERS: tuple[Reader, ...] = (
+    _mastra_answer,
     _attribute("langfuse.observation.output"),
     _vercel_answer,
     _genai_output,
@@ -495,10 +566,12 @@ _OUTPUT_READERS: tuple[Reader, ...] = (
     _raw_choices,
     _attribute("gcp.vertex.agent.llm_response", "final_result", "pydantic_ai.all_messages", "all_messages"),
     _attribute("langfuse.trace.output", "mlflow.spanOutputs", "braintrust.output_json", "braintrust.output"),
+    _attribute("mastra.agent_run.output", "mastra.workflow_run.output"),
     _attribute("traceloop.entity.output", "output.value", "output"),
 )
 _ARGS: tuple[Reader, ...] = (
     _attribute("gen_ai.tool.call.arguments", "gen_ai.tool.args", "ai.toolCall.args", "tool_arguments"),
+    _attribute("tool.arguments"),
     _tool_event("gen_ai.tool.message", "content"),
     _attribute("gcp.vertex.agent.tool_call_args", "langfuse.observation.input", "mlflow.spanInputs"),
     _attribute("braintrust.input_json", "braintrust.input", "traceloop.entity.input", "input.value", "input"),

@@ -12,7 +12,7 @@ from typing import Any
 
 from replaydiff.importers import fields
 from replaydiff.importers.base import RecordError
-from replaydiff.importers.spans.contents import RAW_REQUEST, RawSpan, raw_request, says
+from replaydiff.importers.spans.contents import RAW_REQUEST, RawSpan, llama_index_run, raw_request, says
 from replaydiff.importers.spans.trace import About
 from replaydiff.replay.messages import decode
 from replaydiff.replay.model import Json, JsonObject, Score, StepKind, Usage
@@ -145,6 +145,8 @@ def error(span: RawSpan) -> str | None:
         or thrown.get("exception.type")
         or span.first("langfuse.observation.status_message", "error.message", "error.type")
     )
+    if (run := llama_index_run(span)) is not None and run.get("is_error"):
+        return str(run.get("raw_output"))
     failed = span.failed or str(span.attributes.get("langfuse.observation.level", "")).upper() == "ERROR"
     return str(why or "the span has status ERROR") if failed else None
 
@@ -258,11 +260,15 @@ _ONLY_OF_MODELS = (
 _TOOL_NAMES = ("gen_ai.tool.name", "tool.name", "ai.toolCall.name", "traceloop.entity.name")
 _TOOL_PREFIX = re.compile(r"^(execute_tool |running tool:? |tools/call |tool\.)")
 _HANDOFF = "handoff to "
+_MERGED_TOOLS = "(merged tools)"
+"""Google's ADK writes a span of this name for the results of parallel calls together."""
 _CALL_IDS = ("gen_ai.tool.call.id", "ai.toolCall.id", "tool_call.id", "tool.id", "tool_call_id")
 
 
 def kind(span: RawSpan) -> StepKind:
     """What the instrumentor calls it, else what its attributes make of it."""
+    if span.attributes.get("gen_ai.tool.name") == _MERGED_TOOLS:
+        return StepKind.UNCLASSIFIED
     vercel = span.attributes.get("ai.operationId")
     if isinstance(vercel, str):
         if vercel == "ai.toolCall":
@@ -273,7 +279,9 @@ def kind(span: RawSpan) -> StepKind:
     for name in _NAMED:
         word = span.attributes.get(name)
         if isinstance(word, str) and word:
-            span_kind = _of_word(word)
+            # OpenLLMetry calls LlamaIndex's run of a tool a task.
+            is_run = word == "task" and (run := llama_index_run(span)) is not None and run["tool_id"]
+            span_kind = StepKind.TOOL if is_run else _of_word(word)
             # OpenInference's tool without a tool's name: the model called `transfer_to_…` for it.
             is_handoff = span.name.startswith(_HANDOFF) and span.first(*_TOOL_NAMES) is None
             return StepKind.UNCLASSIFIED if span_kind is StepKind.TOOL and is_handoff else span_kind
@@ -321,4 +329,6 @@ def tool_name(span: RawSpan) -> str:
 def call_id(span: RawSpan) -> str | None:
     """The id of the call that a tool span ran for."""
     recorded_id = span.first(*_CALL_IDS)
+    if recorded_id is None and (run := llama_index_run(span)) is not None:
+        recorded_id = run["tool_id"]
     return str(recorded_id) if isinstance(recorded_id, str | int) else None

@@ -116,7 +116,7 @@ def trace(
         RecordError: a number in them cannot be read.
     """
     span_ids = {span.id for span in spans}
-    ordered = sorted(spans, key=lambda span: (span.parent in span_ids, span.started_at))
+    ordered = sorted(contents.with_steps(spans), key=lambda span: (span.parent in span_ids, span.started_at))
     interpreted = [understood(span) for span in ordered]
     about = facts.about(ordered)
     about.scores.update(scores)

@@ -11,6 +11,7 @@ as a tool is no answer to the user.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -313,7 +314,8 @@ def _with_agents_in_tools(tree: _Tree) -> _Tree:
     """Return the spans with each agent below the tool that ran it, where it was recorded beside that tool.
 
     OpenLLMetry puts an agent of openai-agents that is called as a tool below the workflow. It ran in the time
-    of the tool and its answer is the tool's result. Agents in parallel and handoffs have no such tool.
+    of the tool and its answer is the tool's result; where no answer was recorded, no other tool ran at that
+    time. Agents in parallel and handoffs have no such tool.
     """
     agents = [span for span in tree.spans if span.kind is StepKind.AGENT and not span.in_tool]
     tools = [
@@ -325,14 +327,13 @@ def _with_agents_in_tools(tree: _Tree) -> _Tree:
         return tree
     model_calls = {span.id for span in tree.model_calls}
     for agent in agents:
-        around = [tool for tool in tools if _is_within(agent, tool)]
+        inner = {span.id: span for span in tree.below(agent)}
+        around = [tool for tool in tools if tool.id not in inner and _is_within(agent, tool)]
         if not around:
             continue
-        inner = {span.id: span for span in tree.below(agent)}
         answer = _answer(agent, [span for span in inner.values() if span.id in model_calls])
-        holders = [
-            tool for tool in around if answer and tool.id not in inner and read_text(tool.output) == answer
-        ]
+        alone = answer is None and len(around) == 1
+        holders = [tool for tool in around if alone or (answer and read_text(tool.output) == answer)]
         if holders:
             # Of tools within each other, the inner one ran the agent.
             agent.parent = max(holders, key=lambda tool: tool.started_at).id
@@ -380,6 +381,10 @@ def _tool_calls(tree: _Tree) -> tuple[ToolCall, ...]:
     }
     untraced_tools = requested - {span.name for span in tree.spans if span.kind is StepKind.TOOL}
     for span in tree.spans:
+        managed = span.name.removesuffix(".run")
+        if span.kind is StepKind.AGENT and span.depth and managed != span.name and managed in untraced_tools:
+            # An agent of smolagents that another one manages is given more than its call has.
+            span.kind, span.name, span.input = StepKind.TOOL, managed, None
         # A function or an agent that was traced as such is known for a tool by its name.
         if (
             span.kind in (StepKind.UNCLASSIFIED, StepKind.AGENT)
@@ -453,14 +458,24 @@ def _final_response(tree: _Tree, tops: Sequence[Span]) -> str | None:
         decoded, text = decode(span.output), read_text(span.output)
         if text is None:
             text = canonical_args(decoded) if isinstance(decoded, dict) else _as_text(span.output)
-        # CrewAI's span has the answer within an object.
-        is_within = ended and isinstance(decoded, dict) and ended in decoded.values()
+        # Agents of some frameworks return an object that has the answer in it.
+        is_within = ended is not None and (_has_text(decoded, ended) or _REPR.match(text))
         return ended if is_within else _as_written(text, ended)
     agent_calls = [span for span in tree.model_calls if not span.in_tool] or tree.model_calls
     for span in sorted(agent_calls, key=lambda span: span.ended_at or span.started_at)[::-1]:
         if text := final_response(span.produced):
             return text
     return None
+
+
+_REPR = re.compile(r"[A-Z]\w*\([a-z_]\w*=")
+"""The beginning of an object as Python shows it, which no agent answers to a user."""
+
+
+def _has_text(value: Json, text: str) -> bool:
+    """Whether an object has this text in it."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return any(part == text or _has_text(part, text) for part in inner)
 
 
 def _as_written(text: str, ended: str | None) -> str:

@@ -70,7 +70,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        kind = self.path.rpartition("/")[2]
+        kind = self.path.partition("?")[0].rpartition("/")[2]
         messages = _responses_messages(body) if kind == "responses" else body["messages"]
         plan, done, name = _plan(messages)
         if plan is None:

@@ -27,13 +27,54 @@ SCENARIOS: dict[str, Any] = {
     "repeat": [[["get_weather", {"city": "Oslo"}]], [["get_weather", {"city": "Oslo"}]]],
     "unicode": [[["get_weather", {"city": 'Ünï "çødé"\n注文 🚚'}]]],
     "toolerror": [[["get_weather", {"city": "Atlantis"}]], [["get_weather", {"city": "Oslo"}]]],
-    "boom": None,
+    "image": [[["get_weather", {"city": "Oslo"}]]],
 }
+INNER = 'inner: please help. PLAN [[["get_weather", {"city": "Oslo"}]]]'
+"""What the agent asks its sub-agent in the scenario `nested`."""
+SCENARIOS["nested"] = [[["ask_expert", {"input": INNER}]]]
+SCENARIOS["boom"] = None
+SPELLINGS: dict[str, dict[str, str]] = {
+    "adk_agents": {'{"input"': '{"request"'},
+    "claude_sdk": {
+        '"get_': '"mcp__shop__get_',
+        '"ask_expert", {"input"': '"Agent", {"description": "ask", "subagent_type": "expert", "run_in_background": false, "prompt"',
+    },
+    "mastra_agents": {'"ask_expert", {"input"': '"agent-ask_expert", {"prompt"'},
+    "smolagents_agents": {'{"input"': '{"task"'},
+}
+"""Writer → how its framework spells tools and arguments of the plans."""
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+IMAGE = f"data:image/png;base64,{PIXEL}"
 
 
-def prompt(name: str) -> str:
+def plan_of(name: str, writer: str) -> str:
+    """The plan of a scenario as JSON, in the spelling of a writer's framework."""
+    plan = json.dumps(SCENARIOS[name])
+    for general, spelling in SPELLINGS.get(writer, {}).items():
+        plan = plan.replace(general, spelling).replace(_within(general), _within(spelling))
+    return plan
+
+
+def _within(text: str) -> str:
+    """The text as it stands within a JSON string."""
+    return json.dumps(text)[1:-1]
+
+
+def prompt(name: str, writer: str = Path(sys.argv[0]).stem) -> str:
     """The user's message of a scenario."""
-    return f"{name}: please help. PLAN {json.dumps(SCENARIOS[name])}"
+    return f"{name}: please help. PLAN {plan_of(name, writer)}"
+
+
+def content(kind: str, text: str) -> list[dict[str, Any]]:
+    """A user's message with an image, as an API takes it."""
+    return {
+        "chat": [{"type": "text", "text": text}, {"type": "image_url", "image_url": {"url": IMAGE}}],
+        "responses": [{"type": "input_text", "text": text}, {"type": "input_image", "image_url": IMAGE}],
+        "messages": [
+            {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}},
+            {"type": "text", "text": text},
+        ],
+    }[kind]
 
 
 def get_weather(city: str) -> str:
@@ -194,7 +235,7 @@ LOOPS: dict[str, Callable[..., str]] = {
 }
 
 
-def langchain_agent(model: Any) -> Any:
+def langchain_agent(model: Any, tools: Any = None) -> Any:
     """An agent of LangChain's on this model, which is told of a tool that failed."""
     from langchain.agents import create_agent
     from langchain.agents.middleware import wrap_tool_call
@@ -208,7 +249,9 @@ def langchain_agent(model: Any) -> Any:
             call = request.tool_call
             return ToolMessage(f"Error: {error}", tool_call_id=call["id"], name=call["name"], status="error")
 
-    return create_agent(model, list(TOOLS.values()), system_prompt="Be kind.", middleware=[forgiving])
+    return create_agent(
+        model, list(tools or TOOLS.values()), system_prompt="Be kind.", middleware=[forgiving]
+    )
 
 
 def openai_client(url: str) -> Any:
@@ -230,11 +273,21 @@ def arguments() -> tuple[str, Path, str]:
     return sys.argv[1], Path(sys.argv[2]), sys.argv[3]
 
 
-def each(run: Callable[[str], Any], *names: str) -> None:
-    """Run the scenarios (all, or these), each as a trace of its own; a model that fails is not the end."""
-    for name in names or SCENARIOS:
+def each(
+    run: Callable[[str], Any],
+    image: Callable[[str], Any] | None = None,
+    nested: Callable[[str], Any] | None = None,
+) -> None:
+    """Run the scenarios, each as a trace of its own; a model that fails is not the end.
+
+    `image` runs an agent on text and an image, `nested` one that has the tool `ask_expert`, another agent.
+    """
+    for name in SCENARIOS:
+        chosen = {"image": image, "nested": nested}.get(name, run)
+        if chosen is None:
+            continue
         try:
-            run(prompt(name))
+            chosen(prompt(name))
         except Exception as error:  # noqa: BLE001 - the trace is what counts
             if name != "boom":
                 print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr)
@@ -251,30 +304,61 @@ def waited(run: Callable[[str], Any]) -> Callable[[str], Any]:
 
 def spans_to(path: Path) -> Any:
     """A tracer provider of OpenTelemetry's whose spans go to a file as OTLP JSON, one request a line."""
-    from google.protobuf.json_format import MessageToDict
     from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
 
-    def hexed(value: Any) -> Any:
-        if isinstance(value, list):
-            return [hexed(one) for one in value]
-        if not isinstance(value, dict):
-            return value
-        return {
-            key: base64.b64decode(one).hex() if key in ("traceId", "spanId", "parentSpanId") else hexed(one)
-            for key, one in value.items()
-        }
-
     class ToFile(SpanExporter):
         def export(self, spans: Any) -> SpanExportResult:
-            with path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(hexed(MessageToDict(encode_spans(spans)))) + "\n")
+            _append(path, encode_spans(spans))
             return SpanExportResult.SUCCESS
 
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(ToFile()))
     return provider
+
+
+def logs_to(path: Path) -> Any:
+    """A logger provider of OpenTelemetry's whose log records go to the same file."""
+    from opentelemetry.exporter.otlp.proto.common._log_encoder import encode_logs
+    from opentelemetry.sdk._logs import LoggerProvider
+    from opentelemetry.sdk._logs.export import (
+        LogRecordExporter,
+        LogRecordExportResult,
+        SimpleLogRecordProcessor,
+    )
+
+    class ToFile(LogRecordExporter):
+        def export(self, batch: Any) -> LogRecordExportResult:
+            _append(path, encode_logs(batch))
+            return LogRecordExportResult.SUCCESS
+
+        def shutdown(self) -> None:
+            pass
+
+        def force_flush(self, timeout_millis: int = 0) -> bool:
+            return True
+
+    provider = LoggerProvider()
+    provider.add_log_record_processor(SimpleLogRecordProcessor(ToFile()))
+    return provider
+
+
+def _append(path: Path, request: Any) -> None:
+    from google.protobuf.json_format import MessageToDict
+
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(_hexed(MessageToDict(request))) + "\n")
+
+
+def _hexed(value: Any) -> Any:
+    """OTLP's JSON has ids in hexadecimal, unlike that of protobuf."""
+    if isinstance(value, list):
+        return [_hexed(part) for part in value]
+    if not isinstance(value, dict):
+        return value
+    ids = ("traceId", "spanId", "parentSpanId")
+    return {key: base64.b64decode(part).hex() if key in ids else _hexed(part) for key, part in value.items()}
 
 
 def traced_by(tracer: Any, kind: dict[str, str]) -> Callable[[Callable[[str], Any]], Callable[[str], Any]]:

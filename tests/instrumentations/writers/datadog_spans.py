@@ -6,7 +6,7 @@ import os
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from common import LOOPS, TOOLS, anthropic_client, arguments, each, langchain_agent, openai_client
+from common import LOOPS, TOOLS, anthropic_client, arguments, content, each, langchain_agent, openai_client
 
 PAYLOADS: list[bytes] = []
 
@@ -67,7 +67,7 @@ else:
         return LOOPS[kind](client, text, tools, stream=how == "stream")
 
 
-each(run)
+each(run, image=None if kind == "langchain" else lambda text: run(content(kind, text)))
 LLMObs.flush()
 LLMObs.disable()
 with path.open("w") as file:

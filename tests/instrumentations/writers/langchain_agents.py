@@ -1,18 +1,25 @@
-"""LangChain's agents under OpenInference, OpenLLMetry or LangSmith's own tracer."""
+"""LangChain's agents under OpenTelemetry's own instrumentation, OpenInference or OpenLLMetry."""
 
-from common import arguments, each, langchain_agent, spans_to
+import os
+
+os.environ |= {
+    "OTEL_SEMCONV_STABILITY_OPT_IN": "gen_ai_latest_experimental",
+    "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "SPAN_ONLY",
+}
+
+from common import TOOLS, arguments, content, each, langchain_agent, spans_to
 
 url, path, mode = arguments()
 library, kind = mode.split("-")[:2]
 if library == "openinference":
     from openinference.instrumentation.langchain import LangChainInstrumentor
-
-    LangChainInstrumentor().instrument(tracer_provider=spans_to(path))
+elif library == "genai":
+    from opentelemetry.instrumentation.genai.langchain import LangChainInstrumentor
 else:
-    from opentelemetry.instrumentation.langchain import LangchainInstrumentor
+    from opentelemetry.instrumentation.langchain import LangchainInstrumentor as LangChainInstrumentor
+LangChainInstrumentor().instrument(tracer_provider=spans_to(path))
 
-    LangchainInstrumentor().instrument(tracer_provider=spans_to(path))
-
+streams = mode.endswith("stream")
 if kind == "openai":
     from langchain_openai import ChatOpenAI
 
@@ -21,19 +28,32 @@ if kind == "openai":
         base_url=f"{url}/v1",
         api_key="none",
         max_retries=0,
-        streaming=mode.endswith("stream"),
+        streaming=streams,
         stream_usage=True,
     )
 else:
     from langchain_anthropic import ChatAnthropic
 
     model = ChatAnthropic(
-        model="claude-sonnet-5",
-        base_url=url,
-        api_key="none",
-        max_retries=0,
-        streaming=mode.endswith("stream"),
+        model="claude-sonnet-5", base_url=url, api_key="none", max_retries=0, streaming=streams
     )
 
-agent = langchain_agent(model)
-each(lambda text: agent.invoke({"messages": [{"role": "user", "content": text}]}))
+
+def ask_expert(input: str) -> str:  # noqa: A002 - as other frameworks name it
+    """Ask the expert.
+
+    Args:
+        input: the question.
+    """
+    return expert.invoke({"messages": [{"role": "user", "content": input}]})["messages"][-1].content
+
+
+expert = langchain_agent(model, [TOOLS["get_weather"]])
+agent = langchain_agent(model, [*TOOLS.values(), ask_expert])
+
+
+def run(asked) -> None:
+    agent.invoke({"messages": [{"role": "user", "content": asked}]})
+
+
+each(run, image=lambda text: run(content("messages" if kind == "anthropic" else "chat", text)), nested=run)

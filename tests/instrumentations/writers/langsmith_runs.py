@@ -2,7 +2,7 @@
 
 import json
 
-from common import LOOPS, TOOLS, anthropic_client, arguments, each, openai_client
+from common import LOOPS, TOOLS, anthropic_client, arguments, content, each, openai_client
 from langsmith import traceable, tracing_context
 from langsmith.wrappers import wrap_anthropic, wrap_openai
 
@@ -38,7 +38,7 @@ def run(text: str) -> str:
 
 
 with tracing_context(enabled=True, client=kept):
-    each(run)
+    each(run, image=lambda text: run(content(kind, text)))
 with path.open("w") as file:
     for one in kept.runs.values():
         file.write(json.dumps(one, default=str) + "\n")

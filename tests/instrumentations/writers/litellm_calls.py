@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 import litellm
-from common import TOOLS, arguments, chat_loop, each, spans_to
+from common import TOOLS, arguments, chat_loop, content, each, spans_to
 from openinference.instrumentation import TracerProvider
 from openinference.instrumentation.litellm import LiteLLMInstrumentor
 
@@ -29,4 +29,4 @@ def run(text: str) -> str:
     return chat_loop(client, text, tools, stream=mode.endswith("stream"))
 
 
-each(run)
+each(run, image=lambda text: run(content("chat", text)))

@@ -1,7 +1,7 @@
 """MLflow's autologging of the clients of OpenAI and Anthropic, into a store of its own in a file."""
 
 import mlflow
-from common import LOOPS, TOOLS, anthropic_client, arguments, each, openai_client
+from common import LOOPS, TOOLS, anthropic_client, arguments, content, each, openai_client
 
 url, path, mode = arguments()
 kind, _, how = mode.partition("-")
@@ -17,7 +17,7 @@ def run(text: str) -> str:
     return LOOPS[kind](client, text, tools, stream=how == "stream")
 
 
-each(run)
+each(run, image=lambda text: run(content(kind, text)))
 mlflow.flush_trace_async_logging()
 with path.open("w") as file:
     for trace in mlflow.search_traces(return_type="list"):

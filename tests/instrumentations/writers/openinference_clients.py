@@ -1,6 +1,6 @@
 """OpenInference's instrumentations of the clients of OpenAI and Anthropic, with its spans around agent and tools."""
 
-from common import LOOPS, TOOLS, anthropic_client, arguments, each, openai_client, spans_to
+from common import LOOPS, TOOLS, anthropic_client, arguments, content, each, openai_client, spans_to
 from openinference.instrumentation import TracerProvider
 from openinference.instrumentation.anthropic import AnthropicInstrumentor
 from openinference.instrumentation.openai import OpenAIInstrumentor
@@ -21,4 +21,4 @@ def run(text: str) -> str:
     return LOOPS[kind](client, text, tools, stream=how == "stream")
 
 
-each(run)
+each(run, image=lambda text: run(content(kind, text)))

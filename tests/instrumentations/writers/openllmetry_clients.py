@@ -1,6 +1,16 @@
 """OpenLLMetry's instrumentations of the clients of OpenAI and Anthropic, below an app's own root span."""
 
-from common import LOOPS, TOOLS, anthropic_client, arguments, each, openai_client, spans_to, traced_by
+from common import (
+    LOOPS,
+    TOOLS,
+    anthropic_client,
+    arguments,
+    content,
+    each,
+    openai_client,
+    spans_to,
+    traced_by,
+)
 from opentelemetry.instrumentation.anthropic import AnthropicInstrumentor
 from opentelemetry.instrumentation.openai import OpenAIInstrumentor
 
@@ -17,4 +27,4 @@ def run(text: str) -> str:
     return LOOPS[kind](client, text, TOOLS, stream=how == "stream")
 
 
-each(run)
+each(run, image=lambda text: run(content(kind, text)))

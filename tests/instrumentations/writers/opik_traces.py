@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-from common import LOOPS, TOOLS, anthropic_client, arguments, each, langchain_agent, openai_client
+from common import LOOPS, TOOLS, anthropic_client, arguments, content, each, langchain_agent, openai_client
 
 PROJECT = {"id": "0190babc-62a0-71d2-832a-0feffa4676eb", "name": "shop"}
 KEPT: dict[str, dict] = {"traces": {}, "spans": {}}
@@ -91,7 +91,7 @@ else:
         return LOOPS[kind](client, text, tools, stream=how == "stream")
 
 
-each(run)
+each(run, image=None if kind == "langchain" else lambda text: run(content(kind, text)))
 opik.flush_tracker()
 folder = path.with_suffix("")
 export = [Path(sys.executable).with_name("opik"), "export", "default", "shop", "traces", "--path", folder]

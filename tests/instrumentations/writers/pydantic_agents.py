@@ -1,7 +1,9 @@
 """Pydantic AI's own instrumentation, alone, under Logfire or through OpenInference's processor."""
 
-from common import TOOLS, arguments, each, spans_to, waited
-from pydantic_ai import Agent, ModelRetry
+import base64
+
+from common import PIXEL, TOOLS, arguments, each, spans_to, waited
+from pydantic_ai import Agent, BinaryContent, ModelRetry
 from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.models.instrumented import InstrumentationSettings
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
@@ -52,9 +54,25 @@ def get_time(city: str) -> dict:
     return TOOLS["get_time"](city)
 
 
-async def streamed(text: str) -> None:
-    async with agent.run_stream(text) as running:
+expert = Agent(model, name="expert")
+expert.tool_plain(get_weather)
+
+
+@agent.tool_plain
+async def ask_expert(input: str) -> str:  # noqa: A002 - as other frameworks name it
+    return (await expert.run(input)).output
+
+
+async def run(asked) -> None:
+    if not mode.endswith("stream"):
+        await agent.run(asked)
+        return
+    async with agent.run_stream(asked) as running:
         await running.get_output()
 
 
-each(waited(streamed if mode.endswith("stream") else agent.run))
+def with_image(text: str) -> list:
+    return [text, BinaryContent(base64.b64decode(PIXEL), media_type="image/png")]
+
+
+each(waited(run), image=lambda text: waited(run)(with_image(text)), nested=waited(run))

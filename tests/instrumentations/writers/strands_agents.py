@@ -1,6 +1,8 @@
 """Strands Agents' own traces."""
 
-from common import TOOLS, arguments, each, spans_to
+import base64
+
+from common import PIXEL, TOOLS, arguments, each, spans_to
 from opentelemetry import trace
 from strands import Agent, tool
 from strands.models.openai import OpenAIModel
@@ -31,9 +33,23 @@ def get_time(city: str) -> dict:
     return {"status": "success", "content": [{"json": TOOLS["get_time"](city)}]}
 
 
-def run(text: str) -> None:
-    agent = Agent(model, tools=[get_weather, get_time], system_prompt="Be kind.", callback_handler=None)
-    agent(text)
+@tool
+def ask_expert(input: str) -> str:  # noqa: A002 - as other frameworks name it
+    """Ask the expert.
+
+    Args:
+        input: the question.
+    """
+    return str(Agent(model, tools=[get_weather], callback_handler=None)(input)).strip()
 
 
-each(run)
+def run(asked) -> None:
+    tools = [get_weather, get_time, ask_expert]
+    Agent(model, tools=tools, system_prompt="Be kind.", callback_handler=None)(asked)
+
+
+def with_image(text: str) -> list:
+    return [{"text": text}, {"image": {"format": "png", "source": {"bytes": base64.b64decode(PIXEL)}}}]
+
+
+each(run, image=lambda text: run(with_image(text)), nested=run)

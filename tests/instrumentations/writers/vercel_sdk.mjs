@@ -37,15 +37,23 @@ const tools = {
   }),
 };
 const model = createOpenAICompatible({ name: "stand-in", baseURL: `${url}/v1`, apiKey: "none", includeUsage: true })("gpt-5.2-mini");
+const asked = { model, instructions: "Be kind.", stopWhen: stepCountIs(5), maxRetries: 0, telemetry: { isEnabled: true, recordInputs: true, recordOutputs: true } };
+tools.ask_expert = tool({
+  inputSchema: z.object({ input: z.string() }),
+  execute: async ({ input }) => (await generateText({ ...asked, tools: { get_weather: tools.get_weather }, prompt: input })).text,
+});
+const pixel = Buffer.from("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==", "base64");
 for (const line of readFileSync(0, "utf-8").split("\n").filter(Boolean)) {
-  const wanted = { model, tools, instructions: "Be kind.", prompt: JSON.parse(line), stopWhen: stepCountIs(5), maxRetries: 0, telemetry: { isEnabled: true, recordInputs: true, recordOutputs: true } };
+  const { name, text } = JSON.parse(line);
+  const content = [{ type: "text", text }, { type: "file", data: pixel, mediaType: "image/png" }];
+  const wanted = { ...asked, tools, ...(name === "image" ? { messages: [{ role: "user", content }] } : { prompt: text }) };
   try {
     if (mode.endsWith("stream")) {
       const running = streamText({ ...wanted, onError: () => {} });
       await running.consumeStream();
     } else await generateText(wanted);
   } catch (error) {
-    console.error(`${JSON.parse(line).slice(0, 10)}: ${error.message}`);
+    console.error(`${name}: ${error.message}`);
   }
 }
 await provider.forceFlush();
