@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from replaydiff.cases.formats.bridge import load, to_case
 from replaydiff.cases.push.client import PAGE, LangfuseClient, RecordRefused, client_of, server_address
-from replaydiff.cases.push.platform import PushStopped, rows_to_send
+from replaydiff.cases.push.platform import PushStopped, TraceLabel, rows_to_send
 from replaydiff.cases.push.pull import ChangeKind, DatasetChange
 from replaydiff.cases.push.records import (
     ARCHIVED,
@@ -138,6 +138,33 @@ class LangfuseDataset:
         project_id, dataset_id = self._create()
         rows_by_id = {row.id: row for row in rows}
         _push_run(self._channel, result, rows_by_id, self._name, project_id, dataset_id, pushed)
+
+    def annotate(
+        self, queue: str, result: DiffResult, item_ids: Sequence[str], pushed: Pushed
+    ) -> list[tuple[GradedTrial, TraceLabel]]:
+        """Put items of a run that was sent into an annotation queue; return the labels given there.
+
+        Args:
+            queue: its name; it is created if it is missing.
+            result: the run.
+            item_ids: its items that go there, by their first trial of the new lane, in this order.
+            pushed: where they are counted.
+
+        Raises:
+            InputError: the server has no queues, or this one cannot be used.
+        """
+        from replaydiff.cases.push.langfuse_queue import read_labels, send_items
+
+        of = experiment(result, Lane.NEW, 0, *self._create())
+        trials = {verdict.item.id: graded for verdict, graded in _trials(result, of)}
+        by_trace = {trial_trace_id(of, graded): graded for graded in trials.values()}
+        traces = [(trial_trace_id(of, trials[name]), f"item {name!r}") for name in item_ids if name in trials]
+        annotation_queue = send_items(self._channel, queue, traces, pushed)
+        return [
+            (by_trace[label.trace_id], label)
+            for label in read_labels(self._channel, annotation_queue)
+            if label.trace_id in by_trace
+        ]
 
     def case_of(self, item: PulledItem) -> Case:
         """Return the case of an item that somebody made in Langfuse."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -21,7 +21,7 @@ from replaydiff.replay.errors import ExitCode, InputError, ReplayError
 
 if TYPE_CHECKING:
     from replaydiff.cases.push.pull import DatasetChange
-    from replaydiff.diff.result import DiffResult
+    from replaydiff.diff.result import DiffResult, GradedTrial
     from replaydiff.replay.model import Case
 
 
@@ -67,6 +67,27 @@ class Platform(Protocol):
 
     def feedback_change(self, case: Case, item: PulledItem) -> DatasetChange | None:
         """Return what people said there about the trace that a case came from, as a change of the case."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceLabel:
+    """A label that somebody gave a trace in a queue."""
+
+    trace_id: str
+    label: int
+    """1 poor to 3 good."""
+    note: str
+    person: str
+    """The id of the user there."""
+
+
+class AnnotatedPlatform(Platform, Protocol):
+    """A platform whose users label traces in queues."""
+
+    def annotate(
+        self, queue: str, result: DiffResult, item_ids: Sequence[str], pushed: Pushed
+    ) -> list[tuple[GradedTrial, TraceLabel]]:
+        """Put items of a run that was sent into a queue; return the labels given there."""
 
 
 def connect(name: str, dataset: str) -> AbstractContextManager[Platform]:

@@ -20,7 +20,7 @@ import io
 import json
 import random
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -151,7 +151,7 @@ def _stratified_order(
 
 def sheet_text(drawn: Sequence[JudgedResponse], *, lines: bool) -> str:
     """Return the sheet: CSV, or JSON Lines with `lines`."""
-    drawn_rows = [_row(response) for response in drawn]
+    drawn_rows = [_row(response.key, response.item, response.graded) for response in drawn]
     if lines:
         return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in drawn_rows)
     out = io.StringIO()
@@ -228,8 +228,8 @@ def rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
         yield reader.line_num, row
 
 
-def _row(judged: JudgedResponse) -> dict[str, str]:
-    material: dict[str, Any] = document(judged.item, judged.graded.trial)
+def _row(key: str, item: Item, graded: GradedTrial) -> dict[str, str]:
+    material: dict[str, Any] = document(item, graded.trial)
     calls = []
     for call in material["tool_calls"]:
         answer = f"error: {call['error']}" if "error" in call else call["result"]
@@ -239,7 +239,7 @@ def _row(judged: JudgedResponse) -> dict[str, str]:
         origin = "what production answered" if material["recorded"] else "what is expected"
         expected.append(f"{origin}: {material['reference_answer']}")
     return {
-        "key": judged.key,
+        "key": key,
         "conversation": "\n".join(f"{turn['role']}: {turn['text']}" for turn in material["conversation"]),
         "tool_calls": "\n".join(calls),
         "response": material["response"],
@@ -313,6 +313,35 @@ def write_sheet(path: Path, drawn: Sequence[JudgedResponse]) -> None:
         raise InputError(f"{path} exists already, and may contain labels; name another file")
     path.parent.mkdir(parents=True, exist_ok=True)
     _write(path, sheet_text(drawn, lines=path.suffix == ".jsonl"))
+
+
+def keep_labels(
+    settings: Settings, run_id: str, person: str, labelled: Iterable[tuple[Item, GradedTrial, int, str]]
+) -> int:
+    """Write labels that a person gave elsewhere into that person's sheet; return how many are new or changed.
+
+    Args:
+        settings: say where sheets are.
+        run_id: the run.
+        person: whose sheet it is.
+        labelled: item, trial, label and note; of several for one trial the last one counts.
+
+    Raises:
+        InputError: the sheet cannot be read or written.
+    """
+    path = personal_sheet(settings, run_id, person)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with locked_folder(path.parent):
+        present = {str(row.get("key")): dict(row) for _, row in rows(path)} if path.exists() else {}
+        before = {key: dict(row) for key, row in present.items()}
+        for item, graded, label, note in labelled:
+            trial = graded.trial
+            key = key_of(run_id, item.id, str(trial.lane), trial.index)
+            present[key] = {**_row(key, item, graded), "label": str(label), "note": note}
+        if present != before:
+            lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in present.values())
+            _write(path, "".join(lines))
+    return sum(before.get(key) != row for key, row in present.items())
 
 
 def read(path: Path) -> list[LabelRow]:

@@ -187,6 +187,7 @@ class Cases:
         cases: str | Path | None = None,
         mail: bool = False,
         platform: str = "langfuse",
+        queue: str | None = None,
         show_status: Callable[[str], None] = lambda _text: None,
     ) -> PushResult:
         """Send the golden set, or with `run` what it replayed and its results, to a platform.
@@ -197,6 +198,8 @@ class Cases:
             cases: the golden set's file.
             mail: send the mail addresses of reviewers, too.
             platform: its name, as in `replaydiff.cases.push.PLATFORMS`.
+            queue: an annotation queue of Langfuse that gets what triage lists of the run; labels that people
+                gave there are kept as sheets for `replay calibrate --read`.
             show_status: called with what was sent so far.
 
         Raises:
@@ -218,6 +221,7 @@ class Cases:
             golden=None if cases is None else Path(cases),
             mail=mail,
             show_status=show_status,
+            queue=queue,
         )
 
     apush = in_thread(push)

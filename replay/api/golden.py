@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from replaydiff.cases.edit import EditError as EditError
 from replaydiff.cases.push import PLATFORMS as PLATFORMS
@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from replaydiff.cases.edit import OpenedCase as OpenedCase
     from replaydiff.cases.golden import Merged
     from replaydiff.cases.lint import LintFinding as LintFinding
+    from replaydiff.cases.push.platform import AnnotatedPlatform
     from replaydiff.cases.push.pull import DatasetChange
     from replaydiff.cases.push.records import DatasetItem, ItemOrigin, Pushed
     from replaydiff.cases.similarity import Coverage as Coverage
-    from replaydiff.diff.result import DiffResult
-    from replaydiff.replay.model import Case
+    from replaydiff.diff.result import DiffResult, GradedTrial
+    from replaydiff.replay.model import Case, Item
 
 
 class GoldenSet:
@@ -250,6 +251,8 @@ class PushResult:
     run: str | None
     pushed: Pushed
     platform: str = "langfuse"
+    labels: int = 0
+    """Labels that people gave in the annotation queue and that are new here."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON document."""
@@ -264,6 +267,7 @@ class PushResult:
             "not_taken": [{"what": what, "why": why} for what, why in self.pushed.refused],
             "left_archived": self.pushed.left_archived,
             "left_edited": self.pushed.left_edited,
+            "labels": self.labels,
             "stopped": self.pushed.stopped,
         }
 
@@ -299,6 +303,7 @@ def push_dataset(
     golden: Path | None,
     mail: bool,
     show_status: Callable[[str], None],
+    queue: str | None = None,
 ) -> PushResult:
     """Send the golden set, or what a run replayed and its results, to a platform.
 
@@ -310,21 +315,61 @@ def push_dataset(
     from replaydiff.cases.push.records import ItemOrigin
     from replaydiff.replay.media import MediaFolder
 
+    if queue is not None and result is None:
+        raise InputError("--queue goes with a run: `replay push langfuse RUN --queue NAME`")
+
     project = settings.root.resolve().name or "project"
     # A run has copied what its cases refer to.
     media = MediaFolder.beside(store if result is not None else golden or settings.golden_path)
     origin = ItemOrigin(project=project, langfuse_traces=_langfuse_traces(store), mail=mail, media=media)
     name, rows = _dataset(settings, result, dataset, golden, origin)
     whole = result is None and (golden is None or golden.resolve() == settings.golden_path.resolve())
+    labels = 0
     with connect(platform, name) as opened:
+        if queue is not None and not hasattr(opened, "annotate"):
+            raise InputError(f"--queue: {PLATFORMS[platform].title} gets no annotation queue; Langfuse does")
         pushed = push(opened, rows, result, project=project if whole else None, show_status=show_status)
+        if queue is not None and result is not None and pushed.stopped is None:
+            labels = _annotate(cast("AnnotatedPlatform", opened), queue, result, settings, store, pushed)
     return PushResult(
         address=opened.address,
         dataset=name,
         run=result.run.id if result else None,
         pushed=pushed,
         platform=platform,
+        labels=labels,
     )
+
+
+def _annotate(
+    platform: AnnotatedPlatform,
+    queue: str,
+    result: DiffResult,
+    settings: Settings,
+    store: Path,
+    pushed: Pushed,
+) -> int:
+    """Put what triage lists into an annotation queue; keep the labels given there, and count the new ones."""
+    from replaydiff.cases.push.platform import PushStopped
+    from replaydiff.cases.triage.priority import triage_queue
+    from replaydiff.diff.judge.labels import keep_labels
+    from replaydiff.replay.store.connection import open_store
+
+    run_id = result.run.id
+    with open_store(store, read_only=True) as con:
+        queued = triage_queue(con, run_id, settings, everything=False, again=False)
+    try:
+        item_ids = [entry.item.item.id for entry in queued.entries]
+        trial_labels = platform.annotate(queue, result, item_ids, pushed)
+    except PushStopped as stop:
+        pushed.stopped = str(stop)
+        return 0
+    items = {verdict.item.id: verdict.item for verdict in result.items}
+    by_person: dict[str, list[tuple[Item, GradedTrial, int, str]]] = {}
+    for graded, label in trial_labels:
+        row = (items[graded.trial.item_id], graded, label.label, label.note)
+        by_person.setdefault(f"langfuse-{label.person}", []).append(row)
+    return sum(keep_labels(settings, run_id, person, rows) for person, rows in by_person.items())
 
 
 def _apply(golden: GoldenSet, proposals: Sequence[DatasetChange], platform: str) -> None:

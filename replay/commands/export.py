@@ -119,6 +119,12 @@ _SHOWN_REJECTS = 20
     type=click.Path(dir_okay=False, path_type=Path),
     help="The golden set; default the one the run replayed, else [cases] path.",
 )
+@click.option(
+    "--queue",
+    metavar="NAME",
+    help="Langfuse, with RUN: put what `replay triage` lists into this annotation queue, and fetch labels "
+    "that people gave there.",
+)
 @click.option("--mail", is_flag=True, help="Send the mail addresses of reviewers, too, not only their names.")
 @json_option
 def push(
@@ -127,6 +133,7 @@ def push(
     run: str | None,
     dataset: str | None,
     path: Path | None,
+    queue: str | None,
     mail: bool,
     as_json: bool,
 ) -> ExitCode:
@@ -142,6 +149,9 @@ def push(
     assessments; all are in the experiment MLFLOW_EXPERIMENT_NAME, else in one named as the dataset. In
     LangSmith scores are feedback; in Braintrust scores that are not between 0 and 1 are metadata.
 
+    With --queue, people label the new version's answers in Langfuse as poor, fair or good; the same command
+    fetches what they said, for `replay calibrate --read`. Unlike on sheets, they see the judge's scores.
+
     Sending the same again changes nothing. Cases that left the golden set are archived in Langfuse and
     Phoenix, and deleted elsewhere; what was archived or edited there is left alone, but MLflow, LangSmith and
     Braintrust forget what was deleted there. What is sent holds inputs and answers; no other command sends
@@ -154,7 +164,13 @@ def push(
     try:
         with status(f"sending to {PLATFORMS[target].title}") as show_status:
             done = app.project.cases.push(
-                run, dataset=dataset, cases=path, mail=mail, platform=target, show_status=show_status
+                run,
+                dataset=dataset,
+                cases=path,
+                mail=mail,
+                platform=target,
+                queue=queue,
+                show_status=show_status,
             )
     except KeyboardInterrupt:
         say("what was sent stays; run it again to continue")
@@ -189,6 +205,8 @@ def _show(done: PushResult) -> None:
         click.echo(f"nothing changed in dataset {dataset!r} at {shown}: {there} are unchanged")
     for name in pushed.experiments:
         click.echo(f"experiment: {single_line(name)}")
+    if done.labels:
+        click.echo(f"{done.labels} new labels from the queue; `replay calibrate {done.run} --read` uses them")
     if pushed.left_edited:
         say(
             f"left alone: {len(pushed.left_edited)} items that were edited in {title}; "

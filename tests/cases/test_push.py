@@ -566,3 +566,43 @@ def test_corrections_and_annotations_of_the_trace_of_a_case_come_back(
     assert case["expected_answer"] == "We refund you."
     assert case["metadata"]["annotations"] == {"tone": 1.0}
     assert _kinds(_pull(capsys)) == []
+
+
+def test_what_triage_lists_is_labelled_in_a_queue_and_the_labels_come_back(
+    langfuse: Langfuse, push: Push, replayed: None, tmp_path: Path
+) -> None:
+    code, out, err = push(RUN, "--queue", "release 2")
+    assert code == 0, err
+    assert "1 queue item" in out
+    [config] = langfuse.score_configs
+    assert [(row["label"], row["value"]) for row in config["categories"]] == [
+        ("poor", 1),
+        ("fair", 2),
+        ("good", 3),
+    ]
+    [queue] = langfuse.queues
+    assert (queue["name"], queue["scoreConfigIds"]) == ("release 2", [config["id"]])
+    [item] = langfuse.queue_items[queue["id"]]
+    root = next(span for (trace, _), span in langfuse.spans.items() if trace == item["objectId"])
+    assert langfuse.attributes(root)["langfuse.experiment.name"] == f"{RUN} new (next)"
+
+    langfuse.label(queue["id"], item["objectId"], "fair", "too\x1b[31m long", "../u7")
+    code, out, err = push(RUN, "--queue", "release 2")
+    assert (code, "1 new labels from the queue" in out) == (0, True), err
+    assert len(langfuse.queue_items[queue["id"]]) == len(langfuse.queues) == len(langfuse.score_configs) == 1
+    [sheet] = (tmp_path / ".replay" / "labels").iterdir()
+    assert sheet.name == f"{RUN}.langfuse--u7.jsonl"
+    [row] = map(json.loads, sheet.read_text().splitlines())
+    assert (row["label"], row["note"]) == ("2", "too\\x1b[31m long")
+    assert "new labels" not in push(RUN, "--queue", "release 2")[1]
+
+    queue["scoreConfigIds"] = []
+    code, _, err = push(RUN, "--queue", "release 2")
+    assert (code, "does not ask for the score 'replay label'" in err) == (2, True)
+    assert push("--queue", "release 2")[0] == 2
+
+
+def test_a_server_without_queues_is_a_sentence(langfuse: Langfuse, push: Push, replayed: None) -> None:
+    langfuse.legacy = True
+    code, _, err = push(RUN, "--queue", "release 2")
+    assert (code, "this Langfuse has no annotation queues" in err) == (2, True)

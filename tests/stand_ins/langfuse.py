@@ -22,8 +22,10 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import pydantic
+from langfuse.api.annotation_queues import CreateAnnotationQueueRequest
 from langfuse.api.dataset_items import CreateDatasetItemRequest
 from langfuse.api.datasets import CreateDatasetRequest
+from langfuse.api.score_configs import CreateScoreConfigRequest
 from langfuse.api.scores import CreateScoreRequest
 
 PUBLIC, SECRET = "pk-lf-test", "sk-lf-very-secret"
@@ -33,6 +35,8 @@ _MODELS: dict[str, type[pydantic.BaseModel]] = {
     "/api/public/v2/datasets": CreateDatasetRequest,
     "/api/public/dataset-items": CreateDatasetItemRequest,
     "/api/public/scores": CreateScoreRequest,
+    "/api/public/annotation-queues": CreateAnnotationQueueRequest,
+    "/api/public/score-configs": CreateScoreConfigRequest,
 }
 """Route → what its requests are."""
 _RUN_ITEM = {"runName", "runDescription", "metadata", "datasetItemId", "observationId", "traceId"}
@@ -68,6 +72,11 @@ class Langfuse:
     scores: dict[str, dict[str, Any]] = field(default_factory=dict)
     annotations: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     """Trace → name, value and dataType of what people said of it."""
+    score_configs: list[dict[str, Any]] = field(default_factory=list)
+    queues: list[dict[str, Any]] = field(default_factory=list)
+    """Annotation queues."""
+    queue_items: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    """Queue → its items."""
     runs: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     """Of a server without experiments: name of a run of a dataset → its links."""
     uploaded: dict[str, bytes] = field(default_factory=dict)
@@ -138,7 +147,40 @@ class Langfuse:
                 return self._scores(body)
             case "GET", "/api/public/v3/scores":
                 return self._read_scores(query)
+            case "GET" | "POST", "/api/public/score-configs":
+                return self._list(self.score_configs, "config", query, body, isArchived=False)
+            case "GET" | "POST", "/api/public/annotation-queues":
+                return self._list(self.queues, "queue", query, body)
+        if (match := re.fullmatch(r"/api/public/annotation-queues/(queue-\d+)/items", path)) is not None:
+            rows = self.queue_items.setdefault(match[1], [])
+            if body is not None:
+                _want(any(body["objectId"] == trace for trace, _ in self.spans), "Trace not found")
+            return self._list(rows, "item", query, body, queueId=match[1], status="PENDING")
         return 404, {"message": f"no route {method} {path}"}
+
+    def label(self, queue: str, trace_id: str, value: str, comment: str, person: str) -> None:
+        """What a person does in a queue: a score of the queue's configuration, and the item is done."""
+        [row] = [row for row in self.queue_items[queue] if row["objectId"] == trace_id]
+        row |= {"status": "COMPLETED", "completedAt": NOW}
+        [config] = self.score_configs
+        known = {category["label"] for category in config["categories"]}
+        _want(value in known, f"a category is one of {known}")
+        made = {"name": config["name"], "value": value, "dataType": "CATEGORICAL", "comment": comment}
+        subject = {"kind": "trace", "id": trace_id}
+        annotation = {"authorUserId": person, "queueId": queue, "subject": subject, "configId": config["id"]}
+        self.annotations.setdefault(trace_id, []).append({**made, **annotation})
+
+    def _list(
+        self, rows: list[dict[str, Any]], kind: str, query: dict[str, str], body: Any, **fields: Any
+    ) -> tuple[int, Any]:
+        """A page of rows, or a new one."""
+        if body is not None:
+            rows.append({"id": f"{kind}-{len(rows)}", "projectId": "proj", **_dates(), **fields, **body})
+            return 200, rows[-1]
+        page, limit = int(query.get("page", 1)), int(query.get("limit", 50))
+        _want(1 <= limit <= 100, "limit must be at most 100")
+        meta = {"page": page, "limit": limit, "totalItems": len(rows), "totalPages": -(-len(rows) // limit)}
+        return 200, {"data": rows[(page - 1) * limit : page * limit], "meta": meta}
 
     def _items(self, query: dict[str, str]) -> tuple[int, Any]:
         page, limit = int(query.get("page", 1)), int(query.get("limit", 50))
@@ -249,6 +291,15 @@ class Langfuse:
     def _read_scores(self, query: dict[str, str]) -> tuple[int, Any]:
         limit = int(query.get("limit", 50))
         _want(limit <= 100, "limit must be at most 100")
+        if "queueId" in query:
+            given = [score for scores in self.annotations.values() for score in scores]
+            fixed = {"projectId": "proj", "source": "ANNOTATION", "timestamp": NOW, "environment": "default"}
+            rows = [
+                {"id": f"q{place}", **fixed, **score, **_dates()}
+                for place, score in enumerate(given)
+                if (score.get("queueId"), score["name"]) == (query["queueId"], query["name"])
+            ]
+            return 200, {"data": rows, "meta": {"limit": limit}}
         if "traceId" in query:
             _want(query.get("source") == "ANNOTATION", "only annotations are asked for by trace")
             listed = [
