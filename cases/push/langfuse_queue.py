@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from replaydiff.cases.push.client import PAGE, LangfuseClient, RecordRefused
 from replaydiff.cases.push.platform import TraceLabel
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 SCORE = "replay label"
 POINTS = {"poor": 1, "fair": 2, "good": 3}
 QUEUED = "queue items"
+_T = TypeVar("_T")
 
 
 def send_items(
@@ -115,19 +116,16 @@ def _queue(channel: LangfuseClient, name: str) -> AnnotationQueue:
                 hint="name another one: it is created",
             )
         return present
-    try:
-        created: AnnotationQueue | None = channel.write(
-            lambda: queues.create_queue(
-                name=name,
-                score_config_ids=[score],
-                description="What `replay triage` lists of runs of replaydiff",
-                request_options=channel.options,
-            )
-        )
-    except RecordRefused as refused:
-        raise InputError(f"Langfuse does not take the annotation queue {name!r} ({refused})") from None
-    if created is None:
-        raise InputError("Langfuse made an annotation queue that its SDK does not understand")
+    created: AnnotationQueue = _created(
+        channel,
+        f"annotation queue {name!r}",
+        lambda: queues.create_queue(
+            name=name,
+            score_config_ids=[score],
+            description="What `replay triage` lists of runs of replaydiff",
+            request_options=channel.options,
+        ),
+    )
     return created
 
 
@@ -140,21 +138,33 @@ def _score_config(channel: LangfuseClient) -> str:
     for config in _pages(channel, lambda page: configs.get(**page)):
         if config.name == SCORE and not config.is_archived:
             return str(config.id)
-    try:
-        created = channel.write(
-            lambda: configs.create(
-                name=SCORE,
-                data_type=ScoreConfigDataType.CATEGORICAL,
-                categories=[ConfigCategory(label=label, value=value) for label, value in POINTS.items()],
-                description="The new version's answer, for `replay calibrate`",
-                request_options=channel.options,
-            )
-        )
-    except RecordRefused as refused:
-        raise InputError(f"Langfuse does not take the score {SCORE!r} ({refused})") from None
-    if created is None:
-        raise InputError("Langfuse made a score configuration that its SDK does not understand")
+    created = _created(
+        channel,
+        f"score {SCORE!r}",
+        lambda: configs.create(
+            name=SCORE,
+            data_type=ScoreConfigDataType.CATEGORICAL,
+            categories=[ConfigCategory(label=label, value=value) for label, value in POINTS.items()],
+            description="The new version's answer, for `replay calibrate`",
+            request_options=channel.options,
+        ),
+    )
     return str(created.id)
+
+
+def _created(channel: LangfuseClient, what: str, create: Callable[[], _T]) -> _T:
+    """Create something once.
+
+    Raises:
+        InputError: the server refuses it, or answers with what its SDK does not understand.
+    """
+    try:
+        created = channel.write(create)
+    except RecordRefused as refused:
+        raise InputError(f"Langfuse does not take the {what} ({refused})") from None
+    if created is None:
+        raise InputError(f"Langfuse made the {what}, in a form that its SDK does not understand")
+    return created
 
 
 def _pages(channel: LangfuseClient, ask: Callable[[dict[str, Any]], Any]) -> Iterator[Any]:

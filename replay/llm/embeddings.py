@@ -6,7 +6,6 @@ model with `encode(texts)`, as sentence-transformers have it. Vectors have lengt
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from replaydiff.replay.errors import ReplayError, SettingsError, UnavailableError
+from replaydiff.replay.event_loop import run_sync
 from replaydiff.replay.functions import load_function
 from replaydiff.replay.llm.anthropic import Purpose, is_loopback
-from replaydiff.replay.llm.base import PASSING, RETRIES, retry_after
+from replaydiff.replay.llm.base import PASSING, RETRIES, Backoff, retry_after
 from replaydiff.replay.llm.openai_compatible import endpoint, foreign_host
 from replaydiff.replay.settings import Settings
 
@@ -107,21 +107,21 @@ def _ask(url: str, headers: dict[str, str], model: str, texts: Sequence[str]) ->
     """Ask an endpoint once, and again after what may pass."""
     import httpx
 
-    problem = ""
+    problem, backoff = "", Backoff()
     with httpx.Client(headers=headers, timeout=_TIMEOUT_S, trust_env=not is_loopback(url)) as client:
-        for attempt in range(RETRIES + 1):
-            wait = min(8.0, 0.25 * 2**attempt)
+        for attempt in range(1, RETRIES + 2):
+            wait: float | None = None
             try:
                 answer = client.post(url, json={"model": model, "input": [*texts]})
                 if answer.status_code == 200:
                     data = sorted(answer.json()["data"], key=lambda row: row["index"])
                     return [row["embedding"] for row in data]
                 problem = f"{answer.status_code} {' '.join(answer.text.split())[:200]}"
-                wait = retry_after(answer.headers) or wait
+                wait = retry_after(answer.headers)
                 if answer.status_code not in PASSING and answer.status_code < 500:
                     raise SettingsError(f"{url} refused the texts: {problem}", hint=f"correct {_SETTING}")
             except httpx.TransportError as error:
                 problem = " ".join(str(error).split()) or type(error).__name__
-            if attempt < RETRIES:
-                time.sleep(min(wait, 30.0))
+            if attempt <= RETRIES:
+                run_sync(backoff.pause(attempt, wait))
     raise UnavailableError(f"{url} gave no vectors: {problem} ({RETRIES + 1} tries)")
