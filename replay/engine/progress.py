@@ -1,15 +1,14 @@
 """Report the progress and the end of a run, in this process and to others.
 
-A run holds the store for itself. So it also writes a small file `running/RUN.json` beside the store, at
-most twice a second, locked for as long as the run is in progress, and removes it at the end. What a killed
-process left there is not locked, and not shown.
+A run holds the store for itself. So it also writes a small file `running/RUN.json` beside the store, locked
+for as long as the run is in progress, and removes it at the end. What a killed process left there is not
+locked, and not shown.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -88,7 +87,6 @@ class RunReport:
         )
 
 
-_EVERY_S = 0.5
 _SIZE = 512
 """Bytes of the file: always as many, so that one write replaces all of it."""
 
@@ -107,7 +105,7 @@ class ProgressFile:
     """Writes the progress file of one run. A failure to write is ignored, because it must not end the run."""
 
     def __init__(self, store: Path, run_id: str) -> None:
-        self._run, self._written = run_id, float("-inf")
+        self._run = run_id
         self._path = _folder(store) / f"{run_id}.json"
         self._file: int | None = None
         with contextlib.suppress(OSError):
@@ -115,11 +113,9 @@ class ProgressFile:
             self._file = acquire(self._path, wait=False)
 
     def write(self, progress: RunProgress) -> None:
-        """Write down how far the run is, unless that was done a moment ago."""
-        now = time.monotonic()
-        if self._file is None or (now - self._written < _EVERY_S and progress.done < progress.total):
+        """Write down how far the run is."""
+        if self._file is None:
             return
-        self._written = now
         state = RunningRun(
             run=self._run,
             done=progress.done,
