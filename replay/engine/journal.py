@@ -63,7 +63,8 @@ class Journal:
             self._waiting.append(trial)
             self._calls += calls
         self._unsettled = 0
-        self._drained = time.monotonic()
+        self._oldest = time.monotonic()
+        """When the first of the trials that wait came."""
         self.drain()
 
     def add(self, ended: Sequence[tuple[Trial, Sequence[ModelCall]]]) -> None:
@@ -80,6 +81,9 @@ class Journal:
             line, redacted_trial, redacted_calls = self._line(trial, calls)
             lines.append(line)
             redacted.append((redacted_trial, redacted_calls))
+        now = time.monotonic()
+        if not self._waiting:
+            self._oldest = now
         try:
             self._write(lines, redacted)
         except OSError as error:
@@ -87,7 +91,8 @@ class Journal:
                 f"the journal {self._path} cannot be written: {error.strerror}; no finished trial is lost",
                 hint=f"correct that, then `replay run --resume {ended[0][0].run_id}`",
             ) from error
-        if time.monotonic() - self._drained > _EVERY_S:
+        # Not at once after a pause: who follows the run reads the file.
+        if now - self._oldest > _EVERY_S:
             self.drain()
 
     def _line(self, trial: Trial, calls: Sequence[ModelCall]) -> tuple[bytes, Trial, list[ModelCall]]:
@@ -134,7 +139,6 @@ class Journal:
             settle(self._con)
             self._unsettled = 0
         os.ftruncate(self._file, 0)
-        self._drained = time.monotonic()
 
     def close(self) -> None:
         """Move everything into the store and remove the file. Where that fails, the file keeps it."""
