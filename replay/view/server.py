@@ -216,12 +216,10 @@ async def _sentence(site: Site, request: Request, error: Exception) -> Response:
 
 _SAFE = ("GET", "HEAD")
 _POLICY = (
-    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
-    "form-action 'self'; "
+    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 )
 _HEADERS = {
-    "Content-Security-Policy": _POLICY,
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     # Not `no-referrer`: with that, browsers send `Origin: null` with forms.
@@ -245,6 +243,9 @@ class AccessControl:
         self._used = False
         self._cookie = f"replay_view_{host.rpartition(':')[2]}"
         self._session = secrets.token_urlsafe(32)
+        # Pictures are those of traces; a browser asks for no icon then, which is not there.
+        policy = f"{_POLICY}; img-src http://{host}/media/"
+        self._headers = {"Content-Security-Policy": policy, **_HEADERS}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle an ASGI request."""
@@ -253,7 +254,7 @@ class AccessControl:
 
         async def sealed(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(_HEADERS)
+                MutableHeaders(scope=message).update(self._headers)
             await send(message)
 
         has_session = self._has_session(Headers(scope=scope))
