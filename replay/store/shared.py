@@ -350,6 +350,10 @@ def _take_in(con: DuckDBPyConnection, files: Path, run: SharedRun) -> None:
     Raises:
         StoreError: a file does not have the rows of the run.
     """
+    for table in sorted(run.rows.keys() - {*_SHARED}):
+        # Outside the transaction, which calls the store damaged where it is a file that lacks the column.
+        file = _quoted(files / f"{table}.parquet")
+        con.execute(f"SELECT 1 FROM read_parquet('{file}') WHERE {_OF_RUN} LIMIT 0", {"run": run.run_id})
     with transaction(con):
         for table, expected in run.rows.items():
             file = _quoted(files / f"{table}.parquet")
