@@ -99,6 +99,8 @@ regions = ["US", "GB"]
 [run]
 concurrency = 1
 retries = 0
+[sample]
+unit = "trace"
 """
 
 

@@ -410,7 +410,7 @@ def test_calls_are_spent_on_items_before_trials(replay: Replay, project: Project
     [
         ((*BOTH, "--calls", "9"), "--calls 9 pays for 2 items with 2 trials in old and new, too few for any "
                                   "answer; it takes 16 for 4 items"),
-        ((*BOTH, "--aa", "--calls", "9"), "pays for 1 items with 2 trials in old and old2 and new"),
+        ((*BOTH, "--aa", "--calls", "9"), "pays for 1 item with 2 trials in old and old2 and new"),
         (("--old", "observed", "--calls", "9"), "--calls counts replays of the agent, and recordings need none"),
         ((*BOTH, "--calls", "0"), "Invalid value for '--calls'"),
     ],

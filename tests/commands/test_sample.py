@@ -126,6 +126,7 @@ def test_json_and_what_has_content(replay: Replay, store: Path) -> None:
     assert document.pop("warnings") == [result.err.removeprefix("warning: ").rstrip("\n")]
     assert document == {
         "name": "sept",
+        "unit": "trace",
         "month": "2026-09",
         "where": None,
         "by": ["tool_path", "metadata.plan"],

@@ -109,6 +109,7 @@ def test_json_is_one_document_and_nothing_else(tmp_path: Path) -> None:
         "older": 0,
         "no_content": 0,
         "incomplete": 0,
+        "media_missing": 0,
         "redacted": False,
         "skipped_because": {"traces of evaluations and experiments (environment langfuse-llm-as-a-judge)": 1},
         "notes": {},
