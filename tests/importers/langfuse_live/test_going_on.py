@@ -216,15 +216,16 @@ def test_live_asks_again_and_shows_only_what_came(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     waits: list[float] = []
-    with reading(rows=observations("old", on(2))) as stand_in:
-        ask(tmp_path, stand_in, *OCTOBER)
+    now = datetime.now(UTC).replace(tzinfo=None)
+    with reading(rows=observations("old", now - timedelta(weeks=7))) as stand_in:
+        ask(tmp_path, stand_in, "--from", moment(now - timedelta(weeks=9)))
         for name, value in environment(stand_in).items():
             monkeypatch.setenv(name, value)
 
         def wait(seconds: float) -> None:
             waits.append(seconds)
             if len(waits) == 1:
-                stand_in.rows += observations("new", on(31, 23))
+                stand_in.rows += observations("new", now - timedelta(weeks=3))
             if len(waits) == 3:
                 raise KeyboardInterrupt
 
