@@ -175,7 +175,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
 
 def _name_setting(option: str) -> None:
     """Print which setting an unknown option may mean: `--timeout` is `--set run.timeout=VALUE`."""
-    from replaydiff.replay.settings.whole import keys_of, sections
+    from replaydiff.replay.settings.sections import keys_of, sections
 
     key = option.lstrip("-").replace("-", "_")
     if names := [f"{name}.{key}" for name, section in sections().items() if key in keys_of(section)]:

@@ -8,6 +8,10 @@ names file, line and the nearest right key. Secrets are never settings: they com
 from replaydiff.replay.settings.reading import find, load, override
 from replaydiff.replay.settings.sections import (
     DEFAULT_TRIALS,
+    FILE_NAME,
+    NAMED_TABLES,
+    STORE_NAME,
+    SUBTABLES,
     AgentSection,
     CasesSection,
     DiffSection,
@@ -23,19 +27,13 @@ from replaydiff.replay.settings.sections import (
     RunSection,
     SampleSection,
     ScoreSection,
+    Settings,
     SimulateSection,
     StoreSection,
     ToolSection,
     UserSection,
     VersionEntry,
     WorldSection,
-)
-from replaydiff.replay.settings.whole import (
-    FILE_NAME,
-    NAMED_TABLES,
-    STORE_NAME,
-    SUBTABLES,
-    Settings,
 )
 
 __all__ = [

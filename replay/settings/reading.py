@@ -18,82 +18,99 @@ from typing import Any, Literal, TypeVar
 
 from replaydiff.replay.errors import SettingsError
 from replaydiff.replay.model.case import Assertion, PathRule, ToolMatch
-from replaydiff.replay.settings.whole import FILE_NAME, NAMED_TABLES, SUBTABLES, Settings, keys_of, sections
+from replaydiff.replay.settings.sections import (
+    FILE_NAME,
+    NAMED_TABLES,
+    SUBTABLES,
+    Settings,
+    keys_of,
+    sections,
+)
 
-_NO_FILE = "the environment or --set"
 ASSERT = "assert"
 """The list of tables among the sections."""
 
 
-def refuse_unknown(data: dict[str, Any], file: Path | None, text: str) -> None:
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Source:
+    """Where values come from, to name the location of one that is wrong."""
+
+    file: Path | None
+    text: str
+    """Of the file."""
+    overrides: dict[tuple[str, ...], str] = dataclasses.field(default_factory=dict)
+    """Path of a key → the variable or the `--set` that assigns it."""
+
+    def location(self, path: tuple[str, ...]) -> str:
+        """Return what assigns a key, or `file:line`, by reading the file (tomllib keeps no positions)."""
+        for assigned, name in reversed(self.overrides.items()):
+            if path[: len(assigned)] == assigned:
+                return name
+        table: tuple[str, ...] = ()
+        for number, line in enumerate(self.text.splitlines(), start=1):
+            header = re.match(r"\s*\[\[?\s*([^\]]+?)\s*\]", line)
+            if (match := header or re.match(r"\s*([^=#]+?)\s*=", line)) is None:
+                continue
+            names = tuple(part.strip().strip("\"'") for part in match[1].split("."))
+            if header:
+                table, names = names, ()
+            if (*table, *names)[: len(path)] == path:
+                return f"{self.file}:{number}"
+        return str(self.file or "the environment or --set")
+
+
+def _refuse_unknown(data: dict[str, Any], source: _Source) -> None:
+    """Refuse sections and keys that no section has."""
     tables = sections()
-    _refuse(data, {*tables, *NAMED_TABLES, ASSERT}, (), file, text)
+    _refuse(data, {*tables, *NAMED_TABLES, ASSERT}, (), source)
     for name, value in data.items():
         if name == ASSERT:
             if not isinstance(value, list) or not all(isinstance(assertion, dict) for assertion in value):
                 raise SettingsError(
-                    f"{_location(file, text, (name,))}: {name!r} must be a list of tables, [[{name}]]"
+                    f"{source.location((name,))}: {name!r} must be a list of tables, [[{name}]]"
                 )
             for assertion in value:
-                _refuse(assertion, keys_of(Assertion), (name,), file, text)
+                _refuse(assertion, keys_of(Assertion), (name,), source)
             continue
         if not isinstance(value, dict):
-            raise SettingsError(f"{_location(file, text, (name,))}: {name!r} must be a table, [{name}]")
+            raise SettingsError(f"{source.location((name,))}: {name!r} must be a table, [{name}]")
         if name in tables:
-            _refuse(value, keys_of(tables[name]), (name,), file, text)
+            _refuse(value, keys_of(tables[name]), (name,), source)
             for inner, type_ in SUBTABLES.get(name, {}).items():
                 if isinstance(value.get(inner), dict):
-                    _refuse(value[inner], keys_of(type_), (name, inner), file, text)
+                    _refuse(value[inner], keys_of(type_), (name, inner), source)
             if name == "match" and isinstance(value.get("tools"), dict):
                 for tool, rules in value["tools"].items():
-                    _refuse_in_match(rules, (name, "tools", tool), file, text)
+                    _refuse_in_match(rules, (name, "tools", tool), source)
             continue
         for entry, keys in value.items():
             if not isinstance(keys, dict):
-                where = _location(file, text, (name, entry))
+                where = source.location((name, entry))
                 raise SettingsError(f"{where}: {name}.{entry} must be a table, [{name}.{entry}]")
-            _refuse(keys, keys_of(NAMED_TABLES[name]), (name, entry), file, text)
+            _refuse(keys, keys_of(NAMED_TABLES[name]), (name, entry), source)
             if name == "tools":
-                _refuse_in_match(keys.get("match"), (name, entry, "match"), file, text)
+                _refuse_in_match(keys.get("match"), (name, entry, "match"), source)
 
 
-def _refuse_in_match(rules: Any, path: tuple[str, ...], file: Path | None, text: str) -> None:
+def _refuse_in_match(rules: Any, path: tuple[str, ...], source: _Source) -> None:
     """Refuse unknown keys of a `ToolMatch` and of the rules in it."""
     if not isinstance(rules, dict):
         return
-    _refuse(rules, keys_of(ToolMatch), path, file, text)
+    _refuse(rules, keys_of(ToolMatch), path, source)
     paths = rules.get("paths")
     for argument_path, rule in paths.items() if isinstance(paths, dict) else ():
         if isinstance(rule, dict):
-            _refuse(rule, keys_of(PathRule), (*path, "paths", argument_path), file, text)
+            _refuse(rule, keys_of(PathRule), (*path, "paths", argument_path), source)
 
 
-def _refuse(
-    table: dict[str, Any], allowed: set[str], section: tuple[str, ...], file: Path | None, text: str
-) -> None:
+def _refuse(table: dict[str, Any], allowed: set[str], section: tuple[str, ...], source: _Source) -> None:
     for key in table:
         if key in allowed:
             continue
         near = difflib.get_close_matches(key, allowed, n=1, cutoff=0.5)
         advice = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(sorted(allowed))}"
         what = f"unknown key {key!r} in [{'.'.join(section)}]" if section else f"unknown section [{key}]"
-        raise SettingsError(f"{_location(file, text, (*section, key))}: {what}; {advice}")
-
-
-def _location(file: Path | None, text: str, path: tuple[str, ...]) -> str:
-    """Return `file:line` of a key, determined by reading the file's lines (tomllib keeps no positions)."""
-    table: tuple[str, ...] = ()
-    for number, line in enumerate(text.splitlines(), start=1):
-        header = re.match(r"\s*\[\[?\s*([^\]]+?)\s*\]", line)
-        if header:
-            table = tuple(part.strip().strip("\"'") for part in header[1].split("."))
-            if table[: len(path)] == path:
-                return f"{file}:{number}"
-            continue
-        key = re.match(r"\s*([^=#]+?)\s*=", line)
-        if key and (*table, *(part.strip().strip("\"'") for part in key[1].split(".")))[: len(path)] == path:
-            return f"{file}:{number}"
-    return str(file or _NO_FILE)
+        raise SettingsError(f"{source.location((*section, key))}: {what}; {advice}")
 
 
 _WORDS = {
@@ -107,12 +124,13 @@ _WORDS = {
 """What a person calls the types of JSON that msgspec names."""
 
 
-def type_error(message: str, type_: type, path: tuple[str, ...], file: Path | None, text: str) -> str:
+def _type_error(message: str, type_: type, path: tuple[str, ...], source: _Source) -> str:
+    """Return the sentence for a value that msgspec refuses."""
     what, _, inside = message.partition(" - at `$")
     keys = (*path, *(key for key in re.sub(r"\[[^\]]*\]", "", inside.rstrip("`")).split(".") if key))
     subject = what.split()[0]
     if subject in keys_of(type_):
-        return f"{_location(file, text, (*keys, subject))}: [{'.'.join(keys)}] {what}"
+        return f"{source.location((*keys, subject))}: [{'.'.join(keys)}] {what}"
     wrong = re.match(r"Expected `(.+?)`, got `(.+?)`", what)
     if wrong:
         expected = " or ".join(_WORDS.get(name, name) for name in wrong[1].split(" | ") if name != "null")
@@ -122,7 +140,7 @@ def type_error(message: str, type_: type, path: tuple[str, ...], file: Path | No
     if what.startswith("Invalid enum value") and allowed:
         value = what.removeprefix("Invalid enum value ").replace("`", "")
         what = f"{value} is none of {', '.join(allowed)}"
-    return f"{_location(file, text, keys)}: {'.'.join(keys)}: {what}"
+    return f"{source.location(keys)}: {'.'.join(keys)}: {what}"
 
 
 def _allowed(hint: Any) -> list[str]:
@@ -158,15 +176,17 @@ def load(
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"{file} is not valid TOML: {error}", hint="correct that line") from None
-    refuse_unknown(data, file, text)
-    _lay_environment(data, os.environ if environ is None else environ)
-    assigned = [_assign(data, assignment) for assignment in assignments]
+    source = _Source(file, text)
+    _refuse_unknown(data, source)
+    source.overrides.update(_lay_environment(data, os.environ if environ is None else environ))
+    assigned = {_assign(data, assignment): assignment for assignment in assignments}
+    source.overrides.update({path: f"--set {assignment}" for path, assignment in assigned.items()})
 
     def table(type_: type, value: Any, *path: str) -> Any:
         try:
             return msgspec.convert(value, type=type_)
         except msgspec.ValidationError as error:
-            raise SettingsError(type_error(str(error), type_, path, file, text)) from None
+            raise SettingsError(_type_error(str(error), type_, path, source)) from None
 
     tables: dict[str, Any] = {
         f"{name}_" if keyword.iskeyword(name) else name: table(type_, data[name], name)
@@ -180,7 +200,11 @@ def load(
         tables["assert_"] = tuple(table(Assertion, assertion, ASSERT) for assertion in data[ASSERT])
     root = file.parent if file else Path.cwd()
     return Settings(
-        **tables, root=root, file=file, named_sections=frozenset(data), assigned=frozenset(assigned)
+        **tables,
+        root=root,
+        file=file,
+        named_sections=frozenset(data),
+        assigned=frozenset(".".join(path) for path in assigned),
     )
 
 
@@ -209,24 +233,24 @@ def _read(file: Path) -> str:
         raise SettingsError(f"{file} cannot be read: {error}; it must be a UTF-8 text file") from None
 
 
-def _lay_environment(data: dict[str, Any], environ: Mapping[str, str]) -> None:
-    """Apply the environment: `REPLAY_RUN_TRIALS=3` is `trials = 3` in `[run]`.
-
-    Values are TOML where they can be, else text.
-    """
+def _lay_environment(data: dict[str, Any], environ: Mapping[str, str]) -> dict[tuple[str, ...], str]:
+    """Apply the environment, `REPLAY_RUN_TRIALS=3` as `trials = 3` of `[run]`; return path → variable."""
     tables: dict[tuple[str, ...], type] = {(section,): type_ for section, type_ in sections().items()}
     for section, inner in SUBTABLES.items():
         tables.update({(section, name): type_ for name, type_ in inner.items()})
-    for path, type_ in tables.items():
-        for key in keys_of(type_):
-            raw = environ.get("_".join(("REPLAY", *path, key)).upper())
-            if raw is None:
-                continue
-            _lay(data, (*path, key), raw)
+    variables = {
+        (*path, key): "_".join(("REPLAY", *path, key)).upper()
+        for path, type_ in tables.items()
+        for key in keys_of(type_)
+    }
+    assigned = {path: variable for path, variable in variables.items() if variable in environ}
+    for path, variable in assigned.items():
+        _lay(data, path, environ[variable])
+    return assigned
 
 
-def _assign(data: dict[str, Any], assignment: str) -> str:
-    """Lay `SECTION.KEY=VALUE` over the data, and return the name of the key.
+def _assign(data: dict[str, Any], assignment: str) -> tuple[str, ...]:
+    """Lay `SECTION.KEY=VALUE` over the data, and return the path of the key.
 
     Raises:
         SettingsError: it has another form, or names no key.
@@ -237,15 +261,11 @@ def _assign(data: dict[str, Any], assignment: str) -> str:
         raise SettingsError(
             f"--set {assignment!r} has not the form SECTION.KEY=VALUE", hint="such as --set run.retries=0"
         )
-    only: dict[str, Any] = {}
-    _lay(only, path, raw)
-    try:
-        refuse_unknown(only, None, "")
-    except SettingsError as error:
-        reason = str(error).removeprefix(f"{_NO_FILE}: ")
-        raise SettingsError(f"--set {name}: {reason}") from None
+    assigned: dict[str, Any] = {}
+    _lay(assigned, path, raw)
+    _refuse_unknown(assigned, _Source(None, "", {(): f"--set {assignment}"}))
     _lay(data, path, raw)
-    return ".".join(path)
+    return path
 
 
 def _lay(data: dict[str, Any], path: tuple[str, ...], raw: str) -> None:

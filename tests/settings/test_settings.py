@@ -83,11 +83,19 @@ def test_set_overrides_the_file_and_the_environment(tmp_path: Path) -> None:
     [
         ("run=3", "has not the form SECTION.KEY=VALUE"),
         ("run.trials", "has not the form SECTION.KEY=VALUE"),
-        ("run.trails=3", "--set run.trails: unknown key 'trails' in [run]; did you mean 'trials'?"),
-        ("run.trials=many", "run.trials: expected a whole number, not text"),
+        ("run.trails=3", "--set run.trails=3: unknown key 'trails' in [run]; did you mean 'trials'?"),
+        ("run.timeout=0", "--set run.timeout=0: [run] timeout must be more than 0 seconds"),
+        ("run.trials=many", "--set run.trials=many: run.trials: expected a whole number, not text"),
         ("run.trials.more=3", "run.trials: expected a whole number, not a table"),
     ],
 )
 def test_a_wrong_assignment_is_named(tmp_path: Path, assignment: str, words: str) -> None:
+    _write(tmp_path, "[run]\ntimeout = 5\ntrials = 3\n")
     with pytest.raises(SettingsError, match=re.escape(words)):
         settings.load(tmp_path, {}, [assignment])
+
+
+def test_a_wrong_variable_is_named(tmp_path: Path) -> None:
+    _write(tmp_path, "[run]\ntrials = 3\n")
+    with pytest.raises(SettingsError, match=r"^REPLAY_RUN_TRIALS: run\.trials: expected a whole number"):
+        settings.load(tmp_path, {"REPLAY_RUN_TRIALS": "many"})
