@@ -316,7 +316,7 @@ class _Recorded(NamedTuple):
     calls: Mapping[str, int]
     """Tool → recorded calls."""
     items: Sequence[Item]
-    """Traces that call the most different tools."""
+    """The traces that call the most different tools, or their conversations."""
 
 
 def start_and_replay(settings: Settings, store: Path, name: str) -> list[Finding]:
@@ -340,7 +340,7 @@ def start_and_replay(settings: Settings, store: Path, name: str) -> list[Finding
         lanes = lanes_of({"new": name}, settings)
         run = RunRecord(id="doctor", created_at=utc_now(), lanes=lanes, trials=1, seed=0)
         agents = build_agents(run, settings, with_recordings(rules_of(settings), store))
-        recorded = _recorded(store, agents.rules.renames)
+        recorded = _recorded(store, settings.sample.unit, agents.rules.renames)
     except ReplayError as error:
         return [Finding("start", State.WRONG, str(error))]
     return run_sync(_probe(agents, run, lanes[Lane.NEW], recorded))
@@ -453,23 +453,33 @@ class _Shown:
             yield Finding("recorded", State.NOTE, text)
 
 
-def _recorded(store: Path, renames: Renames) -> _Recorded:
+def _recorded(store: Path, unit: str | None, renames: Renames) -> _Recorded:
+    """Read what the traces call, and the items to replay: conversations where samples draw conversations."""
     from replaydiff.replay.engine.items import item_of_trace
     from replaydiff.replay.model import SampleItem
     from replaydiff.replay.store.connection import open_store
-    from replaydiff.replay.store.traces import count_tool_calls, iter_traces, most_varied_traces
+    from replaydiff.replay.store.conversations import iter_conversations, read_conversations
+    from replaydiff.replay.store.traces import count_tool_calls, most_varied_traces
 
     if not store.exists():
         return _Recorded({}, ())
     with open_store(store, read_only=True) as con:
-        ids = most_varied_traces(con, TRACES)
-        by_id = {trace.trace_id: trace for trace in iter_traces(con, ids)}
+        conversations = read_conversations(con)
+        whole = conversations.of_trace() if conversations.are_drawn(unit) else {}
+        ids = [whole.get(name, (name,)) for name in most_varied_traces(con, TRACES)]
+        traces = list(iter_conversations(con, dict.fromkeys(ids)))
         calls = count_tool_calls(con)
-    drawn = (SampleItem(sample="doctor", trace_id=name, position=0, stratum="-", weight=1.0) for name in ids)
     present: Counter[str] = Counter()
     for name, count in calls.items():
         present[renames.name(name)] += count
-    return _Recorded(present, [renames.item(item_of_trace(by_id[item.trace_id], item)) for item in drawn])
+    drawn = [
+        SampleItem(sample="doctor", trace_id=trace.trace_id, position=0, stratum="-", weight=1.0)
+        for trace in traces
+    ]
+    return _Recorded(
+        present,
+        [renames.item(item_of_trace(trace, item)) for trace, item in zip(traces, drawn, strict=True)],
+    )
 
 
 def _tools(

@@ -94,7 +94,7 @@ def _turns(
         return None
     conversations = read_conversations(con)
     several = len(conversations.turns)
-    if unit is None and not conversations.is_usual:
+    if not conversations.are_drawn(unit):
         if several:
             channel.message(
                 f"drawing single traces: {several} of {conversations.sessions} sessions hold a conversation "

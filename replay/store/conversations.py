@@ -46,6 +46,15 @@ class Conversations:
         """Return whether most sessions hold a conversation of several traces."""
         return 2 * len(self.turns) > self.sessions
 
+    def are_drawn(self, unit: str | None) -> bool:
+        """Return whether samples draw conversations; `unit` is what the settings ask for."""
+        return unit == "conversation" or (unit is None and self.is_usual)
+
+    def of_trace(self) -> dict[str, tuple[str, ...]]:
+        """Return the ids of the traces of each trace's conversation, in order."""
+        joined = [(first, *later) for first, later in self.turns.items()]
+        return {name: names for names in joined for name in names}
+
     def sentences(self) -> Iterator[str]:
         """Yield a sentence for each reason why traces of sessions were not joined."""
         for reason, sessions in self.apart.items():

@@ -199,6 +199,35 @@ def test_a_tool_that_is_asked_for_less_often_than_it_was_recorded_is_wrong(
     ]
 
 
+CHAT = """
+SESSIONS = {}
+def cancel_order(order_id): return "cancelled"
+def reply(session_id, message):
+    if message != "yes":
+        SESSIONS[session_id] = message
+        return "Shall I cancel it?"
+    return cancel_order(order_id=SESSIONS[session_id])
+"""
+
+
+def test_the_probe_replays_the_conversation_of_a_trace(replay: Replay, project: Project) -> None:
+    project.write("v1", CHAT)
+    settings(project, 'tools = ["app.agent:cancel_order"]\n', "app.agent:reply")
+    cancel = ToolCall(name="cancel_order", args={"order_id": "order-10"}, result="cancelled")
+    asked = order(10, session_id="s", tool_calls=(), final_response="Shall I cancel it?")
+    agreed = order(11, session_id="s", input="yes", tool_calls=(cancel,), final_response="cancelled")
+    (project.folder / ".replay" / "replay.duckdb").unlink()
+    project.traces([asked, agreed])
+    done = replay("doctor", "--probe")
+    assert (done.code, lines(done.out)[-2:]) == (
+        0,
+        [
+            "ok     trace        order-10: ok; 1 tool calls passed the patch points: cancel_order",
+            "ok     recorded     asked for and answered: cancel_order",
+        ],
+    )
+
+
 def test_an_agent_that_does_not_start_is_one_sentence(replay: Replay, project: Project) -> None:
     settings(project)
     project.write("v1", "import os\nKEY = os.environ['SHOP_KEY']\n" + AGENT)
