@@ -71,7 +71,7 @@ def _merged(
 
 
 def _answers(recording: Sequence[ToolCall], calls: Iterable[Answered], rules: TapeRules) -> bool:
-    """Whether a tape answers calls, made in their order, in the same way."""
+    """Return whether a tape answers calls, made in their order, in the same way."""
     tape = Tape(recording, rules)
     for call, answer in calls:
         recorded = tape.answer(call.name, call.args).recorded

@@ -105,7 +105,7 @@ class Job:
 
     @property
     def size(self) -> int:
-        """Bytes of its records."""
+        """Return bytes of its records."""
         return sum(len(text) for _, text in self.records)
 
     def items(self) -> Iterator[Imported | Deferred]:
@@ -156,14 +156,14 @@ class Importer(Protocol):
 
     @property
     def NAME(self) -> str:  # noqa: N802 - a constant of the module
-        """What a person types."""
+        """Return what a person types."""
 
     @property
     def RECOGNISED_BY(self) -> str:  # noqa: N802
-        """What distinguishes its records from others: "records have messages with roles"."""
+        """Return what distinguishes its records from others: "records have messages with roles"."""
 
     def recognises(self, record: Json) -> float:
-        """How sure it is, from 0 to 1, that a file's first record is of this source."""
+        """Return how sure it is, from 0 to 1, that a file's first record is of this source."""
 
     def read_files(self, files: Sequence[InputFile]) -> Iterator[Imported]:
         """Read traces in the order of the files, in memory that does not depend on their size."""
@@ -240,11 +240,11 @@ class JobImporter(Importer, Protocol):
     """A source whose records can be read in several processes at once."""
 
     def read_jobs(self, files: Sequence[InputFile]) -> Iterator[Imported | Job | FileJob | AllReceived]:
-        """What `read_files` gives, in the same order, most of it still to be done."""
+        """Return what `read_files` gives, in the same order, most of it still to be done."""
 
 
 def divided(chosen: Importer) -> JobImporter | None:
-    """The importer as one that gives jobs; None where it does all work itself."""
+    """Return the importer as one that gives jobs; None where it does all work itself."""
     return cast("JobImporter", chosen) if hasattr(chosen, "read_jobs") else None
 
 

@@ -82,7 +82,7 @@ def call_notes(
 
 
 def _has_others(trace: Trace) -> bool:
-    """Whether the conversation of this turn has calls that are none of the trace's."""
+    """Return whether the conversation of this turn has calls that are none of the trace's."""
     ids = {call.call_id for call in trace.tool_calls if call.call_id}
     inner = {step.name for step in trace.steps if step.kind is StepKind.TOOL}
     inner -= {call.name for call in trace.tool_calls}
@@ -163,7 +163,9 @@ def has_unread_calls(recorded: Iterable[Json], *traces: Trace) -> bool:
 def _not_among(
     requests: Iterable[tuple[str, JsonObject]], calls: Sequence[ToolCall]
 ) -> list[tuple[str, JsonObject]]:
-    """The requests that are none of these calls; one without arguments may be the start of a stream's."""
+    """Return the requests that are none of these calls; one without arguments may be the start of a
+    stream's.
+    """
     listed_calls = {(call.name, canonical_args(call.args)) for call in calls}
     names = {call.name for call in calls}
     return [
@@ -179,7 +181,7 @@ def inner_calls(steps: Sequence[Step]) -> int:
 
 
 def _is_inner(step: Step, steps: Sequence[Step]) -> bool:
-    """Whether a step ran within a tool. A root that is a tool is the whole run."""
+    """Return whether a step ran within a tool. A root that is a tool is the whole run."""
     for _ in steps:
         if step.parent is None:
             return False

@@ -52,7 +52,8 @@ _NOTHING = (b"", b"[]")
 
 @contextmanager
 def collected(paths: Sequence[str]) -> Iterator[list[InputFile]]:
-    """The files that `paths` name, folders walked in order of name; a pipe is copied to disk meanwhile.
+    """Return the files that `paths` name, folders walked in order of name; a pipe is copied to disk
+    meanwhile.
 
     Raises:
         InputError: a path is missing, empty, unreadable or no text, or a folder has nothing to read. Empty
@@ -222,7 +223,7 @@ class Guess:
 
 
 def detect(file: InputFile) -> Importer:
-    """The importer for this file.
+    """Return the importer for this file.
 
     Raises:
         InputError: no record can be read, no importer knows them, or two are about as sure.
@@ -262,13 +263,13 @@ def detect(file: InputFile) -> Importer:
 
 
 def importers() -> list[Importer]:
-    """All importers: the built-in ones, then those of other distributions that can be loaded."""
+    """Return all importers: the built-in ones, then those of other distributions that can be loaded."""
     return [*map(find_importer, BUILTIN), *_from_entry_points(tuple(sys.path))]
 
 
 @cache
 def _from_entry_points(_path: tuple[str, ...]) -> list[Importer]:
-    """Once for each place that is looked in: reading entry points costs more than reading a small file."""
+    """Load importers of other distributions, once: entry points cost more than a small file."""
     from importlib.metadata import entry_points
 
     importers: list[Importer] = []

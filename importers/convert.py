@@ -149,7 +149,7 @@ def _line(
 def values_converted(
     source: str, file: InputFile, convert: Convert, values: Iterable[Record | Broken]
 ) -> Iterator[Imported]:
-    """What `convert` makes of each of these values of a file, as `converted`."""
+    """Yield what `convert` makes of each of these values of a file, as `converted`."""
     for record in values:
         if isinstance(record, Broken):
             yield reject(source, file, record, alone=True)
@@ -214,7 +214,7 @@ def attempted(
 def guarded(
     source: str, file: InputFile, record: Record, convert: Convert, *, alone: bool = False
 ) -> Iterator[Imported]:
-    """What `convert` makes of one record; nothing of it where it fails half-way.
+    """Yield what `convert` makes of one record; nothing of it where it fails half-way.
 
     `alone` says that the record is a trace by itself.
     """
@@ -388,7 +388,7 @@ def group_jobs(
     files: Sequence[InputFile],
     convert: Callable[[dict[int, InputFile], Group], Iterable[Imported]],
 ) -> Iterator[Job]:
-    """Jobs of the groups in a spool; `convert` is given the files of their first rows, by number."""
+    """Yield jobs of the groups in a spool; `convert` is given the files of their first rows, by number."""
     groups = ((position, text) for _, position, text in spool.packed())
     while packed_groups := list(islice(groups, GROUPS_A_JOB)):
         files_by_number = {position[0]: files[position[0]] for position, _ in packed_groups}

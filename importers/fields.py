@@ -27,12 +27,12 @@ _UNITS = ((1e17, 1e-9), (1e14, 1e-6), (1e11, 1e-3))
 
 
 def kind(value: Json) -> str:
-    """What a person calls the type of a JSON value."""
+    """Return what a person calls the type of a JSON value."""
     return "null" if value is None else _KINDS.get(type(value), "an object")
 
 
 def text(record: Mapping[str, Any], key: str) -> str | None:
-    """A text field; empty and absent are None."""
+    """Return a text field; empty and absent are None."""
     value = record.get(key)
     if value is None or value == "":
         return None
@@ -65,7 +65,7 @@ def as_float(value: float) -> float:
 
 
 def count(record: Mapping[str, Any], *keys: str) -> int:
-    """The first of these fields that is there, as a count; 0 where none is."""
+    """Return the first of these fields that is there, as a count; 0 where none is."""
     for key in keys:
         if key in record:
             value = record[key]
@@ -79,7 +79,7 @@ def count(record: Mapping[str, Any], *keys: str) -> int:
 
 
 def mapping(record: Mapping[str, Any], key: str) -> JsonObject:
-    """An object; absent is empty."""
+    """Return an object; absent is empty."""
     value = record.get(key)
     if value is None:
         return {}
@@ -89,7 +89,7 @@ def mapping(record: Mapping[str, Any], key: str) -> JsonObject:
 
 
 def sequence(record: Mapping[str, Any], key: str) -> list[Json]:
-    """A list; absent is empty."""
+    """Return a list; absent is empty."""
     value = record.get(key)
     if value is None:
         return []
@@ -99,12 +99,12 @@ def sequence(record: Mapping[str, Any], key: str) -> list[Json]:
 
 
 def tags(record: Mapping[str, Any], key: str = "tags") -> tuple[str, ...]:
-    """A list of words."""
+    """Return a list of words."""
     return tuple(str(tag) for tag in sequence(record, key) if isinstance(tag, str | int | float))
 
 
 def scores(record: Mapping[str, Any], key: str = "scores") -> dict[str, Score]:
-    """Scores by name; null, infinite and undefined (NaN) ones are left out."""
+    """Return scores by name; null, infinite and undefined (NaN) ones are left out."""
     scores_by_name: dict[str, Score] = {}
     for name, value in mapping(record, key).items():
         if isinstance(value, bool | str):
@@ -134,7 +134,8 @@ def giver(value: Json) -> str | None:
 
 
 def usage(value: Json) -> Usage | None:
-    """Token counts in the words of OpenAI, Anthropic, Gemini or this project; None where there are none.
+    """Return token counts in the words of OpenAI, Anthropic, Gemini or this project; None where there are
+    none.
 
     Anthropic counts cached input apart; here `input_tokens` holds everything the model read.
     """
@@ -159,7 +160,7 @@ def usage(value: Json) -> Usage | None:
 
 
 def time(record: Mapping[str, Any], *keys: str) -> datetime | None:
-    """The first of these fields that is there, as naive UTC."""
+    """Return the first of these fields that is there, as naive UTC."""
     for key in keys:
         if record.get(key) not in (None, ""):
             return parse_time(record[key], key)
@@ -167,7 +168,9 @@ def time(record: Mapping[str, Any], *keys: str) -> datetime | None:
 
 
 def parse_time(value: Json, key: str = "time") -> datetime:
-    """ISO 8601 (without an offset: UTC) or a number of seconds, milli-, micro- or nanoseconds since 1970."""
+    """Return ISO 8601 (without an offset: UTC) or a number of seconds, milli-, micro- or nanoseconds since
+    1970.
+    """
     if isinstance(value, str):
         stripped = value.strip()
         # The fifth character of a time is a hyphen, as no number's is.
@@ -198,7 +201,7 @@ def _iso(value: str, key: str) -> datetime:
 
 
 def elapsed_ms(start: datetime | None, end: datetime | None) -> float | None:
-    """Milliseconds from start to end; None where one is not known or the end is before the start."""
+    """Return milliseconds from start to end; None where one is not known or the end is before the start."""
     if start is None or end is None or end < start:
         return None
     return (end - start) / timedelta(milliseconds=1)

@@ -53,7 +53,7 @@ class FunctionImporter:
 
     @property
     def RECOGNISED_BY(self) -> str:  # noqa: N802 - a constant of the modules that are importers
-        """What distinguishes its records from others."""
+        """Return what distinguishes its records from others."""
         return f"records have {', '.join(sorted(self.keys))}"
 
     def recognises(self, record: Json) -> float:

@@ -98,7 +98,7 @@ class _Fault:
 
 
 def read_url(name: str, value: str) -> str:
-    """An address out of the environment, without a slash at its end.
+    """Return an address out of the environment, without a slash at its end.
 
     Raises:
         SettingsError: it is no address of HTTP, or has a key in it.
@@ -182,7 +182,7 @@ class JsonClient:
         attempts: int = ATTEMPTS,
         heavy_attempts: int | None = None,
     ) -> Json:
-        """The JSON that `GET path` answers.
+        """Return the JSON that `GET path` answers.
 
         `heavy_attempts` is how often a question is asked whose answer takes too long, breaks off or is too
         much, where that is less often than `attempts`: the caller may rather ask for less.
@@ -458,7 +458,7 @@ def _seconds(value: str | None, *, epoch: bool) -> float | None:
 
 
 def _address(url: str) -> str:
-    """An address as a message may show it: no user, no query."""
+    """Return an address as a message may show it: no user, no query."""
     try:
         parts = urlsplit(url)
     except ValueError:

@@ -113,7 +113,7 @@ class Report:
 
     @property
     def traces(self) -> int:
-        """Distinct traces that were read."""
+        """Return distinct traces that were read."""
         return self.new + self.updated + self.unchanged
 
 

@@ -150,7 +150,7 @@ def tool_run(
 
 
 def run_args(value: Json) -> JsonObject:
-    """Arguments as a run recorded them, out of the wrappers that SDKs put around them.
+    """Return arguments as a run recorded them, out of the wrappers that SDKs put around them.
 
     An empty object says nothing: some SDKs record it for everything.
     """
@@ -164,7 +164,9 @@ def run_args(value: Json) -> JsonObject:
 
 
 def run_result(value: Json) -> Json:
-    """What a run recorded as its result: out of the quotes of one more encoding, or of a tool message."""
+    """Return what a run recorded as its result: out of the quotes of one more encoding, or of a tool
+    message.
+    """
     if isinstance(value, str) and value.strip().startswith('"'):
         return decode(value)
     message = _tool_message(value)
@@ -211,7 +213,7 @@ def _requests(turns: Sequence[ModelTurn]) -> list[_Request]:
 
 
 def _of_this_turn(received: Sequence[Message]) -> Iterator[ToolCall]:
-    """The calls after the user's last message; those before it are of earlier runs."""
+    """Yield the calls after the user's last message; those before it are of earlier runs."""
     for message in received[_turn_start(received) :]:
         yield from message.tool_calls
 
@@ -296,14 +298,14 @@ def _same_args(entry: _Request, run: ToolRun) -> bool:
 
 
 def _bare_value(entry: _Request, run: ToolRun) -> bool:
-    """The run recorded the value of its only argument, and not its name."""
+    """Return whether the run recorded the value of its only argument, and not its name."""
     bare = run.args.get(RAW, run.args.get("input")) if len(run.args) == 1 else None
     values = list(entry.call.args.values())
     return bare is not None and len(values) == 1 and (values[0] == bare or str(values[0]) == bare)
 
 
 def _more_args(entry: _Request, run: ToolRun) -> bool:
-    """The run has the requested arguments, and others that the agent added."""
+    """Return whether the run has the requested arguments, and others that the agent added."""
     args = entry.call.args
     if not args or not args.keys() < run.args.keys():
         return False
@@ -329,7 +331,9 @@ _RULES: tuple[tuple[Rule, Witness], ...] = (
 
 
 def _plain(value: Json) -> str:
-    """A result as text that is equal for equal results, whether they were recorded as text or as data."""
+    """Return a result as text that is equal for equal results, whether they were recorded as text or as
+    data.
+    """
     value = decode(value)
     return " ".join(value.split()) if isinstance(value, str) else as_json(value)
 
@@ -385,7 +389,7 @@ def _from_history(call: ToolCall, recorded: ToolCall) -> ToolCall:
 
 
 def _is_swapped(entry: _Request, run: ToolRun, requested: Iterable[_Request]) -> bool:
-    """Whether the run has another call's result by the history, and not its own."""
+    """Return whether the run has another call's result by the history, and not its own."""
     if run.result is None or run.error is not None or _same_result(entry, run):
         return False
     return any(
@@ -395,7 +399,7 @@ def _is_swapped(entry: _Request, run: ToolRun, requested: Iterable[_Request]) ->
 
 
 def _changed_args(entry: _Request, run: ToolRun) -> str | None:
-    """That the tool ran with other arguments than were requested, where both are known."""
+    """Return a note if the tool ran with other arguments than were requested, where both are known."""
     if not run.args or not entry.call.args or entry.witness is Witness.ARGUMENTS:
         return None
     if any(rule(entry, run) for rule in (_same_args, _bare_value, _more_args)):
@@ -404,7 +408,7 @@ def _changed_args(entry: _Request, run: ToolRun) -> str | None:
 
 
 def _disagreement(entry: _Request, run: ToolRun) -> str | None:
-    """What the span and the conversation say differently of one call."""
+    """Return what the span and the conversation say differently of one call."""
     recorded = entry.in_history
     if recorded is None or run.error is not None or recorded.error is not None or run.result is None:
         return _changed_args(entry, run)

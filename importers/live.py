@@ -52,7 +52,7 @@ _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 def span(
     con: DuckDBPyConnection, importer: LiveImporter, flags: dict[str, str | None], filters: dict[str, Any]
 ) -> Query:
-    """The query that the flags ask for.
+    """Return the query that the flags ask for.
 
     Raises:
         InputError: two of them contradict each other, or one is no time.
@@ -217,7 +217,7 @@ def _after(first: Imported | None, others: Iterable[Imported]) -> Iterable[Impor
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """What a source answers goes to `folder` from one process at a time."""
+    """Return what a source answers goes to `folder` from one process at a time."""
     private_folder(folder.parent)
     with ExitStack() as stack:
         try:
@@ -230,7 +230,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def begun(folder: Path) -> Query | None:
-    """The query that was interrupted here; None where there is none."""
+    """Return the query that was interrupted here; None where there is none."""
     try:
         return msgspec.json.decode((folder / _QUERY).read_bytes(), type=Query)
     except (FileNotFoundError, msgspec.MsgspecError):

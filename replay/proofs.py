@@ -44,7 +44,9 @@ class Proof:
 
     @property
     def bound(self) -> float:
-        """The upper end of the one-sided 95 % interval of the share of false answers (Clopper-Pearson)."""
+        """Return the upper end of the one-sided 95 % interval of the share of false answers
+        (Clopper-Pearson).
+        """
         return upper_bound(self.false, self.checked)
 
     def allows_related(self, max_false: float) -> bool:

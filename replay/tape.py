@@ -152,7 +152,7 @@ class _Recording:
 
     @cached_property
     def dependent(self) -> Collection[tuple[str, str]]:
-        """Writing and reading tools of this recording that depend on each other beyond their objects."""
+        """Return tools of this recording that depend on each other beyond their objects."""
         return _dependent(self)
 
     def concerns(self, write: RecordedObjects, position: int) -> bool:
@@ -283,7 +283,7 @@ class Tape:
 
     @property
     def writes(self) -> tuple[ToolCall, ...]:
-        """The writes of the trial so far."""
+        """Return the writes of the trial so far."""
         return tuple(write.call for _, write in self._writes)
 
     def state(self, name: str, args: JsonObject) -> State:

@@ -30,7 +30,7 @@ _HAND_OVER = "transfer_to_human_agents"
 
 
 def recognises(document: Json) -> bool:
-    """Return a result file, or a list of objects with a user's scenario."""
+    """Recognise a result file, or a list of objects with a user's scenario."""
     if isinstance(document, dict):
         return isinstance(document.get("tasks"), list) and "simulations" in document
     return isinstance(document, list) and any(
@@ -53,7 +53,9 @@ def records(document: Json) -> tuple[list[Json], list[str]]:
 
 
 def _is_solo(document: Json) -> bool:
-    """Whether the simulations of a result file have no user, so that the agent was given the ticket."""
+    """Return whether the simulations of a result file have no user, so that the agent was given the
+    ticket.
+    """
     simulations = document.get("simulations") if isinstance(document, dict) else None
     messages = [
         message
@@ -84,7 +86,7 @@ def _called(value: Json) -> set[str]:
 
 
 def _changes(name: str) -> bool:
-    """Whether a tool may change something, as far as its name says."""
+    """Return whether a tool may change something, as far as its name says."""
     return name != _HAND_OVER and effect_by_name(name) != "read"
 
 

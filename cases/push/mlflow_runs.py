@@ -424,7 +424,7 @@ def _push_assessments(
 
 
 def _content(assessment: JsonObject) -> tuple[Json, Json, Json]:
-    """Value of a feedback, value of an expectation, and reason."""
+    """Return value of a feedback, value of an expectation, and reason."""
     feedback, expectation = assessment.get("feedback"), assessment.get("expectation")
     value = feedback.get("value") if isinstance(feedback, dict) else None
     expected = expectation.get("value") if isinstance(expectation, dict) else None

@@ -376,7 +376,9 @@ def trial_trace(
 
 
 def _spent(trial: Trial, model: str | None) -> dict[str, str]:
-    """Cost and tokens of a trial, where they are known: a cost that is missing would be shown as zero."""
+    """Return cost and tokens of a trial, where they are known: a cost that is missing would be shown as
+    zero.
+    """
     attributes = {} if model is None else {"langfuse.observation.model.name": model}
     if trial.cost_usd is not None:
         attributes["langfuse.observation.cost_details"] = _json({"total": trial.cost_usd})
@@ -477,12 +479,12 @@ def _score(
 
 
 def started_at(result: DiffResult, graded: GradedTrial) -> datetime:
-    """When a trial began, in UTC; the run, where that is not known."""
+    """Return when a trial began, in UTC; the run, where that is not known."""
     return (graded.trial.started_at or result.run.created_at).replace(tzinfo=UTC)
 
 
 def ended_at(result: DiffResult, graded: GradedTrial) -> datetime:
-    """When a trial ended, in UTC."""
+    """Return when a trial ended, in UTC."""
     return started_at(result, graded) + duration_of(graded.trial)
 
 

@@ -85,7 +85,7 @@ class FetchedVotes:
 
     @property
     def spent_usd(self) -> float:
-        """Their cost, as far as it is known."""
+        """Return their cost, as far as it is known."""
         return sum(cast.cost_usd or 0.0 for cast in self.answers.values())
 
 

@@ -67,7 +67,7 @@ def _answer(text: str, where: str) -> JsonObject:
 
 
 def _finished(messages: list[JsonObject]) -> Iterator[JsonObject]:
-    """The answer that the call of `Finish` has as an argument."""
+    """Yield the answer that the call of `Finish` has as an argument."""
     calls = [call for message in messages for call in fields.sequence(message, "tool_calls")]
     last = calls[-1] if calls else None
     final_answer = within(decode(within(last, "args")), "final_answer")

@@ -218,7 +218,9 @@ def _autogen(record: JsonObject) -> JsonObject:
 
 
 def _autogen_messages(record: JsonObject) -> Json:
-    """The messages of a result, of an agent's context, or of the thread that a team's manager keeps."""
+    """Return the messages of a result, of an agent's context, or of the thread that a team's manager
+    keeps.
+    """
     if not _is_autogen_state(record):
         return record["messages"]
     if "llm_context" in record:
@@ -289,7 +291,9 @@ def _langgraph(record: JsonObject) -> JsonObject:
 
 
 def _langchain_model(messages: Json) -> JsonObject:
-    """The model that wrote the last answer, where its message says so, in any of LangChain's three dumps."""
+    """Return the model that wrote the last answer, where its message says so, in any of LangChain's three
+    dumps.
+    """
     models: list[Json] = []
     for message in reversed(messages if isinstance(messages, list) else []):
         for holder in (message, within(message, "kwargs"), within(message, "data")):
@@ -393,7 +397,7 @@ def _swe_agent(record: JsonObject) -> JsonObject:
 
 
 def _without_demos(record: JsonObject) -> list[JsonObject]:
-    """The history without the demonstrations that the prompt begins with."""
+    """Return the history without the demonstrations that the prompt begins with."""
     return [
         message for message in objects(record["history"], "history") if message.get("is_demo") is not True
     ]
@@ -404,7 +408,7 @@ def _swe_agent_searched(record: JsonObject) -> JsonObject:
 
 
 def _swe_agent_message(message: JsonObject) -> JsonObject:
-    """A message, with the id of its call as the chat API writes it."""
+    """Return a message, with the id of its call as the chat API writes it."""
     ids = message.get("tool_call_ids")
     chat: JsonObject = {
         key: message[key] for key in ("role", "content", "tool_calls", "tool_call_id") if key in message

@@ -69,7 +69,7 @@ _RESULTS = ("response", "result", "error")
 
 @contextmanager
 def batch_spool(folder: Path) -> Iterator[BatchSpool]:
-    """A spool of batch records for the time of an import."""
+    """Return a spool of batch records for the time of an import."""
     spool = BatchSpool(folder / "batch.sqlite")
     try:
         yield spool
@@ -117,7 +117,9 @@ class BatchSpool:
         )
 
     def results(self, source: str, files: Sequence[InputFile], convert: Convert) -> Iterator[Imported]:
-        """Every result with its request, in the order of the results; requests without result are skipped."""
+        """Yield every result with its request, in the order of the results; requests without result are
+        skipped.
+        """
         if self._opened is None:
             return
         self._con.execute("CREATE INDEX by_id ON batch (custom_id, is_result)")
@@ -221,7 +223,7 @@ def _line(
 def _each(
     source: str, file: InputFile, convert: ConvertLog, record: Record | Broken
 ) -> Iterator[Imported | Deferred]:
-    """What is in one record; parts of batches and single calls wait until all records were read."""
+    """Yield what is in one record; parts of batches and single calls wait until all records were read."""
     if isinstance(record, Broken):
         yield reject(source, file, record, alone=True)
     elif (of_batch := _batch_record(record)) is not None:
@@ -247,7 +249,7 @@ def _sorted_into(
 
 
 def _alone(convert: ConvertLog) -> Callable[[Json, InputFile], Iterator[Imported]]:
-    """Each call as a run of its own: the requests of a batch do not build on each other."""
+    """Return each call as a run of its own: the requests of a batch do not build on each other."""
 
     def read(value: Json, file: InputFile) -> Iterator[Imported]:
         for item in convert(value, file):
@@ -305,7 +307,7 @@ class LoggedExchange:
 
 
 def read_exchange(source: str, exchange: LoggedExchange, file: InputFile) -> Iterator[Imported | LoggedCall]:
-    """The trace of a conversation, or the call of a model, with what a person should know of it.
+    """Yield the trace of a conversation, or the call of a model, with what a person should know of it.
 
     Raises:
         RecordError: there are no messages, or a field cannot be read.
@@ -347,7 +349,7 @@ def read_exchange(source: str, exchange: LoggedExchange, file: InputFile) -> Ite
 
 
 def _has_unread(exchange: LoggedExchange, trace: Trace) -> bool:
-    """Whether the record has requested tool calls that are not in its messages as they were read."""
+    """Return whether the record has requested tool calls that are not in its messages as they were read."""
     requested, answered = (
         sum(len(message.tool_calls) for message in messages)
         for messages in (exchange.requested, exchange.replied)
@@ -359,7 +361,9 @@ def _has_unread(exchange: LoggedExchange, trace: Trace) -> bool:
 
 
 def _trace(source: str, exchange: LoggedExchange, started_at: datetime, run: Conversation | None) -> Trace:
-    """The trace of a conversation that was read as a run; without it what is known of a single call."""
+    """Return the trace of a conversation that was read as a run; without it what is known of a single
+    call.
+    """
     record, request, answer = exchange.record, exchange.request, exchange.answer
     call_metadata = fields.mapping(record, "metadata")
     metadata: JsonObject = {}
@@ -445,7 +449,7 @@ def _trace_id(record: Mapping[str, Any], answer: JsonObject) -> str:
 
 
 def error_of(record: JsonObject, answer: JsonObject) -> str | None:
-    """Why a request failed, where it did."""
+    """Return why a request failed, where it did."""
     response = record.get("response")
     response = response if isinstance(response, dict) else {}
     result = record.get("result")
@@ -465,7 +469,9 @@ def error_of(record: JsonObject, answer: JsonObject) -> str | None:
 
 
 def is_anthropic(record: Json) -> bool:
-    """Whether a chat log is of Anthropic's API, by what only its messages, answers and batches have."""
+    """Return whether a chat log is of Anthropic's API, by what only its messages, answers and batches
+    have.
+    """
     if isinstance(record, list):
         return _has_blocks(record)
     if not isinstance(record, dict):

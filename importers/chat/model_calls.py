@@ -57,12 +57,12 @@ class LoggedCall:
 
     @property
     def produced(self) -> tuple[Message, ...]:
-        """What it answered."""
+        """Return what it answered."""
         return self.trace.messages[self.request_length :]
 
     @property
     def is_open(self) -> bool:
-        """Whether it ended on a call of a tool, so that its run must go on."""
+        """Return whether it ended on a call of a tool, so that its run must go on."""
         return bool(self.produced and self.produced[-1].tool_calls)
 
     def begins_with_result_at(self, position: int) -> bool | None:
@@ -91,12 +91,14 @@ class _Member:
 
 
 def run_of(call: LoggedCall) -> Trace:
-    """The trace of a run of a single call."""
+    """Return the trace of a run of a single call."""
     return _run([_Member(call)], ())
 
 
 def _run(members: Sequence[_Member], history: tuple[Message, ...]) -> Trace:
-    """The trace of a run from its calls, oldest first; `history` are earlier turns that they do not carry."""
+    """Return the trace of a run from its calls, oldest first; `history` are earlier turns that they do not
+    carry.
+    """
     calls = [member.call for member in members]
     first, last = calls[0].trace, calls[-1].trace
     request = first.messages[: calls[0].request_length]
@@ -174,7 +176,7 @@ def _step(index: int, call: LoggedCall) -> Step:
 
 @contextmanager
 def waiting(folder: Path, source: str, files: Sequence[InputFile], convert: Convert) -> Iterator[CallSpool]:
-    """A spool of model calls for the time of an import."""
+    """Return a spool of model calls for the time of an import."""
     spool = CallSpool(folder / "calls.sqlite", source, files, convert)
     try:
         yield spool
@@ -243,7 +245,7 @@ _read_run = msgspec.msgpack.Decoder(_LoggedRun).decode
 def _joined(
     source: str, files: Mapping[int, InputFile], convert: Convert, position: Position, text: bytes
 ) -> Iterator[Imported]:
-    """The trace of a run with its notes."""
+    """Return the trace of a run with its notes."""
     assert isinstance(position, tuple)  # noqa: S101 - as `CallSpool.jobs` gave it
     run = _read_run(text)
     last = Record(position[1], parse(run.members[-1].text))
@@ -345,7 +347,9 @@ class CallSpool:
         return self._text(root)
 
     def _parent(self, row: int) -> tuple[int, bool, int | None] | None:
-        """The call before this one, whether it is of the same run, and how many messages they share."""
+        """Return the call before this one, whether it is of the same run, and how many messages they
+        share.
+        """
         parent, same_run, shared = self._con.execute(
             "SELECT parent, same_run, shared FROM call WHERE id = ?", (row,)
         ).fetchone()
@@ -387,7 +391,7 @@ class CallSpool:
         self._find_roots()
 
     def _nearest(self, child: int, state: bytes, after_result: bool) -> int | None:
-        """Of the calls that end as this one begins the newest before it, else the first after it.
+        """Return, of the calls that end as this one begins, the newest before it, else the first after it.
 
         Many conversations begin with the same words, so each is followed by one turn of a user where that can
         be. Ids of tool calls tell runs apart; what follows twice on the same call was tried again.
@@ -434,7 +438,7 @@ class CallSpool:
 
 
 def _states(messages: Sequence[Message]) -> list[bytes]:
-    """For each message a digest of the conversation up to and with it, however it is cut into messages."""
+    """Return for each message a digest of the conversation up to and with it, however it is cut."""
     states = []
     state = b""
     for message in messages:

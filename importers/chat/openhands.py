@@ -82,7 +82,7 @@ def chat_log(record: JsonObject) -> JsonObject:
 
 
 def _model(record: JsonObject, events: list[JsonObject]) -> JsonObject:
-    """The model of the last response in the events, else that of the evaluation's settings."""
+    """Return the model of the last response in the events, else that of the evaluation's settings."""
     responded = [
         within(event, "model_name")
         if event.get("kind") == "LLMCompletionLogEvent"
@@ -122,7 +122,7 @@ def _of_server(event: JsonObject, where: str) -> Iterator[JsonObject]:
 
 
 def _call(event: JsonObject, called: JsonObject, where: str) -> JsonObject:
-    """The call of an action: as the model requested it, else the action itself."""
+    """Return the call of an action: as the model requested it, else the action itself."""
     if called:
         return _native(called, where)
     if not isinstance(recorded_args := event.get("args"), dict):
@@ -132,7 +132,7 @@ def _call(event: JsonObject, called: JsonObject, where: str) -> JsonObject:
 
 
 def _observation(event: JsonObject, called: JsonObject) -> Iterator[JsonObject]:
-    """The result of a call; events of the environment answer none."""
+    """Yield the result of a call; events of the environment answer none."""
     cause = event.get("cause")
     call_id = called.get("tool_call_id") or (f"{_EVENT}{cause}" if cause is not None else None)
     if call_id is None or event["observation"] in ("agent_state_changed", "recall", "null", "condense"):
@@ -146,7 +146,7 @@ def _observation(event: JsonObject, called: JsonObject) -> Iterator[JsonObject]:
 
 
 def _native(called: JsonObject, where: str) -> JsonObject:
-    """The call of an action, as the model requested it."""
+    """Return the call of an action, as the model requested it."""
     call_id = called.get("tool_call_id")
     choice = first_of(fields.mapping(called, "model_response").get("choices"))
     listed = fields.mapping(choice, "message").get("tool_calls")

@@ -53,7 +53,7 @@ def events_of_text(text: str) -> list[Json] | None:
 
 
 def _unwrapped(event: Json) -> Json:
-    """The event itself, out of the envelope of a server-sent event."""
+    """Return the event itself, out of the envelope of a server-sent event."""
     if isinstance(event, dict) and "data" in event and "type" not in event and "object" not in event:
         return decode(event["data"])
     return event
@@ -105,7 +105,7 @@ def _chat(chunks: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _call_of(calls: list[dict[str, Any]], piece: dict[str, Any]) -> dict[str, Any]:
-    """The call that a piece belongs to, which may be a new one.
+    """Return the call that a piece belongs to, which may be a new one.
 
     An index distinguishes them; some servers write none, or 0 for every call, and an id of its own for each.
     """
@@ -137,7 +137,9 @@ def _extend(call: dict[str, Any], piece: dict[str, Any]) -> None:
 
 
 def _responses(events: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The response of the last event; where it has no items, or was not reached, with those of the events."""
+    """Return the response of the last event; where it has no items, or was not reached, with those of the
+    events.
+    """
     whole: dict[str, Any] = {"object": "response"}
     items: dict[str, dict[str, Any]] = {}
     for event in events:

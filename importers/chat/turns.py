@@ -100,7 +100,7 @@ def turns(
 
 
 def _divided(recorded: Sequence[SessionMessage]) -> Iterator[list[SessionMessage]]:
-    """What was recorded, by the user's message that it follows."""
+    """Yield what was recorded, by the user's message that it follows."""
     turn: list[SessionMessage] = []
     for entry in recorded:
         if any(message.role == "user" for message in entry.messages):

@@ -83,7 +83,7 @@ def _is_message(value: Json) -> bool:
 
 
 def _whole(file: InputFile, first: bytes) -> bytes:
-    """The first line of which `first` may be the beginning."""
+    """Return the first line of which `first` may be the beginning."""
     if len(first) < CHUNK // 2:
         return first
     with opened(file) as stream:

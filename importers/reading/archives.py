@@ -116,12 +116,12 @@ def _sample(read: ReadMember, member: zipfile.ZipInfo, number: int, evaluated: J
 
 @contextmanager
 def _reader(path: Path, archive: zipfile.ZipFile) -> Iterator[ReadMember]:
-    """A function that reads one member, which raises ValueError where that is no JSON."""
+    """Return a function that reads one member, which raises ValueError where that is no JSON."""
     with ExitStack() as stack:
 
         @cache
         def unpacker() -> tuple[DuckDBPyConnection, Path]:
-            """A database, which costs as much as some MB of samples, and where it finds a member."""
+            """Return a database, which costs as much as some MB of samples, and where it finds a member."""
             import duckdb
 
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="replay-eval-"))

@@ -98,7 +98,9 @@ def parsed(number: int, text: bytes) -> Record | Broken:
 
 
 def first_line(stream: IO[bytes], size: int) -> bytes:
-    """The first line that is not empty, without its mark; its beginning, where it is longer than `size`."""
+    """Return the first line that is not empty, without its mark; its beginning, where it is longer than
+    `size`.
+    """
     while line := stream.readline(size):
         text = line.removeprefix(codecs.BOM_UTF8).strip()
         if text:
@@ -137,7 +139,9 @@ _decoder = json.JSONDecoder()
 
 
 def texts(file: InputFile, *, elements: bool) -> Iterator[Record | Broken]:
-    """Values one after another; with `elements` those within the file's arrays, and what is between these."""
+    """Yield values one after another; with `elements` those within the file's arrays, and what is between
+    these.
+    """
     with opened(file) as stream:
         buffer = _Buffer(stream)
         indent: str | None = None
@@ -191,7 +195,9 @@ def _broken(buffer: _Buffer, line: int, error: Exception) -> Broken:
 
 
 def _last(broken_record: Broken) -> Broken:
-    """A broken element after which no line starts as an element does: all on one line, or the file is cut."""
+    """Return a broken element after which no line starts as an element does: all on one line, or the file is
+    cut.
+    """
     return Broken(
         broken_record.line,
         f"{broken_record.reason}; nothing after it in the array could be read",
@@ -238,7 +244,7 @@ class _Buffer:
                 return ""
 
     def value(self) -> tuple[Json, str]:
-        """The value that starts here, and its text.
+        """Return the value that starts here, and its text.
 
         Raises:
             ValueError: there is none, or it is too large.

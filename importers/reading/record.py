@@ -50,7 +50,7 @@ class Broken:
 
 
 def broken(line: int, reason: str, start: str | bytes, *, whole: bool = False) -> Broken:
-    """A broken record that starts with `start`, or is all of it."""
+    """Return a broken record that starts with `start`, or is all of it."""
     shown = start[: EXCERPT_CHARACTERS * 4]
     text = shown.decode(errors="replace") if isinstance(shown, bytes) else shown
     return Broken(
@@ -68,7 +68,7 @@ def _whole_record(text: str | bytes) -> str | None:
 
 
 def why(error: Exception) -> str:
-    """Why a text is not JSON, for a person."""
+    """Return why a text is not JSON, for a person."""
     if isinstance(error, RecursionError):
         return "nested too deeply"
     if isinstance(error, UnicodeDecodeError):
@@ -102,7 +102,7 @@ def damage(error: BaseException) -> str:
 
 @contextmanager
 def opened(file: InputFile) -> Iterator[IO[bytes]]:
-    """The file's bytes, unpacked where it is gzipped; `file.position` follows."""
+    """Return the file's bytes, unpacked where it is gzipped; `file.position` follows."""
     with open(file, "rb") as raw:  # noqa: PTH123 - an InputFile is a path
         start = raw.read(2)
         raw.seek(0)

@@ -45,14 +45,14 @@ _escaped = re.compile("[\udc80-\udcff]")
 
 
 def is_csv(file: InputFile, first: bytes) -> bool:
-    """By the name; or by the first line, since CSV of Langfuse quotes every cell and JSON never looks so."""
+    """Decide by the name or the first line: CSV of Langfuse quotes every cell, and JSON never looks so."""
     if file.name.lower().removesuffix(".gz").endswith(".csv"):
         return True
     return first.startswith(b'"') and b'","' in first
 
 
 def rows(file: InputFile) -> Iterator[Record | Broken]:
-    """The rows below the header."""
+    """Yield the rows below the header."""
     csv.field_size_limit(2**31 - 1)
     with opened(file) as stream:
         lines = _CsvLines(stream)
@@ -172,7 +172,7 @@ def _count(con: DuckDBPyConnection, path: str) -> int:
 
 
 def _columns(con: DuckDBPyConnection, path: str) -> tuple[list[str], list[bool], str]:
-    """The columns, which of them come as JSON text, and what to select."""
+    """Return the columns, which of them come as JSON text, and what to select."""
     columns = con.execute(f"DESCRIBE SELECT * FROM {_FILE}", {"path": path}).fetchall()
     selected = []
     encoded = []
@@ -205,7 +205,7 @@ def _record(number: int, names: list[str], encoded: list[bool], cells: Sequence[
 
 @contextmanager
 def _database(file: InputFile) -> Iterator[tuple[DuckDBPyConnection, str]]:
-    """A database of its own, and the file under a name that has no meaning to it.
+    """Return a database of its own, and the file under a name that has no meaning to it.
 
     A name with `*` or `[` is a pattern to DuckDB, and one like `s3://…` an address.
     """
@@ -227,6 +227,6 @@ def _database(file: InputFile) -> Iterator[tuple[DuckDBPyConnection, str]]:
 
 
 def _reason(error: Exception) -> str:
-    """The first sentence of a database error, without the name it knows the file by."""
+    """Return the first sentence of a database error, without the name it knows the file by."""
     first = (str(error).splitlines() or [type(error).__name__])[0]
     return _EXPORT_NAME.sub("it", first)[:300]

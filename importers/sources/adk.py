@@ -22,14 +22,14 @@ RECOGNISED_BY = "records have appName or app_name, and events"
 
 
 def recognises(record: Json) -> float:
-    """By the name of the application and the events."""
+    """Recognise a record by the name of the application and the events."""
     if not isinstance(record, dict) or not isinstance(record.get("events"), list):
         return 0.0
     return 0.97 if _field(record, "app_name") is not None else 0.0
 
 
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
-    """One trace for each invocation."""
+    """Yield one trace for each invocation."""
     return done(read_jobs(files))
 
 
@@ -59,7 +59,7 @@ def _session(record: Json, file: InputFile) -> Iterator[Imported]:
 
 
 def _field(holder: JsonObject, name: str) -> Json:
-    """A field by its name in Python, or as the API writes it."""
+    """Return a field by its name in Python, or as the API writes it."""
     first, *others = name.split("_")
     return holder.get(name, holder.get(first + "".join(map(str.capitalize, others))))
 
@@ -88,7 +88,7 @@ def _message(event: Json, number: int) -> SessionMessage | None:
 
 
 def _part(part: Json, where: str) -> Json:
-    """A part without the fields that are null, as Python writes them."""
+    """Return a part without the fields that are null, as Python writes them."""
     if not isinstance(part, dict):
         raise RecordError(f"a part of {where} must be an object, not {fields.kind(part)}")
     fields_of_part: JsonObject = {key: value for key, value in part.items() if value is not None}

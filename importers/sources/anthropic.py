@@ -38,12 +38,12 @@ RECOGNISED_BY = "records have Anthropic's messages: content blocks, a system pro
 
 
 def recognises(record: Json) -> float:
-    """By content blocks, by `system` beside the messages, by the shape of answers and batch results."""
+    """Recognise content blocks, `system` beside the messages, the shape of answers and batches."""
     return 0.95 if is_anthropic(record) else 0.0
 
 
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
-    """A trace for each conversation, and for each run of logged calls, over all files."""
+    """Return a trace for each conversation, and for each run of logged calls, over all files."""
     return done(read_jobs(files))
 
 

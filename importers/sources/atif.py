@@ -39,7 +39,7 @@ Rewards = Mapping[str, JsonObject]
 
 
 def recognises(record: Json) -> float:
-    """By the version of the schema."""
+    """Recognise a record by the version of the schema."""
     if not isinstance(record, dict):
         return 0.0
     if str(record.get("schema_version", "")).startswith("ATIF-"):
@@ -172,7 +172,9 @@ def _trace(
 
 
 def _trace_id(record: JsonObject, main_steps: Sequence[JsonObject], new: Sequence[JsonObject]) -> str:
-    """The trajectory's id. A run may have several trajectories; a later one copies the steps before."""
+    """Return the trajectory's id. A run may have several trajectories; a later one copies the steps
+    before.
+    """
     recorded_id = fields.text(record, "trajectory_id")
     if recorded_id is not None:
         return recorded_id
@@ -184,7 +186,7 @@ def _trace_id(record: JsonObject, main_steps: Sequence[JsonObject], new: Sequenc
 
 
 def _messages(step: JsonObject) -> Iterator[JsonObject]:
-    """The message of a step, its tool calls, and their results."""
+    """Yield the message of a step, its tool calls, and their results."""
     calls = [_call(call) for call in fields.sequence(step, "tool_calls")]
     if step.get("message") not in (None, "", []) or calls:
         yield {
@@ -218,7 +220,7 @@ def _call(call: Json) -> JsonObject:
 
 
 def _failed(extra: JsonObject) -> bool:
-    """Whether a result is an error, as the converters of Harbor mark it."""
+    """Return whether a result is an error, as the converters of Harbor mark it."""
     inner = extra.get("tool_result_metadata")
     inner = inner if isinstance(inner, dict) else {}
     return any(
@@ -227,7 +229,7 @@ def _failed(extra: JsonObject) -> bool:
 
 
 def _totals(record: JsonObject, new: Sequence[JsonObject]) -> tuple[Usage | None, float | None]:
-    """Tokens and cost of the trajectory, else of its steps."""
+    """Return tokens and cost of the trajectory, else of its steps."""
     whole = fields.mapping(record, "final_metrics")
     listed = [fields.mapping(step, "metrics") for step in new]
     usage = Usage(
@@ -253,7 +255,7 @@ def _scores(trial: JsonObject) -> dict[str, Score]:
 
 
 def _metadata(record: JsonObject, agent: JsonObject, trial: JsonObject) -> JsonObject:
-    """What the trajectory and its trial say of themselves; runs are paired by `task_id`."""
+    """Return what the trajectory and its trial say of themselves; runs are paired by `task_id`."""
     metadata: JsonObject = {**fields.mapping(record, "extra")}
     for name, value in (
         ("notes", record.get("notes")),

@@ -35,13 +35,13 @@ _SESSIONS = ("session_id", "sessionId", "conversation_id", "conversationId", "th
 
 
 def recognises(record: Json) -> float:
-    """By the type that each record names."""
+    """Recognise a record by the type that each record names."""
     log = _record(record)
     return 0.98 if log is not None else 0.0
 
 
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
-    """A trace for each run of logged calls, over all files."""
+    """Return a trace for each run of logged calls, over all files."""
     return done(read_jobs(files))
 
 
@@ -51,7 +51,7 @@ def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | Job | AllReceiv
 
 
 def _record(record: Json) -> JsonObject | None:
-    """The log record, out of CloudWatch's envelope."""
+    """Return the log record, out of CloudWatch's envelope."""
     if not isinstance(record, dict):
         return None
     for value in (record, *(decode(record.get(key)) for key in _ENVELOPES)):
@@ -97,7 +97,7 @@ def read(record: Json, file: InputFile) -> Iterator[Imported | LoggedCall]:
 
 
 def _body(record: JsonObject, side: str) -> Json:
-    """The request or the answer.
+    """Return the request or the answer.
 
     Raises:
         RecordError: it is in an S3 object of its own.
@@ -137,7 +137,7 @@ def _replied(answer: Json) -> tuple[Message, ...]:
 
 
 def _text(answer: JsonObject) -> str | None:
-    """The text of models that answer in fields of their own."""
+    """Return the text of models that answer in fields of their own."""
     results = answer.get("results")
     listed = [result for result in results if isinstance(result, dict)] if isinstance(results, list) else []
     for holder in (answer, *listed):
@@ -148,7 +148,7 @@ def _text(answer: JsonObject) -> str | None:
 
 
 def _offered(request: Json) -> Json:
-    """The tools of a request: Converse wraps each, and its schema, once more."""
+    """Return the tools of a request: Converse wraps each, and its schema, once more."""
     if not isinstance(request, dict):
         return None
     config = request.get("toolConfig")
@@ -169,7 +169,7 @@ def _offered(request: Json) -> Json:
 
 
 def _usage(record: JsonObject, answer: Json) -> JsonObject:
-    """Token counts of the answer in this project's words, else those that Bedrock counted itself."""
+    """Return token counts of the answer in this project's words, else those that Bedrock counted itself."""
     counted = answer.get("usage") if isinstance(answer, dict) else None
     if isinstance(counted, dict) and "inputTokens" in counted:
         read, written = (

@@ -49,7 +49,7 @@ _ROWS, _CURSOR = "rows.jsonl", "cursor.json"
 
 
 def recognises(record: Json) -> float:
-    """By the fields that a row has, or the first row of a page."""
+    """Recognise a record by the fields that a row has, or the first row of a page."""
     row = next(iter(_rows(record)), {})
     is_span = isinstance(row, dict) and {"span_attributes", "root_span_id", "span_id"} <= row.keys()
     return 0.97 if is_span else 0.0
@@ -111,7 +111,7 @@ def _started(row: JsonObject) -> datetime:
 
 
 def _counter(row: JsonObject) -> int:
-    """The SDK numbers spans in the order in which they were started."""
+    """Return the SDK numbers spans in the order in which they were started."""
     return fields.count(fields.mapping(row, "span_attributes"), "exec_counter")
 
 
@@ -158,7 +158,7 @@ def _usage(metrics: JsonObject) -> Usage | None:
 
 
 def _error(row: JsonObject) -> str | None:
-    """What went wrong: of a traceback its last line."""
+    """Return what went wrong: of a traceback its last line."""
     error = row.get("error")
     if isinstance(error, dict):
         error = error.get("message") or error.get("name") or "failed"

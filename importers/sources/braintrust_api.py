@@ -15,7 +15,7 @@ PAGE = 1000
 
 
 def address() -> str:
-    """The address of the API.
+    """Return the address of the API.
 
     Raises:
         SettingsError: the environment names none.
@@ -26,7 +26,7 @@ def address() -> str:
 
 
 def client(show_status: ShowStatus) -> JsonClient:
-    """A client with the key of the environment.
+    """Return a client with the key of the environment.
 
     Raises:
         CredentialsError: there is none.
@@ -39,7 +39,7 @@ def client(show_status: ShowStatus) -> JsonClient:
 
 
 def project_id(http: JsonClient, name: str) -> str:
-    """The id of the project of this name.
+    """Return the id of the project of this name.
 
     Raises:
         InputError: there is none.
@@ -55,7 +55,7 @@ def project_id(http: JsonClient, name: str) -> str:
 def page(
     http: JsonClient, table: str, object_id: str, condition: JsonObject | None, cursor: str | None
 ) -> tuple[list[JsonObject], str | None]:
-    """A page of the rows of an object, and the cursor of the next one.
+    """Return a page of the rows of an object, and the cursor of the next one.
 
     Args:
         http: to the server.
@@ -82,7 +82,7 @@ def page(
 
 
 def rows(http: JsonClient, table: str, object_id: str) -> Iterator[JsonObject]:
-    """All rows of a dataset or an experiment."""
+    """Yield all rows of a dataset or an experiment."""
     cursor: str | None = None
     while True:
         listed, cursor = page(http, table, object_id, None, cursor)
@@ -92,7 +92,7 @@ def rows(http: JsonClient, table: str, object_id: str) -> Iterator[JsonObject]:
 
 
 def compared(operator: str, name: str, value: Json) -> JsonObject:
-    """An expression of `btql` that compares a field: `ge`, `lt`."""
+    """Return an expression of `btql` that compares a field: `ge`, `lt`."""
     return {
         "op": operator,
         "left": {"op": "ident", "name": [name]},

@@ -32,7 +32,7 @@ _WITHOUT_WORDS = ("message", "reasoning", "compaction", "compaction_summary", "g
 
 
 def recognises(record: Json) -> float:
-    """By the envelope of a line, and the types that Codex writes."""
+    """Recognise a record by the envelope of a line, and the types that Codex writes."""
     if not isinstance(record, dict) or not isinstance(record.get("payload"), dict):
         return 0.0
     if "timestamp" not in record or not isinstance(record.get("type"), str):
@@ -108,7 +108,7 @@ class _Session:
             yield Note("items of a type that is not known were left out")
 
     def end(self) -> Iterator[Imported]:
-        """The trace of the turn that is under way."""
+        """Yield the trace of the turn that is under way."""
         turn, self._turn = self._turn, None
         items, self._items = self._items, []
         if turn is None:
@@ -193,7 +193,7 @@ class _Session:
 
 
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
-    """One trace for each turn; each file is a session."""
+    """Yield one trace for each turn; each file is a session."""
     return done(read_jobs(files))
 
 

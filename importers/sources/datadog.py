@@ -48,7 +48,7 @@ DROPPED = "inputs and outputs that Datadog's SDK dropped, because their span was
 
 
 def recognises(record: Json) -> float:
-    """By the fields of a span: of a payload, of a page, or the record itself."""
+    """Recognise a record by the fields of a span: of a payload, of a page, or the record itself."""
     row = next(iter(_rows(record)), None)
     is_span = isinstance(row, dict) and {"span_id", "trace_id", "start_ns"} <= row.keys()
     return 0.97 if is_span and isinstance(row, dict) and ("meta" in row or "span_kind" in row) else 0.0
@@ -65,7 +65,7 @@ def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | Job]:
 
 
 def _rows(record: Json) -> Iterator[Json]:
-    """The spans in a record: a payload of the SDK or the intake, a page of the API, or a span."""
+    """Yield the spans in a record: a payload of the SDK or the intake, a page of the API, or a span."""
     if isinstance(record, list):
         for entry in record:
             yield from _rows(entry)
@@ -117,7 +117,7 @@ def _trace(group: Group, _value: Json, file: InputFile) -> Iterator[Imported]:
 
 
 def _flat(row: JsonObject) -> JsonObject:
-    """A span as the export API writes it: with what is in `meta` beside the other fields."""
+    """Return a span as the export API writes it: with what is in `meta` beside the other fields."""
     meta = fields.mapping(row, "meta")
     nested = fields.mapping(meta, "span")
     kind = nested.get("kind") or meta.get("kind") or meta.get("span.kind")
@@ -169,7 +169,7 @@ def _span(row: JsonObject, *, is_root: bool) -> Span:
 
 
 def _arguments(received: Json) -> tuple[Json, str | None]:
-    """The arguments of a tool, and the id of its call where LangChain gave it the whole call."""
+    """Return the arguments of a tool, and the id of its call where LangChain gave it the whole call."""
     call = decode(received)
     if not isinstance(call, dict) or call.keys() != _TOOL_CALL or call["type"] != "tool_call":
         return received, None
@@ -186,7 +186,7 @@ def _is_dropped(content: JsonObject) -> bool:
 
 
 def _content(content: JsonObject) -> Json:
-    """What went in or came out: messages, or a value."""
+    """Return what went in or came out: messages, or a value."""
     if not content or _is_dropped(content):
         return None
     messages = decode(content.get("messages"))
@@ -196,7 +196,7 @@ def _content(content: JsonObject) -> Json:
 
 
 def _messages(message: Json) -> Iterator[Json]:
-    """A message with its calls' ids where chat messages have them, after the results that it brings."""
+    """Yield a message with its calls' ids where chat messages have them, after the results that it brings."""
     if not isinstance(message, dict):
         yield message
         return
@@ -227,7 +227,7 @@ def _result(result: Json) -> Json:
 
 
 def _usage(row: JsonObject) -> Usage | None:
-    """Tokens of a model call; the SDK counts what came from a cache among its input tokens."""
+    """Return tokens of a model call; the SDK counts what came from a cache among its input tokens."""
     metrics = fields.mapping(row, "metrics")
     usage = Usage(
         input_tokens=fields.count(metrics, "input_tokens", "prompt_tokens"),
@@ -250,7 +250,7 @@ def _error(row: JsonObject) -> str | None:
 
 
 def _tags(row: JsonObject) -> dict[str, str]:
-    """Tags that have a name and a value, by name."""
+    """Return tags that have a name and a value, by name."""
     pairs = (tag.partition(":") for tag in fields.tags(row))
     return {name: value for name, _, value in pairs if value}
 
@@ -278,7 +278,7 @@ def _about(root: JsonObject, tags: dict[str, str], rows: Sequence[JsonObject]) -
 
 
 def _offered(row: JsonObject) -> Json:
-    """The tools that a model call was offered, with their schema where others have it."""
+    """Return the tools that a model call was offered, with their schema where others have it."""
     return [
         {**tool, "parameters": tool.get("schema")} if isinstance(tool, dict) else tool
         for tool in fields.sequence(row, "tool_definitions")
@@ -286,7 +286,7 @@ def _offered(row: JsonObject) -> Json:
 
 
 def _scores(rows: Sequence[JsonObject]) -> dict[str, Score]:
-    """Evaluations by name; those of the root come last and count."""
+    """Return evaluations by name; those of the root come last and count."""
     scores: dict[str, Score] = {}
     for row in rows:
         for name, evaluation in fields.mapping(row, "evaluation").items():

@@ -34,7 +34,7 @@ SUB_AGENT = "sessions of sub-agents: their result is that of the call that start
 
 
 def recognises(record: Json) -> float:
-    """By the header of a session, alone or with its messages, and by the messages of a file of lines."""
+    """Recognise the header of a session, alone or with its messages, and the messages of a file of lines."""
     if not isinstance(record, dict):
         return 0.0
     if record.keys() >= {"sessionId", "projectHash"} or not record.keys().isdisjoint(_CHANGES):
@@ -44,7 +44,7 @@ def recognises(record: Json) -> float:
 
 
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
-    """One trace for each turn; a record with messages is a session, and so is a file of lines."""
+    """Yield one trace for each turn; a record with messages is a session, and so is a file of lines."""
     return done(read_jobs(files))
 
 
@@ -97,7 +97,7 @@ def _session_of_lines(value: Json, file: InputFile) -> Iterator[Imported]:
 
 
 def _rewound(messages: dict[str, Json], message_id: str) -> dict[str, Json]:
-    """The messages before this one; all are withdrawn where it is not there."""
+    """Return the messages before this one; all are withdrawn where it is not there."""
     names = list(messages)
     names_left = names[: names.index(message_id)] if message_id in messages else []
     return {name: messages[name] for name in names_left}
@@ -158,7 +158,7 @@ def _call(call: Json, where: str) -> JsonObject:
 
 
 def _result(call: JsonObject) -> Json:
-    """The result of a call: what the model was given, else what was shown; None while it runs."""
+    """Return the result of a call: what the model was given, else what was shown; None while it runs."""
     failed = call.get("status") in _FAILED
     result = call.get("result")
     parts: list[Json] = result if isinstance(result, list) else [result]

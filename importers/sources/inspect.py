@@ -35,7 +35,7 @@ LISTED_SCORES = "scores that are lists were left out"
 
 
 def recognises(record: Json) -> float:
-    """By the evaluation and its samples."""
+    """Recognise a record by the evaluation and its samples."""
     evaluated = record.get("eval") if isinstance(record, dict) else None
     if not isinstance(record, dict) or not isinstance(evaluated, dict):
         return 0.0
@@ -158,7 +158,7 @@ def _trace_id(sample: JsonObject, evaluated: JsonObject) -> str:
 
 
 def _message(value: Json, attachments: Mapping[str, Json]) -> Json:
-    """The message with its attached texts, and the error of a tool as its content."""
+    """Return the message with its attached texts, and the error of a tool as its content."""
     message = _put_back(value, attachments)
     error = message.get("error") if isinstance(message, dict) else None
     if not isinstance(message, dict) or not isinstance(error, dict):
@@ -180,7 +180,7 @@ def _put_back(value: Json, attachments: Mapping[str, Json]) -> Json:
 
 
 def _usage(counts: JsonObject) -> Usage:
-    """Token counts; some providers count cached input apart, which the total shows."""
+    """Return token counts; some providers count cached input apart, which the total shows."""
     input_tokens, produced = fields.count(counts, "input_tokens"), fields.count(counts, "output_tokens")
     read = fields.count(counts, "input_tokens_cache_read")
     written = fields.count(counts, "input_tokens_cache_write")
@@ -201,7 +201,7 @@ def _error(sample: JsonObject) -> str | None:
 
 
 def _scores(scorers: JsonObject) -> tuple[dict[str, Score], bool]:
-    """Values by scorer, those of a dictionary as `scorer.name`; and whether one was a list."""
+    """Return values by scorer, those of a dictionary as `scorer.name`; and whether one was a list."""
     scores: dict[str, Score] = {}
     has_lists = False
     for scorer, score in scorers.items():
@@ -225,7 +225,7 @@ def _scores(scorers: JsonObject) -> tuple[dict[str, Score], bool]:
 
 
 def _metadata(sample: JsonObject, evaluated: JsonObject, events: Sequence[JsonObject]) -> JsonObject:
-    """What the sample says of itself; `task_id` and `trial` are what runs are paired by."""
+    """Return what the sample says of itself; `task_id` and `trial` are what runs are paired by."""
     metadata: JsonObject = {**fields.mapping(sample, "metadata")}
     metadata |= {key: evaluated[key] for key in _EVALUATION if evaluated.get(key)}
     for name, value in (

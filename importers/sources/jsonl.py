@@ -58,7 +58,7 @@ _PLAIN_OF_STEP = [
 
 
 def recognises(record: Json) -> float:
-    """By the two ids that only this format has at the top: `trace_id` and `started_at`."""
+    """Recognise a record by the two ids that only this format has at the top: `trace_id` and `started_at`."""
     if not isinstance(record, dict) or "parent_observation_id" in record:
         return 0.0
     present = {"trace_id", "started_at"} & record.keys()
@@ -67,7 +67,7 @@ def recognises(record: Json) -> float:
 
 
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
-    """One trace for each record."""
+    """Yield one trace for each record."""
     return converted(NAME, files, read)
 
 
@@ -77,7 +77,7 @@ def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | Job]:
 
 
 def read(record: Json, _file: InputFile) -> Iterator[Imported]:
-    """The trace of one record, with a note for each field that the format does not know."""
+    """Yield the trace of one record, with a note for each field that the format does not know."""
     if not isinstance(record, dict):
         raise RecordError(f"a trace must be an object, not {fields.kind(record)}")
     for key in record.keys() - FIELDS:
@@ -98,7 +98,7 @@ def read(record: Json, _file: InputFile) -> Iterator[Imported]:
 
 
 def _unknown_of_calls(record: Mapping[str, Any]) -> set[str]:
-    """Fields of the tool calls that the format does not know."""
+    """Return fields of the tool calls that the format does not know."""
     calls = record.get("tool_calls")
     listed = [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
     return {key for call in listed for key in call.keys() - FIELDS_OF_CALL}
@@ -114,7 +114,7 @@ def _trace(
     messages: tuple[Message, ...] | None,
     joined: tuple[ToolCall, ...] | None = None,
 ) -> Trace:
-    """The trace of a record.
+    """Return the trace of a record.
 
     Args:
         record: its other fields.
@@ -169,7 +169,9 @@ def _input(value: Json) -> str:
 
 
 def tool_calls(record: Mapping[str, Any], key: str = "tool_calls") -> tuple[ToolCall, ...]:
-    """The calls of a `tool_calls` field: `{name, args, id, result, error, started_at, duration_ms}` each."""
+    """Return the calls of a `tool_calls` field: `{name, args, id, result, error, started_at, duration_ms}`
+    each.
+    """
     calls = []
     for index, call in enumerate(fields.sequence(record, key)):
         if not isinstance(call, dict):

@@ -29,12 +29,12 @@ NO_CHAT = "calls of LiteLLM that answer no conversation (embeddings, images, …
 
 
 def recognises(record: Json) -> float:
-    """By the names of LiteLLM's fields."""
+    """Recognise a record by the names of LiteLLM's fields."""
     return 0.97 if isinstance(record, dict) and record.keys() >= _KEYS else 0.0
 
 
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
-    """A trace for each run of logged calls, over all files."""
+    """Return a trace for each run of logged calls, over all files."""
     return done(read_jobs(files))
 
 
@@ -95,7 +95,7 @@ def _error(record: JsonObject) -> str | None:
 
 
 def _call_details(record: JsonObject, settings: JsonObject, answer: Json) -> JsonObject:
-    """The fields that a chat log has, so that it is read as one."""
+    """Return the fields that a chat log has, so that it is read as one."""
     metadata = _object(record.get("metadata"))
     counted = answer.get("usage") if isinstance(answer, dict) else None
     tags = decode(record.get("request_tags"))

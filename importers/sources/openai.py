@@ -42,7 +42,7 @@ RECOGNISED_BY = "records have messages with roles"
 
 
 def recognises(record: Json) -> float:
-    """By messages with roles, by completion objects, by the envelope of the Batch API."""
+    """Recognise a record by messages with roles, by completion objects, by the envelope of the Batch API."""
     if is_anthropic(record):
         return 0.2
     if isinstance(record, list):
@@ -74,13 +74,13 @@ def recognises(record: Json) -> float:
 
 
 def _is_message(value: Json) -> bool:
-    """Whether a conversation may begin with it; one of the Responses API begins with any item."""
+    """Return whether a conversation may begin with it; one of the Responses API begins with any item."""
     items = ("function_call", "function_call_output")
     return is_message(value) or (isinstance(value, dict) and value.get("type") in items)
 
 
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
-    """A trace for each conversation, and for each run of logged calls, over all files."""
+    """Return a trace for each conversation, and for each run of logged calls, over all files."""
     return done(read_jobs(files))
 
 

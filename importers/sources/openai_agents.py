@@ -38,7 +38,7 @@ NO_CONTENT = (
 
 
 def recognises(record: Json) -> float:
-    """By the kind of object, and what each of them has."""
+    """Recognise a record by the kind of object, and what each of them has."""
     row = next(iter(_rows(record)), None)
     if not isinstance(row, dict):
         return 0.0
@@ -119,7 +119,7 @@ def _started(row: JsonObject) -> datetime:
 
 
 def _error(row: JsonObject) -> str | None:
-    """The message of an error, with what its data say of it."""
+    """Return the message of an error, with what its data say of it."""
     error = fields.mapping(row, "error")
     if not error:
         return None

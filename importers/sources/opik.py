@@ -42,7 +42,7 @@ EXPERIMENT = "traces of Opik's experiments, playground, optimizer and evaluators
 
 
 def recognises(record: Json) -> float:
-    """By the fields of a trace or a span: of an export, of a page, or the row itself."""
+    """Recognise a record by the fields of a trace or a span: of an export, of a page, or the row itself."""
     row = next(iter(_rows(record)), None)
     if _is_project(row):
         return 0.6
@@ -72,7 +72,7 @@ def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | Job]:
 
 
 def _rows(record: Json) -> Iterator[Json]:
-    """The rows in a record: of an exported trace, of a page of the API, or the record itself."""
+    """Yield the rows in a record: of an exported trace, of a page of the API, or the record itself."""
     if not isinstance(record, dict) or "start_time" in record:
         yield record
         return
@@ -129,7 +129,7 @@ def _check_complete(trace: JsonObject, present: int) -> None:
 
 
 def _root(trace: JsonObject) -> Span:
-    """The trace as the span of the agent."""
+    """Return the trace as the span of the agent."""
     return Span(
         id=str(trace["id"]),
         parent=None,
@@ -170,7 +170,7 @@ def _span(row: JsonObject, root: str | None) -> Span:
 
 
 def _result(output: Json) -> Json:
-    """The result of a tool, out of the object that the SDK puts around what is none."""
+    """Return the result of a tool, out of the object that the SDK puts around what is none."""
     return output["output"] if isinstance(output, dict) and output.keys() == {"output"} else output
 
 
@@ -182,7 +182,7 @@ def _started(row: JsonObject) -> datetime:
 
 
 def _usage(row: JsonObject) -> Usage | None:
-    """Tokens; `prompt_tokens` counts what came from a cache, for every provider."""
+    """Return tokens; `prompt_tokens` counts what came from a cache, for every provider."""
     usage = fields.mapping(row, "usage")
     original = "original_usage."
     token_usage = Usage(
@@ -236,7 +236,7 @@ def _about(trace: JsonObject, rows: Sequence[JsonObject]) -> About:
 
 
 def _scores(rows: Sequence[JsonObject]) -> dict[str, Score]:
-    """Feedback by name; the trace's own comes last and counts."""
+    """Return feedback by name; the trace's own comes last and counts."""
     scores: dict[str, Score] = {}
     for row in rows:
         for feedback in fields.sequence(row, "feedback_scores"):

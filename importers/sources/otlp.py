@@ -105,7 +105,7 @@ def dialect(record: Json) -> str | None:
 
 
 def read_spans(record: Json) -> Iterator[SpanOrEvent | Bad]:
-    """The spans and log records in one record of a file.
+    """Yield the spans and log records in one record of a file.
 
     Raises:
         RecordError: there are none in it.
@@ -152,7 +152,7 @@ def _objects(value: Mapping[str, Any], *names: str) -> Iterator[JsonObject]:
 
 
 def _damaged(holder: Mapping[str, Any], *names: str) -> Iterator[Bad]:
-    """What stands in an envelope where objects should: spans may be lost with it."""
+    """Yield what stands in an envelope where objects should: spans may be lost with it."""
     listed = _get(holder, *names)
     if listed is None and any(isinstance(entry, list) and entry for entry in holder.values()):
         yield Bad(dict(holder), f"there is no {names[0]} in it, but another list")
@@ -195,7 +195,7 @@ def _envelope(record: JsonObject) -> Iterator[SpanOrEvent | Bad]:
 
 
 def otlp_span(span: JsonObject, scope: str, resource: JsonObject) -> FoundSpan:
-    """A span of OTLP/JSON, its fields in either case.
+    """Return a span of OTLP/JSON, its fields in either case.
 
     Raises:
         RecordError: it lacks an id or its start, or a time cannot be read.
@@ -225,7 +225,7 @@ def otlp_span(span: JsonObject, scope: str, resource: JsonObject) -> FoundSpan:
 
 
 def _log(log: JsonObject) -> FoundEvent | None:
-    """A log record within a span, as an event of it; a body of fields joins its attributes."""
+    """Return a log record within a span, as an event of it; a body of fields joins its attributes."""
     trace_id = read_id(_get(log, "traceId", "trace_id"))
     span_id = read_id(_get(log, "spanId", "span_id"))
     log_attributes = attributes(log.get("attributes"))
@@ -261,7 +261,7 @@ def _console(span: JsonObject) -> FoundSpan:
 
 
 def _span_ids(span: JsonObject) -> tuple[str | None, str | None]:
-    """Trace id and span id of a span in a dump of somebody's own; ids may be numbers."""
+    """Return trace id and span id of a span in a dump of somebody's own; ids may be numbers."""
     holder = _object(span, "context") or span
     return _number_id(_get(holder, "trace_id", "traceId"), 32), _number_id(
         _get(holder, "span_id", "spanId"), 16
@@ -269,7 +269,9 @@ def _span_ids(span: JsonObject) -> tuple[str | None, str | None]:
 
 
 def _number_id(value: Json, digits: int) -> str | None:
-    """An id as text: OpenTelemetry's SDKs keep ids as integers, which exporters write in hexadecimal."""
+    """Return an id as text: OpenTelemetry's SDKs keep ids as integers, which exporters write in
+    hexadecimal.
+    """
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:0{digits}x}" if value > 0 else None
     return read_id(value)
@@ -372,12 +374,12 @@ _SURE = {"otlp": 0.95, "listed": 0.85, "console": 0.8, "javascript": 0.9, "logfi
 
 
 def recognises(record: Json) -> float:
-    """By the envelope, or the dialect of a single span."""
+    """Recognise a record by the envelope, or the dialect of a single span."""
     return _SURE.get(dialect(record) or "", 0.0)
 
 
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
-    """One trace for each trace id in the files."""
+    """Yield one trace for each trace id in the files."""
     return done(read_jobs(files))
 
 

@@ -39,7 +39,7 @@ USERS_CALLS = (
 
 
 def recognises(record: Json) -> float:
-    """By the lists that only such a file has together."""
+    """Recognise a record by the lists that only such a file has together."""
     return 0.98 if isinstance(record, dict) and record.keys() >= _KEYS else 0.0
 
 
@@ -91,7 +91,7 @@ def _traces(record: Json, file: InputFile) -> Iterator[Imported]:
 
 
 def _trace(simulation: JsonObject, info: JsonObject, tickets: Mapping[str, str]) -> tuple[Trace, int]:
-    """The trace of a simulation, and how many calls the simulated user made.
+    """Return the trace of a simulation, and how many calls the simulated user made.
 
     Args:
         simulation: the record of it.
@@ -167,7 +167,7 @@ def _flat(listed: Sequence[Json]) -> list[JsonObject]:
 
 
 def _agents_part(message: JsonObject) -> JsonObject | None:
-    """The message as the agent saw or wrote it; None for results of the user's own tools."""
+    """Return the message as the agent saw or wrote it; None for results of the user's own tools."""
     role = message.get("role")
     if role == "tool":
         if message.get("requestor") == "user":
@@ -195,7 +195,7 @@ def _calls_of_user(message: JsonObject) -> int:
 
 
 def _scores(reward: JsonObject) -> dict[str, Score]:
-    """The reward, and its parts (`reward_db`)."""
+    """Return the reward, and its parts (`reward_db`)."""
     scores: dict[str, Score] = {}
     total = fields.number(reward, "reward")
     if total is not None:

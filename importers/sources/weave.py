@@ -38,7 +38,7 @@ REFERENCES = (
 
 
 def recognises(record: Json) -> float:
-    """By the fields that every call has."""
+    """Recognise a record by the fields that every call has."""
     return 0.97 if isinstance(record, dict) and record.keys() >= _KEYS else 0.0
 
 
@@ -90,7 +90,7 @@ def _started(row: JsonObject) -> datetime:
 
 
 def _op(row: JsonObject) -> str:
-    """The name of the op, out of its address: `weave:///entity/project/op/NAME:digest`."""
+    """Return the name of the op, out of its address: `weave:///entity/project/op/NAME:digest`."""
     name = str(row.get("op_name") or "")
     return name.rpartition("/")[2].partition(":")[0] if name.startswith(_REFERENCE) else name
 
@@ -101,7 +101,7 @@ def _object(row: Mapping[str, Json], key: str) -> JsonObject:
 
 
 def _inputs(row: JsonObject) -> JsonObject:
-    """What an op was given, without the object whose method it is."""
+    """Return what an op was given, without the object whose method it is."""
     return {key: value for key, value in _object(row, "inputs").items() if key != "self"}
 
 
@@ -110,7 +110,7 @@ def _is_reference(value: Json) -> bool:
 
 
 def _usage(row: JsonObject) -> Usage | None:
-    """Tokens of a call and all below it, by model."""
+    """Return tokens of a call and all below it, by model."""
     return total_usage(map(fields.usage, _object(_object(row, "summary"), "usage").values()))
 
 
@@ -141,7 +141,7 @@ def _span(row: JsonObject, *, is_root: bool, is_leaf: bool) -> Span:
 
 
 def _error(row: JsonObject) -> str | None:
-    """The exception: an object as JSON text, or (older clients) a traceback."""
+    """Return the exception: an object as JSON text, or (older clients) a traceback."""
     error = decode(row.get("exception"))
     if isinstance(error, dict):
         return ": ".join(str(error[key]) for key in ("type", "message") if error.get(key)) or "failed"
@@ -150,7 +150,7 @@ def _error(row: JsonObject) -> str | None:
 
 
 def _cost(row: JsonObject) -> float | None:
-    """US dollars by model, where the export has costs."""
+    """Return US dollars by model, where the export has costs."""
     costs = _object(_object(_object(row, "summary"), "weave"), "costs").values()
     parts = [
         cost

@@ -69,18 +69,20 @@ class RawSpan:
         return next((value for name in names if name in attributes and says(value := attributes[name])), None)
 
     def nested(self, name: str) -> Json:
-        """The attribute of this name, put together where it was flattened; None where there is none."""
+        """Return the attribute of this name, put together where it was flattened; None where there is
+        none.
+        """
         value = self.attributes.get(name)
         return value if says(value) else nested(self.attributes, name)
 
 
 def says(value: Json) -> bool:
-    """Whether a value was recorded, and not masked."""
+    """Return whether a value was recorded, and not masked."""
     return value is not None and value != "" and value != REDACTED
 
 
 def nested(attributes: Mapping[str, Any], name: str) -> Json:
-    """What stands under `name.…`, put together; None where nothing does.
+    """Return what stands under `name.…`, put together; None where nothing does.
 
     Numbers in names are places in a list: in numeric order, and with the gaps that filtered messages leave.
     """
@@ -115,7 +117,7 @@ def _lists(tree: Json) -> Json:
 
 
 def flat(value: Json, name: str = "") -> JsonObject:
-    """Dotted names for what is nested; lists of plain values stay, nulls go.
+    """Return dotted names for what is nested; lists of plain values stay, nulls go.
 
     Data frames hold `[{"message.role": …}]` in one column, with each key of each row as null.
     """
@@ -148,17 +150,17 @@ _CHOICE = "gen_ai.choice"
 
 
 def input_of(span: RawSpan) -> Json:
-    """What a model call or an agent was given; None where nothing was recorded."""
+    """Return what a model call or an agent was given; None where nothing was recorded."""
     return _first(span, _INPUT_READERS)
 
 
 def output_of(span: RawSpan) -> Json:
-    """What a model call or an agent answered."""
+    """Return what a model call or an agent answered."""
     return _first(span, _OUTPUT_READERS)
 
 
 def args(span: RawSpan) -> Json:
-    """The arguments of a tool's run."""
+    """Return the arguments of a tool's run."""
     value = _by_names(span, _out_of_wrapper(_first(span, _ARGS), "inputs", "input_str"))
     if _is_of_llama_index(span):
         call = decode(value)
@@ -167,7 +169,7 @@ def args(span: RawSpan) -> Json:
 
 
 def result(span: RawSpan) -> Json:
-    """The result of a tool's run."""
+    """Return the result of a tool's run."""
     if (run := llama_index_run(span)) is not None:
         return run.get("raw_output")
     value = _out_of_wrapper(_first(span, _RESULT), "output", "kwargs")
@@ -177,7 +179,7 @@ def result(span: RawSpan) -> Json:
 
 
 def adk_result(response: Json) -> Json:
-    """What a tool of Google's ADK returned: ADK puts whatever is no object into one, as `result`."""
+    """Return what a tool of Google's ADK returned: ADK puts whatever is no object into one, as `result`."""
     if isinstance(response, dict) and response.keys() == {"result"}:
         inner = response["result"]
         # Of a tool that returned nothing, the object shows that it ran.
@@ -190,7 +192,9 @@ def _is_of_llama_index(span: RawSpan) -> bool:
 
 
 def llama_index_run(span: RawSpan) -> JsonObject | None:
-    """LlamaIndex's `ToolOutput` in the span of a tool's run; OpenLLMetry has the id of the call beside it."""
+    """Return LlamaIndex's `ToolOutput` in the span of a tool's run; OpenLLMetry has the id of the call
+    beside it.
+    """
     output = (
         decode(span.first("traceloop.entity.output", "output.value")) if _is_of_llama_index(span) else None
     )
@@ -203,7 +207,7 @@ def llama_index_run(span: RawSpan) -> JsonObject | None:
 
 
 def _text_of_parts(value: Json) -> Json:
-    """The text of a result that Claude Code keeps as content parts, or in an object with them."""
+    """Return the text of a result that Claude Code keeps as content parts, or in an object with them."""
     decoded = decode(value)
     parts = decoded.get("content") if isinstance(decoded, dict) else decoded
     if not isinstance(parts, list) or not parts:
@@ -221,7 +225,7 @@ def _attribute(*names: str) -> Reader:
 
 
 def _with_system(messages: Json, system: Json) -> Json:
-    """Messages with the instructions that the conventions keep beside them."""
+    """Return messages with the instructions that the conventions keep beside them."""
     messages = decode(messages)
     return {"system": decode(system), "messages": messages} if messages and says(system) else messages
 
@@ -265,7 +269,9 @@ RAW_REQUEST = "raw_gen_ai_request"
 
 
 def raw_request(span: RawSpan, *fields: str) -> Json:
-    """A field of LiteLLM's raw span, out of its Python repr; None where there is none that can be read."""
+    """Return a field of LiteLLM's raw span, out of its Python repr; None where there is none that can be
+    read.
+    """
     if span.name != RAW_REQUEST:
         return None
     for name, value in span.attributes.items():
@@ -282,7 +288,7 @@ def _raw_choices(span: RawSpan) -> Json:
 
 
 def _holder(span: RawSpan, name: str) -> Mapping[str, Any]:
-    """The attributes that have `name`: the span's, else those of its details event."""
+    """Return the attributes that have `name`: the span's, else those of its details event."""
     if says(span.attributes.get(name)):
         return span.attributes
     details = (event.attributes for event in span.events if event.name == DETAILS_EVENT)
@@ -290,7 +296,7 @@ def _holder(span: RawSpan, name: str) -> Mapping[str, Any]:
 
 
 def _events(span: RawSpan) -> list[Event]:
-    """Events of the span; older Pydantic AI keeps them in an attribute."""
+    """Return events of the span; older Pydantic AI keeps them in an attribute."""
     if any(event.name in _ROLES or event.name == _CHOICE for event in span.events):
         return list(span.events)
     listed = decode(span.first("events", "all_messages_events"))
@@ -339,7 +345,7 @@ def _content_event(name: str, attribute: str) -> Reader:
 
 
 def _flattened(name: str) -> Reader:
-    """Messages of OpenLLMetry: `gen_ai.prompt.0.tool_calls.1.name`."""
+    """Return messages of OpenLLMetry: `gen_ai.prompt.0.tool_calls.1.name`."""
 
     def read(span: RawSpan) -> Json:
         listed = span.nested(name)
@@ -355,7 +361,7 @@ def _flattened(name: str) -> Reader:
 
 
 def _parts(content: Json) -> Json:
-    """Content that may be the JSON text of its parts."""
+    """Return content that may be the JSON text of its parts."""
     parts = decode(content)
     if isinstance(parts, list) and parts and all(isinstance(part, dict) and _is_part(part) for part in parts):
         return parts
@@ -383,7 +389,7 @@ def _tool_event(name: str, attribute: str) -> Reader:
 
 
 def _out_of_parts(value: Json) -> Json:
-    """The text or data in the parts of a result."""
+    """Return the text or data in the parts of a result."""
     parts = decode(value)
     if not isinstance(parts, list) or any(
         not isinstance(part, dict) or not _CONVERSE & part.keys() or is_media(part) for part in parts
@@ -432,7 +438,7 @@ def _openinference_message(entry: Json) -> JsonObject | None:
 
 
 def _openinference_call(call: Json) -> Json:
-    """A requested call; of one without arguments none are recorded."""
+    """Return a requested call; of one without arguments none are recorded."""
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(call, dict) or not isinstance(function, dict) or function.keys() != {"name"}:
         return call
@@ -485,7 +491,7 @@ _VERCEL_RESULT = (_encoded("ai.toolCall.result"), _encoded("gen_ai.tool.call.res
 
 
 def _schema_aside(span: RawSpan) -> Json:
-    """`tool.parameters`: arguments to some instrumentors, the tool's schema to others."""
+    """Return `tool.parameters`: arguments to some instrumentors, the tool's schema to others."""
     parameters: Json = decode(span.nested("tool.parameters"))
     return (
         None
@@ -495,7 +501,7 @@ def _schema_aside(span: RawSpan) -> Json:
 
 
 def _out_of_wrapper(value: Json, key: str, sibling: str) -> Json:
-    """What LangChain's instrumentor of OpenLLMetry wraps: `{"input_str": …, "inputs": {…}}`."""
+    """Return what LangChain's instrumentor of OpenLLMetry wraps: `{"input_str": …, "inputs": {…}}`."""
     decoded = decode(value)
     if isinstance(decoded, dict) and {key, sibling} <= decoded.keys() and says(decoded[key]):
         return decoded[key]

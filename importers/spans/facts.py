@@ -98,7 +98,7 @@ def model(span: RawSpan) -> str | None:
 
 
 def usage(span: RawSpan) -> Usage | None:
-    """Tokens; in all of these conventions the input counts what came from a cache."""
+    """Return tokens; in all of these conventions the input counts what came from a cache."""
     span_usage = Usage(
         input_tokens=fields.count(span.attributes, *_INPUT_TOKENS),
         output_tokens=fields.count(span.attributes, *_OUTPUT_TOKENS),
@@ -127,7 +127,7 @@ def _langfuse_usage(details: Json) -> Usage | None:
 
 
 def cost(span: RawSpan) -> float | None:
-    """US dollars, where a vendor computed them."""
+    """Return US dollars, where a vendor computed them."""
     for name in _COST:
         dollars = fields.number(span.attributes, name)
         if dollars is not None and math.isfinite(dollars):
@@ -137,7 +137,7 @@ def cost(span: RawSpan) -> float | None:
 
 
 def error(span: RawSpan) -> str | None:
-    """Why it failed; None where it did not."""
+    """Return why it failed; None where it did not."""
     thrown = next((event.attributes for event in span.events if event.name == "exception"), {})
     why = (
         span.message
@@ -152,7 +152,7 @@ def error(span: RawSpan) -> str | None:
 
 
 def about(spans: Sequence[RawSpan]) -> About:
-    """What spans say of their trace: the first that says it, in their order."""
+    """Return what spans say of their trace: the first that says it, in their order."""
     resource: JsonObject = {}
     for span in reversed(spans):
         resource.update(span.resource)
@@ -208,7 +208,7 @@ def _metadata(spans: Sequence[RawSpan], resource: JsonObject) -> JsonObject:
 
 
 def _evaluations(span: RawSpan) -> Iterator[tuple[str, Score]]:
-    """Evaluation events of the GenAI conventions."""
+    """Yield evaluation events of the GenAI conventions."""
     for event in span.events:
         name = event.attributes.get("gen_ai.evaluation.name")
         if event.name != "gen_ai.evaluation.result" or not isinstance(name, str):
@@ -266,7 +266,7 @@ _CALL_IDS = ("gen_ai.tool.call.id", "ai.toolCall.id", "tool_call.id", "tool.id",
 
 
 def kind(span: RawSpan) -> StepKind:
-    """What the instrumentor calls it, else what its attributes make of it."""
+    """Return what the instrumentor calls it, else what its attributes make of it."""
     if span.attributes.get("gen_ai.tool.name") == _MERGED_TOOLS:
         return StepKind.UNCLASSIFIED
     vercel = span.attributes.get("ai.operationId")
@@ -310,7 +310,7 @@ def _of_word(word: str) -> StepKind:
 
 
 def is_evaluator(span: RawSpan) -> bool:
-    """Whether it judges an answer: no part of the agent."""
+    """Return whether it judges an answer: no part of the agent."""
     kind = str(span.attributes.get("openinference.span.kind", "")).upper()
     return kind == EVALUATOR or _braintrust_type(span) == "score"
 
@@ -321,13 +321,13 @@ def _braintrust_type(span: RawSpan) -> str:
 
 
 def tool_name(span: RawSpan) -> str:
-    """The name of the tool that a tool span ran."""
+    """Return the name of the tool that a tool span ran."""
     named = span.first(*_TOOL_NAMES)
     return named if isinstance(named, str) else _TOOL_PREFIX.sub("", span.name)
 
 
 def call_id(span: RawSpan) -> str | None:
-    """The id of the call that a tool span ran for."""
+    """Return the id of the call that a tool span ran for."""
     recorded_id = span.first(*_CALL_IDS)
     if recorded_id is None and (run := llama_index_run(span)) is not None:
         recorded_id = run["tool_id"]

@@ -19,7 +19,7 @@ from replaydiff.replay.model import ORDER_UNKNOWN, SCORED_BY, Json, JsonObject, 
 
 
 def argument(value: Json) -> Json:
-    """What was asked, where a function has a single parameter of any name; else the value unchanged.
+    """Return what was asked, where a function has a single parameter of any name; else the value unchanged.
 
     Of several parameters one that is called `question` or the like is found where texts are read.
     """
@@ -32,7 +32,7 @@ def argument(value: Json) -> Json:
 
 
 def arguments(spans: Sequence[Span]) -> str:
-    """All parameters of the first root as JSON, for a trace whose input is not known."""
+    """Return all parameters of the first root as JSON, for a trace whose input is not known."""
     root = next((span for span in spans if span.parent is None), None)
     return canonical_args(root.input) if root and isinstance(root.input, dict) and root.input else ""
 
@@ -50,7 +50,7 @@ def span_notes(trace: Trace, spans: Sequence[Span], unknown: Iterable[Json] = ()
 
 
 def with_notes(trace: Trace | None, spans: Sequence[Span]) -> Iterator[Imported]:
-    """A trace of spans, with the first root's parameters where it has no input; None is skipped."""
+    """Yield a trace of spans, with the first root's parameters where it has no input; None is skipped."""
     if trace is None:
         yield Skipped(NO_AGENT)
         return
@@ -103,7 +103,7 @@ def trace(
     scores: dict[str, Score],
     givers: JsonObject | None = None,
 ) -> Iterator[Imported]:
-    """The trace of these spans, or why it is left out.
+    """Yield the trace of these spans, or why it is left out.
 
     Args:
         trace_id: its id.
@@ -153,7 +153,7 @@ def unread(spans: Iterable[tuple[RawSpan, Span]]) -> Iterator[Json]:
 
 
 def _tools(spans: Sequence[RawSpan]) -> list[Json]:
-    """The tools that the model calls were offered."""
+    """Return the tools that the model calls were offered."""
     places: list[Json] = []
     for span in spans:
         if facts.kind(span) is StepKind.LLM:

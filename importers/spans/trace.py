@@ -91,12 +91,12 @@ class Span:
 
     @property
     def has_content(self) -> bool:
-        """Whether anything was recorded of what went in or came out."""
+        """Return whether anything was recorded of what went in or came out."""
         return not (_is_empty(self.input) and _is_empty(self.output))
 
 
 def contents_of(spans: Iterable[Span]) -> Iterator[Json]:
-    """What model calls and agents were given, and what they answered, as it was recorded."""
+    """Yield what model calls and agents were given, and what they answered, as it was recorded."""
     for span in spans:
         if span.kind is not StepKind.TOOL:
             yield span.input
@@ -104,7 +104,7 @@ def contents_of(spans: Iterable[Span]) -> Iterator[Json]:
 
 
 def of_spans(trace_id: str, source: str, spans: Sequence[Span], about: About) -> Trace | None:
-    """The trace of these spans; None where there is no agent in them: no model call, tool or agent."""
+    """Return the trace of these spans; None where there is no agent in them: no model call, tool or agent."""
     tree = _Tree(_agent_part(spans))
     if all(span.kind is StepKind.UNCLASSIFIED for span in tree.spans):
         return None
@@ -189,7 +189,7 @@ class _Tree:
             in_tool = in_tool or holder.kind is StepKind.TOOL
 
     def _reach(self) -> dict[str, Span]:
-        """Everything below the roots, with its depth."""
+        """Return everything below the roots, with its depth."""
         reached: dict[str, Span] = {}
         waiting = [(span, 0) for span in self.roots]
         while waiting:
@@ -209,14 +209,14 @@ class _Tree:
                     inner.in_tool = True
 
     def above(self, span: Span) -> Iterator[Span]:
-        """Parent, its parent, and so on."""
+        """Yield parent, its parent, and so on."""
         for _ in range(span.depth):
             assert span.parent is not None  # noqa: S101 - that is what depth says
             span = self.by_id[span.parent]
             yield span
 
     def below(self, span: Span) -> Iterator[Span]:
-        """Children, their children, and so on."""
+        """Yield children, their children, and so on."""
         waiting = list(self.children[span.id])
         while waiting:
             inner = waiting.pop()
@@ -225,7 +225,7 @@ class _Tree:
 
 
 def _agent_part(spans: Sequence[Span]) -> list[Span]:
-    """The spans without evaluators and what is below them."""
+    """Return the spans without evaluators and what is below them."""
     if not any(span.evaluator for span in spans):
         return list(spans)
     tree = _Tree(spans)
@@ -237,7 +237,7 @@ def _agent_part(spans: Sequence[Span]) -> list[Span]:
 
 
 def _without_double_calls(tree: _Tree) -> list[Span]:
-    """The spans without those that are a second record of a model call or of a tool's run.
+    """Return the spans without those that are a second record of a model call or of a tool's run.
 
     Two instrumentors at once write a span each, one within the other or (Anthropic's SDK) beside it; the
     one without content goes, and what only it knows is kept. An MCP client's span stands within the tool's.
@@ -265,7 +265,7 @@ def _without_double_calls(tree: _Tree) -> list[Span]:
 
 
 def _twin(tree: _Tree, span: Span, gone: Mapping[str, Span]) -> Span | None:
-    """The other record of the same model call."""
+    """Return the other record of the same model call."""
     holder = next((ancestor for ancestor in tree.above(span) if ancestor.kind is StepKind.LLM), None)
     if holder is not None and holder.has_content and _only_call(tree, holder):
         return holder
@@ -365,7 +365,7 @@ def _received(span: Span) -> tuple[Message, ...]:
 
 
 def _produced(span: Span) -> tuple[Message, ...]:
-    """What a model call added: some SDKs record the whole history as its output."""
+    """Return what a model call added: some SDKs record the whole history as its output."""
     messages = read_messages(span.output)
     if messages is None and not _is_empty(span.output):
         text = read_text(span.output)
@@ -473,25 +473,29 @@ _REPR = re.compile(r"[A-Z]\w*\([a-z_]\w*=")
 
 
 def _has_text(value: Json, text: str) -> bool:
-    """Whether an object has this text in it."""
+    """Return whether an object has this text in it."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return any(part == text or _has_text(part, text) for part in inner)
 
 
 def _as_written(text: str, ended: str | None) -> str:
-    """The text as the model wrote it, where an agent's span (of Strands) has other white space around it."""
+    """Return the text as the model wrote it, where an agent's span (of Strands) has other white space around
+    it.
+    """
     return ended if ended and text.strip() == ended.strip() else text
 
 
 def _last_text(tree: _Tree) -> str | None:
-    """The text with which the last model call ended the run; an agent's span may list its calls beside it."""
+    """Return the text with which the last model call ended the run; an agent's span may list its calls
+    beside it.
+    """
     agent_calls = [span for span in tree.model_calls if not span.in_tool and span.produced]
     last = max(agent_calls, key=lambda span: span.started_at, default=None)
     return None if last is None else final_response(last.produced)
 
 
 def _failed_call(tree: _Tree) -> str | None:
-    """The error of the last model call, where the agent gave no answer after it."""
+    """Return the error of the last model call, where the agent gave no answer after it."""
     agent_calls = [span for span in tree.model_calls if not span.in_tool]
     last = max(agent_calls, key=lambda span: span.started_at, default=None)
     return last.error if last is not None else None
@@ -504,7 +508,9 @@ def _as_text(value: Json) -> str:
 def _conversation(
     tree: _Tree, tops: Sequence[Span], question: str, answered: str | None
 ) -> tuple[Message, ...]:
-    """The longest message list of the trace, with what was answered to it; else input and final response."""
+    """Return the longest message list of the trace, with what was answered to it; else input and final
+    response.
+    """
     agent_calls = [span for span in tree.model_calls if not span.in_tool] or tree.model_calls
     # Of two as long, the later one has the answer.
     longest = max(((*span.received, *span.produced) for span in reversed(agent_calls)), key=len, default=())
@@ -521,7 +527,7 @@ def _conversation(
 
 
 def _usage(tree: _Tree, span: Span) -> Usage | None:
-    """Tokens of a span and all below it: a wrapper's own count only where nothing below it has one."""
+    """Return tokens of a span and all below it: a wrapper's own count only where nothing below it has one."""
     inner = total_usage(_usage(tree, child) for child in tree.children[span.id])
     if span.kind is StepKind.LLM and span.id not in tree.wrappers:
         return total_usage((span.usage, inner))

@@ -112,10 +112,10 @@ class Address(Protocol):
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """The variables that lead it there."""
+        """Return the variables that lead it there."""
 
     def serving(self, line: Line | None) -> AbstractContextManager[None]:
-        """Attribute what comes there to this trial, for as long as the context lasts."""
+        """Return attribute what comes there to this trial, for as long as the context lasts."""
 
     def close(self) -> None:
         """Close the address."""
@@ -239,12 +239,12 @@ class Rules:
 
     @property
     def running(self) -> frozenset[str]:
-        """The tools that always run, in the folder of their trial."""
+        """Return the tools that always run, in the folder of their trial."""
         return frozenset(name for name, tool in self.tools.items() if tool.answer == "live")
 
     @property
     def may_run(self) -> frozenset[str]:
-        """The tools that may run for real."""
+        """Return the tools that may run for real."""
         return self.running.union(self.live)
 
     def to_json(self) -> JsonObject:

@@ -240,12 +240,12 @@ class Confinement:
 
     @property
     def descriptor(self) -> int:
-        """The file descriptor that the process must inherit."""
+        """Return the file descriptor that the process must inherit."""
         return self._inner_channel.fileno()
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """The variables that lead the process to its models, and to a folder for temporary files."""
+        """Return the variables that lead the process to its models, and to a folder for temporary files."""
         proxy = f"http://{HOST}:{self._proxy_socket.getsockname()[1]}"
         variables = dict.fromkeys(PROXY_VARIABLES, proxy)
         variables |= {"NO_PROXY": NO_PROXY_HOSTS, "no_proxy": NO_PROXY_HOSTS, "NODE_USE_ENV_PROXY": "1"}

@@ -293,16 +293,16 @@ class _Server:
 
     @property
     def alive(self) -> bool:
-        """Whether it takes trials."""
+        """Return whether it takes trials."""
         return self.program.alive
 
     @property
     def pid(self) -> int:
-        """The number of its process."""
+        """Return the number of its process."""
         return self.program.pid
 
     def serving(self, line: Line | None) -> contextlib.AbstractContextManager[None]:
-        """Attribute the process's model requests to this trial."""
+        """Return attribute the process's model requests to this trial."""
         return contextlib.nullcontext() if self.address is None else self.address.serving(line)
 
     async def request(self, sent: JsonObject) -> JsonObject:

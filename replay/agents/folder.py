@@ -81,7 +81,7 @@ class Folders:
 
     @property
     def are_private(self) -> bool:
-        """Whether processes get folders of their own, since the version is a checkout or snapshot."""
+        """Return whether processes get folders of their own, since the version is a checkout or snapshot."""
         return self.top is not None
 
     def give_back(self, folder: TrialFolder) -> None:
@@ -176,17 +176,17 @@ class TrialFolder:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """The variables that lead the process to its folder for temporary files."""
+        """Return the variables that lead the process to its folder for temporary files."""
         return dict.fromkeys(_TEMPORARY, str(self.temporary))
 
     @property
     def writable(self) -> Sequence[str]:
-        """The folders that the process writes to for real."""
+        """Return the folders that the process writes to for real."""
         return [str(self.temporary)] if self._has_overlay else [str(self._written), str(self.temporary)]
 
     @property
     def changeable(self) -> Sequence[str]:
-        """The folders that the process finds writable, by the paths that it sees."""
+        """Return the folders that the process finds writable, by the paths that it sees."""
         return [str(self._top), str(self.temporary)] if self._has_overlay else self.writable
 
     def layers(self, private: Sequence[str]) -> Layers:
@@ -226,7 +226,7 @@ class TrialFolder:
 
     @property
     def had_passing_files(self) -> bool:
-        """Whether a file was written and deleted again since it was settled.
+        """Return whether a file was written and deleted again since it was settled.
 
         It does not count where `is_clean` is asked for: only trials at the same time can see it.
         """
@@ -234,7 +234,7 @@ class TrialFolder:
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing was written since it was settled."""
+        """Return whether nothing was written since it was settled."""
         if self._watch is not None and self._watch.is_quiet and _is_empty(self.temporary):
             return True
         return next(self._changed(), None) is None and _is_empty(self.temporary)
@@ -346,13 +346,13 @@ class _Watch:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nothing has happened so far; False where that is unknown."""
+        """Return whether nothing has happened so far; False where that is unknown."""
         self._read()
         return self._is_complete and not self._names
 
     @property
     def had_passing_files(self) -> bool:
-        """Whether something happened to a file that is not there."""
+        """Return whether something happened to a file that is not there."""
         self._read()
         return any(not os.path.lexists(name) for name in self._names)
 

@@ -56,12 +56,12 @@ class HttpAgent:
 
     @property
     def takes_messages(self) -> bool:
-        """Whether the service is sent the whole conversation."""
+        """Return whether the service is sent the whole conversation."""
         return self._version.request is None or re.search(r"\bmessages\b", self._version.request) is not None
 
     @property
     def takes_thread(self) -> bool:
-        """Whether the service keeps the conversation under the id that it is sent."""
+        """Return whether the service keeps the conversation under the id that it is sent."""
         return (
             self._version.request is not None and re.search(r"\bthread\b", self._version.request) is not None
         )

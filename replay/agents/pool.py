@@ -120,11 +120,11 @@ class Member(Protocol):
 
     @property
     def alive(self) -> bool:
-        """Whether it takes trials."""
+        """Return whether it takes trials."""
 
     @property
     def pid(self) -> int:
-        """The number of its process."""
+        """Return the number of its process."""
 
     async def stop(self) -> None:
         """End it, giving it a moment to end by itself."""

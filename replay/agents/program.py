@@ -144,17 +144,17 @@ class Program:
 
     @property
     def pid(self) -> int:
-        """The number of its process."""
+        """Return the number of its process."""
         return self._child.pid
 
     @property
     def alive(self) -> bool:
-        """Whether it can be written to."""
+        """Return whether it can be written to."""
         return self._child.ending is None and not self._child.killed
 
     @property
     def killed(self) -> bool:
-        """It was ended from here."""
+        """Return whether it was ended from here."""
         return self._child.killed
 
     def take_blocked(self) -> tuple[Blocked, ...]:
@@ -171,7 +171,7 @@ class Program:
 
     @property
     def ending(self) -> str | None:
-        """How it ended; None while it runs."""
+        """Return how it ended; None while it runs."""
         return self._child.ending
 
     def write(self, data: bytes, *, last: bool = False) -> None:

@@ -111,12 +111,14 @@ class PythonAgent:
 
     @property
     def takes_messages(self) -> bool:
-        """Whether the entrypoint gets the whole conversation; known once it has started."""
+        """Return whether the entrypoint gets the whole conversation; known once it has started."""
         return self._takes == "messages"
 
     @property
     def takes_thread(self) -> bool:
-        """Whether the entrypoint keeps the conversation itself, under an id; known once it has started."""
+        """Return whether the entrypoint keeps the conversation itself, under an id; known once it has
+        started.
+        """
         return self._takes == "thread"
 
     async def start(self) -> None:

@@ -58,7 +58,7 @@ class Child:
     ending: str | None = None
     """How it ended: `exit code 3`, `killed by SIGSEGV`; None while it runs."""
     killed = False
-    """It was ended from here."""
+    """Return whether it was ended from here."""
     code: int | None = None
     """The exit code, negative for a signal; None while it runs."""
     _watch: asyncio.Task[None]
@@ -135,7 +135,7 @@ class Child:
 
     @property
     def refused(self) -> list[Refusal]:
-        """What it asked its boundary's proxy for in vain, and nobody has taken out of this list."""
+        """Return what it asked its boundary's proxy for in vain, and nobody has taken out of this list."""
         return [] if self._confinement is None else self._confinement.refused
 
     async def gone(self) -> None:
@@ -356,17 +356,17 @@ class Process:
 
     @property
     def ending(self) -> str | None:
-        """How it ended: `exit code 3`, `killed by SIGSEGV`; None while it runs."""
+        """Return how it ended: `exit code 3`, `killed by SIGSEGV`; None while it runs."""
         return self._child.ending
 
     @property
     def killed(self) -> bool:
-        """It was ended from here."""
+        """Return whether it was ended from here."""
         return self._child.killed
 
     @property
     def refused(self) -> list[Refusal]:
-        """What it asked its boundary's proxy for in vain, and nobody has taken out of this list."""
+        """Return what it asked its boundary's proxy for in vain, and nobody has taken out of this list."""
         return self._child.refused
 
     @classmethod

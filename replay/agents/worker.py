@@ -138,17 +138,17 @@ class WorkerClient:
 
     @property
     def alive(self) -> bool:
-        """Whether it takes trials."""
+        """Return whether it takes trials."""
         return self._process.ending is None and not self._process.killed
 
     @property
     def pid(self) -> int:
-        """The number of its process."""
+        """Return the number of its process."""
         return self._process.pid
 
     @property
     def in_flight(self) -> int:
-        """How many trials it has been sent and has not ended."""
+        """Return how many trials it has been sent and has not ended."""
         return len(self._running)
 
     def begin(

@@ -47,7 +47,7 @@ class Diff:
 
     @property
     def metrics(self) -> Mapping[str, MetricDelta]:
-        """Metric → its means, the change with its interval, and the counts of items."""
+        """Return metric → its means, the change with its interval, and the counts of items."""
         return self.result.metrics
 
     @property

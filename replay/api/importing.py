@@ -117,7 +117,7 @@ class ImportReport:
 
     @property
     def rejected(self) -> int:
-        """Records that could not be imported; `project.store.rejects()` lists them."""
+        """Return records that could not be imported; `project.store.rejects()` lists them."""
         return sum(report.rejected for report in self.reports)
 
     @property

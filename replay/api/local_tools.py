@@ -73,7 +73,7 @@ def _is_local(
 
 
 def _is_file_function(function: ast.expr, module: str) -> bool:
-    """Whether a function of `os` reaches files only."""
+    """Return whether a function of `os` reaches files only."""
     return module == "os" and ast.unparse(function).split(".")[1:2] in [[name] for name in _FILES_OF_OS]
 
 
@@ -102,7 +102,7 @@ def _opens(call: ast.Call) -> bool:
 
 
 def _is_local_value(name: str, function: _Function, tree: ast.Module, imported: Mapping[str, str]) -> bool:
-    """Whether a name is a parameter or variable of the function, or a plain value of the module."""
+    """Return whether a name is a parameter or variable of the function, or a plain value of the module."""
     nodes = list(ast.walk(function))
     if name in {node.arg for node in nodes if isinstance(node, ast.arg)}:
         return True

@@ -120,7 +120,7 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """False where trials are missing, because the budget was spent; `Project.resume` continues."""
+        """Return False where trials are missing, because the budget was spent; `Project.resume` continues."""
         return not self.ended.report.missing
 
     @property
@@ -144,7 +144,7 @@ class Run:
         return await self._project.adiff(self.id, metrics=metrics, gate=gate, lane=lane)
 
     def divergences(self) -> list[Any]:
-        """In step mode, return the first decision at which the lanes differ, for each trace where they do."""
+        """Return, in step mode, each trace's first decision at which the lanes differ."""
         from replaydiff.replay.engine.steps import step_divergences
         from replaydiff.replay.model import Mode
         from replaydiff.replay.store.connection import open_store

@@ -30,14 +30,14 @@ class ToolNote:
 
     @property
     def state(self) -> tuple[object, ...]:
-        """What an import reports about the tool, without counts, which change with each import."""
+        """Return what an import reports about the tool, without counts, which change with each import."""
         proof = self.proof
         is_proven = None if proof is None or not proof.checked else proof.bound <= self.max_false
         return self.effect.name, self.effect.effect, self.effect.contradiction is None, is_proven
 
     @property
     def proposal(self) -> str | None:
-        """What to set, with the evidence; None where settings or name agree with the recordings."""
+        """Return what to set, with the evidence; None where settings or name agree with the recordings."""
         effect = self.effect
         table = tool_table(effect.name)
         if effect.contradiction is not None:
@@ -48,7 +48,7 @@ class ToolNote:
 
     @property
     def comments(self) -> tuple[str, ...]:
-        """What replay.toml says beside the effect of the tool, a line each."""
+        """Return what replay.toml says beside the effect of the tool, a line each."""
         effect = self.effect
         recorded = effect.evidence if effect.basis == "recordings" else None
         unsteady = None if effect.steady else "equal calls return something else with no write between them"

@@ -52,7 +52,7 @@ class Belief:
 
     @property
     def none(self) -> float:
-        """Probability that nothing changed between the ends."""
+        """Return probability that nothing changed between the ends."""
         return float(self.probability[-1])
 
 

@@ -75,7 +75,7 @@ class BisectResult:
 
     @property
     def exit_code(self) -> ExitCode:
-        """0 where a commit or setting was found, else 4."""
+        """Return 0 where a commit or setting was found, else 4."""
         has_culprit = self.commit is not None or any(setting.reproduces for setting in self.settings or ())
         return ExitCode.OK if has_culprit else ExitCode.CANNOT_TELL
 

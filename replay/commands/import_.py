@@ -38,11 +38,11 @@ class SizedFile(Protocol):
 
     @property
     def size(self) -> int:
-        """Its bytes."""
+        """Return its bytes."""
 
     @property
     def position(self) -> int:
-        """Bytes that were read."""
+        """Return bytes that were read."""
 
 
 @contextmanager

@@ -165,7 +165,7 @@ class LaneAgents:
 
     @property
     def simulated_usd(self) -> float:
-        """What simulated answers of the run have cost so far, as far as it is known."""
+        """Return what simulated answers of the run have cost so far, as far as it is known."""
         return next((model.answers.paid_usd for model in self.models if model.answers is not None), 0.0)
 
     async def close(self) -> None:

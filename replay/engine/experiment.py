@@ -119,7 +119,7 @@ class AdaptiveRun:
 
     @property
     def cost_usd(self) -> float | None:
-        """What the trials and simulated answers cost, as far as it is known."""
+        """Return what the trials and simulated answers cost, as far as it is known."""
         costs = [trial.cost_usd for trial in self.trials if trial.cost_usd is not None]
         if self._answers is not None and self._answers.paid_usd:
             costs.append(self._answers.paid_usd)
@@ -127,13 +127,13 @@ class AdaptiveRun:
 
     @property
     def tokens(self) -> int:
-        """What the agents read and wrote, as far as they say."""
+        """Return what the agents read and wrote, as far as they say."""
         used = [trial.usage for trial in self.trials if trial.usage is not None]
         return sum(usage.input_tokens + usage.output_tokens for usage in used)
 
     @property
     def is_spent(self) -> bool:
-        """Whether the budget or the tokens are spent."""
+        """Return whether the budget or the tokens are spent."""
         budget, most = self.run.budget_usd, self.run.max_tokens
         if budget is not None and (self.cost_usd or 0.0) >= budget:
             return True

@@ -44,7 +44,7 @@ class Source(Protocol):
 
     @property
     def golden_path(self) -> str | None:
-        """Path of the golden set as it was given; None for a sample."""
+        """Return path of the golden set as it was given; None for a sample."""
 
     def ids(self) -> list[str]:
         """Return the ids of all items."""

@@ -76,7 +76,7 @@ class Pairing:
 
     @property
     def most(self) -> int:
-        """The most trials that an item has."""
+        """Return the most trials that an item has."""
         return max(map(len, self.traces.values()))
 
     def counted(self, source: Source) -> JsonObject:

@@ -73,7 +73,7 @@ class RunReport:
 
     @property
     def paid_usd(self) -> float | None:
-        """What the agents cost; nothing where their models were answered from a recording."""
+        """Return what the agents cost; nothing where their models were answered from a recording."""
         return 0.0 if self.run.settings.get("replay_model") else self.cost_usd
 
     @property

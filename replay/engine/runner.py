@@ -167,7 +167,7 @@ class Runner:
 
     @property
     def progress(self) -> RunProgress:
-        """How far the run is."""
+        """Return how far the run is."""
         return RunProgress(
             done=self.done,
             total=self.total,

@@ -108,7 +108,7 @@ class ForkResult:
 
     @property
     def exit_code(self) -> ExitCode:
-        """0 where each edit is known to matter or not to, else 4."""
+        """Return 0 where each edit is known to matter or not to, else 4."""
         unknown = any(fact.matters is None for fact in self.facts)
         return ExitCode.CANNOT_TELL if unknown else ExitCode.OK
 

@@ -45,7 +45,7 @@ class CaseError(InputError):
     """A record is not a case; `field` is the dotted path of the error, empty for the whole record."""
 
     def __init__(self, where: str, field: str, reason: str) -> None:
-        """`where` is file and line, or empty."""
+        """Create the error; `where` is file and line, or empty."""
         super().__init__(f"{where}: {reason}" if where else reason)
         self.field = field
         self.reason = reason
@@ -364,7 +364,7 @@ def case_to_json(case: Case) -> dict[str, Any]:
 
 
 def _message(message: Message) -> dict[str, Any]:
-    """In OpenAI's shape."""
+    """Return a message in OpenAI's shape."""
     content = message.text if message.parts is None else message.parts
     record: dict[str, Any] = {"role": message.role, "content": content}
     if message.tool_calls:

@@ -97,7 +97,7 @@ class FormError(InputError):
     """A text is not of the form it should be; `line` is where, from 1."""
 
     def __init__(self, reason: str, line: int = 1) -> None:
-        """The text does not name the line; the caller that knows the file adds both."""
+        """Create the error, whose text does not name the line; the caller that knows the file adds both."""
         super().__init__(reason)
         self.line = line
 

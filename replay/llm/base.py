@@ -167,7 +167,7 @@ _INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
 
 def _escape(match: re.Match[str]) -> str:
-    """`\\u003c` for a character that is markup or cannot be seen; a letter of any script stays."""
+    """Return `\\u003c` for a character that is markup or cannot be seen; a letter of any script stays."""
     char = match.group()
     if char not in "<>&" and unicodedata.category(char) not in _INVISIBLE:
         return char

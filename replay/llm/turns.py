@@ -62,7 +62,9 @@ def as_tools(tools: Iterable[ToolDefinition]) -> list[dict[str, Any]]:
 
 
 def read_tools(value: Json) -> tuple[ToolDefinition, ...]:
-    """Tool definitions in any shape that `replay.messages.definitions` knows; what is none is left out."""
+    """Return tool definitions in any shape that `replay.messages.definitions` knows; what is none is left
+    out.
+    """
     tools: list[Any] = definitions(value)
     return tuple(
         ToolDefinition(name=tool["name"], description=tool["description"], schema=tool["parameters"])

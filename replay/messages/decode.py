@@ -98,7 +98,7 @@ def _python_literal(text: str) -> Json:
 
 
 def read_args(value: Json) -> JsonObject:
-    """Tool arguments as an object: decoded where they are text; nothing at all means no arguments.
+    """Return tool arguments as an object: decoded where they are text; nothing at all means no arguments.
 
     What is not JSON object stays readable and comparable as `{"_raw": text}`: arguments that a model got
     wrong are themselves worth comparing.

@@ -47,7 +47,7 @@ def _read(source: Json, depth: int) -> Iterator[JsonObject]:
 
 
 def by_name(source: Json) -> Iterator[JsonObject]:
-    """Definitions in an object of name → definition without the name, as Langfuse exports them."""
+    """Yield definitions in an object of name → definition without the name, as Langfuse exports them."""
     value = decode(source)
     for name, entry in value.items() if isinstance(value, dict) else ():
         inner = decode(entry)

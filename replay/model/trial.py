@@ -30,7 +30,7 @@ class Status(StrEnum):
 
     @property
     def is_error(self) -> bool:
-        """True for the third state: neither a pass nor a fail of the agent's answer."""
+        """Return True for the third state: neither a pass nor a fail of the agent's answer."""
         return self not in (Status.OK, Status.DIVERGED)
 
 

@@ -372,7 +372,8 @@ def emails(text: str) -> Iterator[PersonalText]:
 
 
 def phones(text: str, regions: Sequence[str]) -> Iterator[PersonalText]:
-    """Phone numbers: with `+` those of any country, without it those of `regions` as people write them there.
+    """Yield phone numbers: with `+` those of any country, without it those of `regions` as people write them
+    there.
 
     Digits alone count only where the words before them say that it is a phone.
     """

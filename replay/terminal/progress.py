@@ -31,7 +31,7 @@ class Progress(Protocol):
 
     @property
     def done(self) -> int:
-        """Units that are done."""
+        """Return units that are done."""
 
     @property
     def total(self) -> int:
@@ -39,7 +39,7 @@ class Progress(Protocol):
 
     @property
     def spent_usd(self) -> float:
-        """Spent so far, as far as it is known."""
+        """Return spent so far, as far as it is known."""
 
 
 Update = Callable[[Progress], None]

@@ -141,7 +141,7 @@ def _reference_calls(item: Item) -> Sequence[ExpectedCall | ToolCall]:
 
 
 def _longest(item: ItemVerdict) -> list[Call]:
-    """Without a reference, return the calls of the old lane's longest trial."""
+    """Return, without a reference, the calls of the old lane's longest trial."""
     trials = item.lanes.get(Lane.OLD) or item.lanes.get(Lane.NEW) or ()
     longest = max((graded.trial.served for graded in trials), key=len, default=())
     return [Call(served.call.name, served.call.args) for served in longest]
@@ -317,7 +317,9 @@ def _facts(item: Item, limit: int) -> list[list[str]]:
 
 
 def _links(item: Item) -> list[list[str]]:
-    """Metadata that is a web address, as label and address. Nothing but http and https is ever a link."""
+    """Return metadata that is a web address, as label and address. Nothing but http and https is ever a
+    link.
+    """
     links = ((label, value) for label, value in item.metadata.items() if _is_link(value))
     return [[visible(label), str(value)] for label, value in links]
 

@@ -1,4 +1,4 @@
-"""Names say what a thing is: pronouns and participles alone name nothing."""
+"""Names say what a thing is, and docstrings what a function does."""
 
 from __future__ import annotations
 
@@ -14,6 +14,10 @@ WORDS = frozenset(
 )
 """Words that say nothing as a part of a name."""
 PHRASES = ("goes_on", "comes_to")
+NO_VERBS = frozenset(
+    "the a an what whether by one all it in of for that this when where why how each every some".split()  # noqa: SIM905
+)
+"""First words of docstrings that name something instead of what a function does."""
 REQUIRED = frozenset({"until_known", "connection_made"})
 """Names that a flag or a protocol of the standard library asks for."""
 
@@ -41,20 +45,34 @@ def says_nothing(name: str) -> bool:
     return not WORDS.isdisjoint(lower.split("_")) or any(phrase in lower for phrase in PHRASES)
 
 
+def _modules() -> Iterator[tuple[Path, ast.Module]]:
+    """Yield the modules of the product."""
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            if not path.is_relative_to(ROOT / "src" / "replaydiff" / "replay"):
+                yield path.relative_to(ROOT), ast.parse(path.read_text(encoding="utf-8"))
+
+
 def offences() -> list[tuple[Path, int, str]]:
     """Return file, line and name of each name in the product that says nothing."""
     return [
-        (path.relative_to(ROOT), line, name)
-        for folder in FOLDERS
-        for path in sorted((ROOT / folder).rglob("*.py"))
-        if not path.is_relative_to(ROOT / "src" / "replaydiff" / "replay")
-        for line, name in _names(ast.parse(path.read_text(encoding="utf-8")))
-        if says_nothing(name)
+        (path, line, name) for path, tree in _modules() for line, name in _names(tree) if says_nothing(name)
     ]
 
 
 def test_names_say_what_things_are() -> None:
     listed = [f"{path}:{line}: {name}" for path, line, name in offences()]
+    assert not listed, "\n".join(listed)
+
+
+def test_docstrings_of_functions_begin_with_a_verb() -> None:
+    listed = [
+        f"{path}:{node.lineno}: {text.splitlines()[0]}"
+        for path, tree in _modules()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if (text := ast.get_docstring(node)) and text.split()[0].lower() in NO_VERBS
+    ]
     assert not listed, "\n".join(listed)
 
 

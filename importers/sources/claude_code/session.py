@@ -42,7 +42,9 @@ SYNTHETIC = "<synthetic>"
 
 
 def is_bookkeeping(line: JsonObject) -> bool:
-    """Whether a line, or a file beside the sessions, is surely one that is no part of a conversation."""
+    """Return whether a line, or a file beside the sessions, is surely one that is no part of a
+    conversation.
+    """
     kind = line.get("type")
     if isinstance(kind, str):
         return kind in _BOOKKEEPING_TYPES and bool({"sessionId", "leafUuid", "messageId"} & line.keys())
@@ -50,29 +52,31 @@ def is_bookkeeping(line: JsonObject) -> bool:
 
 
 def is_message(line: JsonObject) -> bool:
-    """Whether a line of a session may be part of its conversation; types that are not known yet are not."""
+    """Return whether a line of a session may be part of its conversation; types that are not known yet are
+    not.
+    """
     return "message" in line or "uuid" in line or line.get("type") == "result"
 
 
 def session_of(line: JsonObject) -> str | None:
-    """The session of a line."""
+    """Return the session of a line."""
     session = line.get("sessionId", line.get("session_id"))
     return session if isinstance(session, str) and session else None
 
 
 def is_of_subagent(line: JsonObject) -> bool:
-    """Whether a line belongs to an agent that a tool call started, or to one of a team."""
+    """Return whether a line belongs to an agent that a tool call started, or to one of a team."""
     return bool(line.get("isSidechain") or line.get("teamName") or line.get("parent_tool_use_id"))
 
 
 def message_of(line: JsonObject) -> JsonObject:
-    """The message of a line; empty where it has none."""
+    """Return the message of a line; empty where it has none."""
     message = decode(line.get("message"))
     return message if isinstance(message, dict) else {}
 
 
 def has_results(line: JsonObject) -> bool:
-    """Whether a user's line brings results of tools."""
+    """Return whether a user's line brings results of tools."""
     content: Any = message_of(line).get("content")
     return isinstance(content, list) and any(
         isinstance(block, dict) and block.get("type") == "tool_result" for block in content
@@ -80,7 +84,7 @@ def has_results(line: JsonObject) -> bool:
 
 
 def prompt(line: JsonObject) -> str | None:
-    """What the user typed in this line; None where it is no turn of the user.
+    """Return what the user typed in this line; None where it is no turn of the user.
 
     A command (`/review 7`) is what was typed; what Claude Code makes of it follows in a line of its own.
     """
@@ -109,7 +113,7 @@ def _tagged(text: str, tag: str) -> str | None:
 
 
 def is_command(line: JsonObject) -> bool:
-    """Whether a user's line is a command, which Claude Code may have carried out by itself."""
+    """Return whether a user's line is a command, which Claude Code may have carried out by itself."""
     return _command("\n".join(read_content(message_of(line).get("content")).texts)) is not None
 
 
@@ -146,23 +150,23 @@ class SessionTurn:
 
     @property
     def answers(self) -> list[AnswerBlocks]:
-        """The answers of the model."""
+        """Return the answers of the model."""
         return [event for event in self.events if isinstance(event, AnswerBlocks)]
 
     @property
     def message_ids(self) -> list[str]:
-        """The ids of the model's messages, which a copy of the turn has too."""
+        """Return the ids of the model's messages, which a copy of the turn has too."""
         ids = (message_of(answer.lines[0]).get("id") for answer in self.answers)
         return [message_id for message_id in ids if isinstance(message_id, str)]
 
     @property
     def is_answered(self) -> bool:
-        """Whether anything came of it."""
+        """Return whether anything came of it."""
         return bool(self.answers or self.errors or self.result)
 
 
 def taken_back(lines: Sequence[JsonObject]) -> list[JsonObject]:
-    """The lines without those of prompts that were edited later."""
+    """Return the lines without those of prompts that were edited later."""
     newest: dict[str, str] = {}
     """Parent → its newest prompt."""
     for line in lines:
@@ -183,7 +187,7 @@ def taken_back(lines: Sequence[JsonObject]) -> list[JsonObject]:
 
 
 def turns(lines: Sequence[JsonObject]) -> list[SessionTurn]:
-    """The turns of a session, in order; commands that Claude Code carried out by itself are none."""
+    """Return the turns of a session, in order; commands that Claude Code carried out by itself are none."""
     return [turn for turn in _turns(lines) if turn.is_answered or _has_prompt(turn)]
 
 

@@ -57,7 +57,7 @@ _METADATA = {"cwd": "cwd", "gitBranch": "git_branch", "entrypoint": "entrypoint"
 
 
 def notes(turn: SessionTurn) -> Iterator[Note]:
-    """What a person should know of the trace of a turn."""
+    """Yield what a person should know of the trace of a turn."""
     if turn.prompt_line is None:
         yield Note("the prompt is not recorded (stream-json holds the answers alone): the input is not known")
     if fields.time(turn.first, "timestamp") is None:
@@ -67,7 +67,7 @@ def notes(turn: SessionTurn) -> Iterator[Note]:
 def trace(
     source: str, session: str, number: int, before: Sequence[Message], turn: SessionTurn, file: InputFile
 ) -> Trace:
-    """The trace of a session's turn of this number; `before` is what was written in earlier turns."""
+    """Return the trace of a session's turn of this number; `before` is what was written in earlier turns."""
     started_at = fields.time(turn.first, "timestamp")
     if started_at is None:
         started_at = datetime.fromtimestamp(int(file.modified), UTC).replace(tzinfo=None)
@@ -101,12 +101,12 @@ def trace(
 
 
 def _plain(record: JsonObject, key: str) -> JsonObject:
-    """The record where this field of it is text."""
+    """Return the record where this field of it is text."""
     return record if isinstance(record.get(key), str) else {}
 
 
 def _turn_id(turn: SessionTurn, number: int) -> str:
-    """The uuid of the turn's first line; its number in the session where lines have none."""
+    """Return the uuid of the turn's first line; its number in the session where lines have none."""
     for line in (turn.prompt_line, turn.first, turn.result):
         uuid = line.get("uuid") if line else None
         if isinstance(uuid, str) and uuid:
@@ -166,7 +166,7 @@ class _AnswerMessage:
 
 
 def _messages(turn: SessionTurn) -> tuple[list[Message], list[datetime | None]]:
-    """What followed on the prompt, each with its time."""
+    """Return what followed on the prompt, each with its time."""
     messages: list[Message] = []
     times: list[datetime | None] = []
     for event in turn.events:
@@ -189,7 +189,7 @@ def _messages(turn: SessionTurn) -> tuple[list[Message], list[datetime | None]]:
 
 
 def _calls(messages: Sequence[Message], times: Sequence[datetime | None]) -> tuple[ToolCall, ...]:
-    """The calls of the turn, with the time between the request and its result."""
+    """Return the calls of the turn, with the time between the request and its result."""
     requested_at: list[datetime | None] = []
     answered: dict[str, datetime | None] = {}
     for message, at in zip(messages, times, strict=True):
@@ -231,7 +231,7 @@ _STREAM = {"system": "subtype", "result": "subtype", "assistant": "message", "us
 
 
 def recognises(record: Json) -> float:
-    """By the ids that each line of a session repeats, by bookkeeping lines, by stream-json's types."""
+    """Recognise the ids that each line of a session repeats, bookkeeping lines, stream-json's types."""
     if not isinstance(record, dict):
         return 0.0
     kind = record.get("type")
@@ -245,7 +245,7 @@ def recognises(record: Json) -> float:
 
 
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
-    """One trace for each turn of each session; the lines of a session may stand in any of the files."""
+    """Yield one trace for each turn of each session; the lines of a session may stand in any of the files."""
     return done(read_jobs(files))
 
 
@@ -309,7 +309,7 @@ def _job(sessions: Sequence[_Packed]) -> Iterator[FileJob]:
 
 
 def _alone(sessions: Sequence[_Packed]) -> Iterator[Imported]:
-    """The traces of sessions that have no answer in common with another."""
+    """Yield the traces of sessions that have no answer in common with another."""
     for position, text, file in sessions:
         yield from _session(unpacked(position, text), {}, file)
 
@@ -347,7 +347,9 @@ COPIES = "turns of a resumed session that are copies of turns that were read alr
 
 
 def _traces(group: Group, answers: dict[str, str], _value: Json, file: InputFile) -> Iterator[Imported]:
-    """The traces of a session; `answers` is message id → session, of all turns that were taken so far."""
+    """Yield the traces of a session; `answers` is message id → session, of all turns that were taken so
+    far.
+    """
     lines = [line for line in group.of(_LINE) if isinstance(line, dict)]
     lines_left = taken_back(lines)
     for _ in range(len(lines) - len(lines_left)):
@@ -385,7 +387,7 @@ def _traces(group: Group, answers: dict[str, str], _value: Json, file: InputFile
 def _turn_items(
     group: Group, number: int, before: Sequence[Message], turn: SessionTurn, file: InputFile
 ) -> Iterator[Imported]:
-    """The trace of a turn with its notes; a field that cannot be read costs its own turn alone."""
+    """Yield the trace of a turn with its notes; a field that cannot be read costs its own turn alone."""
 
     def convert(_value: Json, file: InputFile) -> Iterator[Imported]:
         yield from notes(turn)

@@ -145,7 +145,7 @@ class FetchedRows(Spool):
         )
 
     def has_trace(self, trace_id: str) -> bool:
-        """Whether the trace's own row is here."""
+        """Return whether the trace's own row is here."""
         query = "SELECT 1 FROM rows WHERE key = ? AND sort = ? LIMIT 1"
         return self._first(query, trace_id, Sort.TRACE) is not None
 
@@ -158,7 +158,7 @@ class FetchedRows(Spool):
         return int(self._first("SELECT count(*) FROM chosen WHERE NOT done") or 0)
 
     def got(self, trace_id: str) -> None:
-        """This trace was answered whole."""
+        """Note that this trace was answered whole."""
         self._con.execute("UPDATE chosen SET done = 1 WHERE trace_id = ?", (trace_id,))
 
     def unrated(self, before: datetime, number: int) -> list[str]:
@@ -171,11 +171,11 @@ class FetchedRows(Spool):
         return [row[0] for row in rows]
 
     def rated(self, trace_ids: Sequence[str]) -> None:
-        """All scores of these traces were answered."""
+        """Note that all scores of these traces were answered."""
         self._con.executemany("INSERT OR IGNORE INTO rated VALUES (?)", [(key,) for key in trace_ids])
 
     def traces(self) -> Iterator[TraceRows]:
-        """What is here of each trace, in the order in which traces were first answered."""
+        """Yield what is here of each trace, in the order in which traces were first answered."""
         # Only ids are sorted: the rows themselves may be far more than fits into memory.
         ordered = self._con.execute(
             "SELECT key, min(seq) FROM rows WHERE key <> '' GROUP BY key ORDER BY min(seq)"
@@ -189,5 +189,5 @@ class FetchedRows(Spool):
 
 
 def _moment(time: datetime | None) -> str | None:
-    """A time as text that sorts."""
+    """Return a time as text that sorts."""
     return time.isoformat(timespec="microseconds") if time else None

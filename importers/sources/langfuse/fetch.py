@@ -364,7 +364,9 @@ class Events(_Traces):
         return self._page({"traceId": trace_id}, after, limit, attempts)
 
     def _page(self, selection: Selection, after: str | None, limit: int, attempts: int) -> Page:
-        """A page with all fields; once more where metadata was cut, with the keys of the cut values named."""
+        """Return a page with all fields; once more where metadata was cut, with the keys of the cut values
+        named.
+        """
         text = self._answers.marked(_EXPANDED) or "[]"
         trace_ids: list[str] = [] if text == _REFUSED else msgspec.json.decode(text, type=list[str])
         params: Selection = {
@@ -389,12 +391,14 @@ class Events(_Traces):
 
 
 def reaching_back(query: Query, span: TimeRange) -> TimeRange:
-    """Where to look for chosen traces: further back, where those that ran into the span are wanted, too."""
+    """Return where to look for chosen traces: further back, where those that ran into the span are wanted,
+    too.
+    """
     return TimeRange(start=span.start - NEAR, end=span.end) if query.updates else span
 
 
 def _cut_keys(rows: Iterable[Json]) -> set[str]:
-    """Keys of cut metadata of roots, which is what a trace takes over."""
+    """Return keys of cut metadata of roots, which is what a trace takes over."""
     return {
         key
         for row in rows
@@ -507,7 +511,7 @@ class Tables(_Traces):
         return numbered_page(self._http, OBSERVATIONS, {"traceId": trace_id}, after, limit, attempts)
 
     def _trace(self, trace_id: str) -> Iterable[Json]:
-        """A trace with all that belongs to it; nothing where it was deleted meanwhile."""
+        """Return a trace with all that belongs to it; nothing where it was deleted meanwhile."""
         try:
             return list(rows(self._http.get(f"{TRACES}/{quote(trace_id, safe='')}")))
         except HttpError as error:

@@ -75,7 +75,7 @@ class Observation:
 
     @property
     def tool_name(self) -> str | None:
-        """The tool's name, where this is the run of a tool."""
+        """Return the tool's name, where this is the run of a tool."""
         named = next((self.attributes[key] for key in _TOOL_NAME_KEYS if self.attributes.get(key)), None)
         prefixed = _PREFIX.match(self.name)
         if isinstance(named, str) and (self.type == "TOOL" or self.type == "SPAN"):
@@ -86,7 +86,7 @@ class Observation:
 
     @property
     def tool_args(self) -> Json:
-        """What a tool was called with; some instrumentations keep it among the attributes alone."""
+        """Return what a tool was called with; some instrumentations keep it among the attributes alone."""
         if self.input is not None and self.input != "":
             return self.input
         args = decode(self.attributes.get("tool.parameters"))
@@ -94,13 +94,13 @@ class Observation:
 
     @property
     def tool_result(self) -> Json:
-        """What a tool returned. SDKs since version 3 write JSON for every result but texts; rows of the older
-        endpoint, which have `promptTokens`, come from servers that keep or restore the type."""
+        """Return what a tool returned. SDKs since version 3 write JSON for every result but texts; rows of
+        the older endpoint, which have `promptTokens`, come from servers that keep or restore the type."""
         return self.output if "promptTokens" in self.row else scalar_of(self.output)
 
     @property
     def event(self) -> tuple[str, str] | None:
-        """Emitter and name, where this is an event of a framework: `tool.search` and `start`.
+        """Return emitter and name, where this is an event of a framework: `tool.search` and `start`.
 
         BeeAI writes an observation for each event of a run, one within the other.
         """
@@ -111,13 +111,13 @@ class Observation:
 
     @property
     def call_id(self) -> str | None:
-        """The id of the call a tool ran for, where it was recorded."""
+        """Return the id of the call a tool ran for, where it was recorded."""
         call_id = next((self.attributes[key] for key in _CALL_ID_KEYS if self.attributes.get(key)), None)
         return str(call_id) if isinstance(call_id, str | int) else None
 
 
 def observations(rows: Iterable[JsonObject]) -> list[Observation]:
-    """The observations of one trace, parents before what started with them."""
+    """Return the observations of one trace, parents before what started with them."""
     unordered = [_observation(row) for row in rows]
     by_id = {observation.id: observation for observation in unordered}
     wrappers = _above_generations(unordered, by_id)
@@ -131,7 +131,7 @@ def observations(rows: Iterable[JsonObject]) -> list[Observation]:
 
 
 def _above_generations(all_observations: Sequence[Observation], by_id: Mapping[str, Observation]) -> set[str]:
-    """Ids of everything that has a generation below it."""
+    """Return ids of everything that has a generation below it."""
     above: set[str] = set()
     for observation in all_observations:
         parent = observation.parent if observation.type == "GENERATION" else None
@@ -178,7 +178,9 @@ def _is_noise(key: str) -> bool:
 
 
 def _usage(row: Mapping[str, Any]) -> Usage | None:
-    """Input is what `total` leaves beside the output: whether `input` counts cached tokens differs by SDK."""
+    """Return input is what `total` leaves beside the output: whether `input` counts cached tokens differs by
+    SDK.
+    """
     details = table(row, "usageDetails") or table(row, "usage")
     if not details:
         details = {"input": row.get("promptTokens"), "output": row.get("completionTokens")}
@@ -205,7 +207,7 @@ def _usage(row: Mapping[str, Any]) -> Usage | None:
 
 
 def _cost(row: Mapping[str, Any]) -> float | None:
-    """Dollars; Langfuse writes 0 where it knows no price."""
+    """Return dollars; Langfuse writes 0 where it knows no price."""
     details = fields.number(table(row, "costDetails"), "total")
     for key in ("totalCost", "calculatedTotalCost"):
         cost = fields.number(row, key)
@@ -215,7 +217,7 @@ def _cost(row: Mapping[str, Any]) -> float | None:
 
 
 def produced(observation: Observation) -> tuple[Message, ...]:
-    """The messages that a model call added to the conversation."""
+    """Return the messages that a model call added to the conversation."""
     messages = read_messages(observation.output) or ()
     if messages:
         new_messages = _new(messages)
@@ -230,13 +232,15 @@ def produced(observation: Observation) -> tuple[Message, ...]:
 
 
 def _new(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """Some SDKs record the whole history as the output: what counts is behind the last user message."""
+    """Return some SDKs record the whole history as the output: what counts is behind the last user
+    message.
+    """
     last_user = max((index for index, message in enumerate(messages) if message.role == "user"), default=-1)
     return tuple(message for message in messages[last_user + 1 :] if message.role in ("assistant", "tool"))
 
 
 def _text(output: Json) -> str:
-    """Plain text, or the JSON of a structured answer."""
+    """Return plain text, or the JSON of a structured answer."""
     value = decode(output)
     if isinstance(value, dict) and value:
         return read_text(value) or canonical_args(value)
@@ -265,7 +269,7 @@ def tool_calls(
     received: dict[str, tuple[Message, ...]],
     produced: dict[str, tuple[Message, ...]],
 ) -> tuple[ToolCall, ...]:
-    """The calls of a trace, each once.
+    """Return the calls of a trace, each once.
 
     `received` and `produced` are the messages a model call was asked with and answered, by observation id;
     `mark_runs` has marked the tools.
@@ -375,7 +379,9 @@ def _take_end(observation: Observation, end: Observation) -> None:
 
 
 def _offered(all_observations: Sequence[Observation]) -> dict[str, str]:
-    """The names of the tools that the agent was given, by their letters alone, without `tool` at the end."""
+    """Return the names of the tools that the agent was given, by their letters alone, without `tool` at the
+    end.
+    """
     names: dict[str, str] = {}
     for observation in all_observations:
         listed = decode(observation.attributes.get("llm.tools"))
@@ -391,7 +397,7 @@ def _letters(name: str) -> str:
 
 
 def _above(observation: Observation, by_id: Mapping[str, Observation]) -> Iterator[Observation]:
-    """Parent, its parent, and so on."""
+    """Yield parent, its parent, and so on."""
     seen = {observation.id}
     while observation.parent is not None and observation.parent in by_id and observation.parent not in seen:
         observation = by_id[observation.parent]
@@ -406,7 +412,7 @@ _LISTS = _ROW_TEXTS | _ROW_LISTS
 
 
 def scores(group: TraceRows) -> dict[str, Score]:
-    """Scores by name; of two of one name the later one counts."""
+    """Return scores by name; of two of one name the later one counts."""
     scores_by_name: dict[str, Score] = {}
     for holder in (*group.observations, *group.traces):
         scores_by_name.update(_columns(holder))
@@ -429,7 +435,7 @@ def scored_by(group: TraceRows) -> JsonObject:
 
 
 def correction(group: TraceRows, roots: Collection[str]) -> str | None:
-    """The answer that a person wrote in place of the trace's own; of several the latest.
+    """Return the answer that a person wrote in place of the trace's own; of several the latest.
 
     A correction of an observation that is none of the `roots` says nothing of the whole.
     """
@@ -440,7 +446,7 @@ def correction(group: TraceRows, roots: Collection[str]) -> str | None:
 
 
 def score_rows(group: TraceRows) -> list[Mapping[str, Any]]:
-    """All scores that are rows, the latest last: pages of the API begin with it."""
+    """Return all scores that are rows, the latest last: pages of the API begin with it."""
     return sorted((*_listed(group, "scores"), *group.scores), key=_time)
 
 
@@ -461,7 +467,7 @@ def _score_target(row: Mapping[str, Any]) -> str | None:
 
 
 def _listed(group: TraceRows, key: str) -> Iterator[Mapping[str, Any]]:
-    """Scores that a trace carries whole; the trace list of the API has only their ids."""
+    """Yield scores that a trace carries whole; the trace list of the API has only their ids."""
     for trace in group.traces:
         listed = decode(trace.get(key))
         for row in listed if isinstance(listed, list) else ():

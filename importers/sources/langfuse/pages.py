@@ -51,7 +51,7 @@ class Page:
 
 
 def access() -> LangfuseKeys:
-    """Keys and address, the address checked.
+    """Return keys and address, the address checked.
 
     Raises:
         CredentialsError: a key is not set.
@@ -93,14 +93,14 @@ def _timeout() -> float:
 
 
 def iso(time: datetime) -> str:
-    """A naive UTC time as the API takes it."""
+    """Return a naive UTC time as the API takes it."""
     return f"{time.isoformat(timespec='milliseconds')}Z"
 
 
 def cursor_page(
     http: JsonClient, path: str, params: Params, after: str | None, limit: int, heavy_attempts: int
 ) -> Page:
-    """A page of an endpoint with cursors.
+    """Return a page of an endpoint with cursors.
 
     Raises:
         CredentialsError, HttpError: as `JsonClient.get`; also where the answer is no page.
@@ -116,7 +116,7 @@ def cursor_page(
 def numbered_page(
     http: JsonClient, path: str, params: Params, after: str | None, limit: int, heavy_attempts: int
 ) -> Page:
-    """A page of an endpoint with page numbers; `after`, a number of rows, is a multiple of `limit`.
+    """Return a page of an endpoint with page numbers; `after`, a number of rows, is a multiple of `limit`.
 
     Raises:
         CredentialsError, HttpError: as for `cursor_page`.
@@ -255,7 +255,7 @@ def _marked(spool: Spool, name: str, of: str) -> Position | None:
 
 
 def _smaller(position: Position, error: HttpError, limits: Sequence[int], whole: bool) -> Position | None:
-    """What to ask for instead; None where nothing smaller is left."""
+    """Return what to ask for instead; None where nothing smaller is left."""
     if error.status == 400 and position.after is not None and not position.again:
         return replace(position, after=None, again=True)
     if not error.heavy:
@@ -297,7 +297,7 @@ def _next(
 
 
 def _limit(position: Position, page: Page, limits: Sequence[int]) -> tuple[int, int]:
-    """Rows of the next page, and how many pages went well with so many."""
+    """Return rows of the next page, and how many pages went well with so many."""
     more = next((limit for limit in reversed(limits) if limit > position.limit), None)
     if more is None or position.good + 1 < position.patience:
         return position.limit, position.good + 1

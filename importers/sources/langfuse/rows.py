@@ -72,7 +72,7 @@ class Row:
 
 
 def rows(record: Json) -> Iterator[JsonObject]:
-    """The rows in one record of a file: the record itself, or what is inside a page or a download."""
+    """Yield the rows in one record of a file: the record itself, or what is inside a page or a download."""
     if not isinstance(record, dict):
         raise RecordError(f"a row must be an object, not {kind_of(record)}")
     data = record.get("data")
@@ -123,7 +123,7 @@ def read_row(values: JsonObject) -> Row:
 
 
 def sort_of(row: Mapping[str, Any]) -> Sort | None:
-    """What a row in camelCase is, by its fields."""
+    """Return what a row in camelCase is, by its fields."""
     if {"tables", "files", "window"} <= row.keys():
         return Sort.MANIFEST
     if {"objectType", "objectId", "content"} <= row.keys():
@@ -138,7 +138,7 @@ def sort_of(row: Mapping[str, Any]) -> Sort | None:
 
 
 def camel_keys(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The record with its keys in camelCase, where it comes from a blob export."""
+    """Return the record with its keys in camelCase, where it comes from a blob export."""
     if not _SNAKE_ROW & record.keys():
         # Names of scores are columns of the table export too, and stay as they are.
         return dict(record)
@@ -185,7 +185,7 @@ def keep_row(rows: Spool, row: Row, file: int = 0, line: int = 0) -> None:
 
 
 def trace_rows(group: Group) -> TraceRows:
-    """The rows of one trace by their sort."""
+    """Return the rows of one trace by their sort."""
     observations, traces, scores, comments = (
         cast("list[JsonObject]", group.of(sort))
         for sort in (Sort.OBSERVATION, Sort.TRACE, Sort.SCORE, Sort.COMMENT)
@@ -194,7 +194,7 @@ def trace_rows(group: Group) -> TraceRows:
 
 
 def _moment(row: JsonObject) -> str:
-    """When a row was last updated, in one form: exports write a space for the T, and no zone."""
+    """Return when a row was last updated, in one form: exports write a space for the T, and no zone."""
     return str(row.get("updatedAt", "")).replace(" ", "T").removesuffix("Z")
 
 
@@ -222,7 +222,7 @@ class ExportManifest:
 
 
 def export(files: Sequence[InputFile]) -> ExportManifest:
-    """The files without manifests, and without what no manifest names where there are some."""
+    """Return the files without manifests, and without what no manifest names where there are some."""
     entries: dict[Named, int | None] = {}
     data = []
     for file in files:
@@ -247,7 +247,7 @@ def export(files: Sequence[InputFile]) -> ExportManifest:
 
 
 def _manifest(file: InputFile) -> list[Json] | None:
-    """The files that a manifest lists; None where it is none."""
+    """Return the files that a manifest lists; None where it is none."""
     if Path(file.path).parent.name != FOLDER:
         return None
     for record in islice(records(file), 1):

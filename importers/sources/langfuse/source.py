@@ -61,7 +61,7 @@ CONTENT_SETTING = (
 
 
 def recognises(record: Json) -> float:
-    """By the sort of its first rows."""
+    """Recognise a record by the sort of its first rows."""
     try:
         row_sorts = [
             sort_of(camel_keys({k: v for k, v in row.items() if v is not None})) for row in rows(record)
@@ -78,7 +78,7 @@ def recognises(record: Json) -> float:
 
 
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
-    """One trace for each trace id in the files."""
+    """Yield one trace for each trace id in the files."""
     return done(read_jobs(files))
 
 
@@ -262,7 +262,9 @@ def _is_there(http: JsonClient, trace_id: str) -> bool:
 
 
 def _matches(trace: Trace, query: Query) -> bool:
-    """Whether a trace passes the filters, those that the server knows too: not every version of it does."""
+    """Return whether a trace passes the filters, those that the server knows too: not every version of it
+    does.
+    """
     return (
         (not query.environments or (trace.environment or DEFAULT_ENVIRONMENT) in query.environments)
         and (not query.releases or trace.release in query.releases)

@@ -68,7 +68,7 @@ NOT_PRODUCTION = ("sdk-experiment", "langfuse-")
 
 
 def environment(group: TraceRows) -> str | None:
-    """The environment of a trace; None where none was set."""
+    """Return the environment of a trace; None where none was set."""
     name = next(
         (row["environment"] for row in (*group.traces, *group.observations) if row.get("environment")), None
     )
@@ -78,7 +78,7 @@ def environment(group: TraceRows) -> str | None:
 def items(
     group: TraceRows, source: str, scales: Mapping[str, Sequence[float]] | None = None
 ) -> Iterator[Imported]:
-    """The trace of these rows, and what a person should know of it.
+    """Yield the trace of these rows, and what a person should know of it.
 
     Args:
         group: its rows.
@@ -194,7 +194,9 @@ def _trace(group: TraceRows, source: str, all_observations: Sequence[Observation
 
 
 def _prompts(all_observations: Sequence[Observation]) -> JsonObject:
-    """The prompts of Langfuse's prompt management that the agent used: the first, and the version of each."""
+    """Return the prompts of Langfuse's prompt management that the agent used: the first, and the version of
+    each.
+    """
     versions: JsonObject = {}
     for observation in all_observations:
         name = fields.text(observation.row, "promptName")
@@ -208,7 +210,7 @@ def _prompts(all_observations: Sequence[Observation]) -> JsonObject:
 
 
 def _tools(all_observations: Sequence[Observation]) -> list[Json]:
-    """The tools that the model calls were offered."""
+    """Return the tools that the model calls were offered."""
     places: list[Json] = []
     for observation in all_observations:
         if observation.is_model_call:
@@ -245,19 +247,19 @@ def _ended(all_observations: Sequence[Observation], roots: Sequence[Observation]
 
 
 def _never_ended(roots: Sequence[Observation], ended_at: datetime | None) -> bool:
-    """No root has ended; or none came at all, where the rows say which they are: it was never sent."""
+    """Return whether no root has ended, or none was sent where the rows say which they are."""
     unmarked = any("isRootObservation" in root.row for root in roots)
     return bool(roots) and (ended_at is None or (unmarked and not any(root.marked_root for root in roots)))
 
 
 def _updated(group: TraceRows) -> datetime | None:
-    """When anything of the trace last changed."""
+    """Return when anything of the trace last changed."""
     rows = (*group.observations, *group.traces, *score_rows(group), *group.comments)
     return max((at for row in rows if (at := fields.time(row, "updatedAt"))), default=None)
 
 
 def _comments(rows: Sequence[JsonObject]) -> list[Json]:
-    """What people wrote about the trace, oldest first."""
+    """Return what people wrote about the trace, oldest first."""
     ordered = sorted(rows, key=lambda row: str(row.get("createdAt", "")))
     names = {"content": "text", "authorUserId": "author", "createdAt": "at"}
     return [{new: row[old] for old, new in names.items() if old in row} for row in ordered]
@@ -338,7 +340,7 @@ def _final_response(
 
 
 def _failed_call(all_observations: Sequence[Observation]) -> str | None:
-    """The error of the last model call, where the agent gave no answer after it."""
+    """Return the error of the last model call, where the agent gave no answer after it."""
     agent_calls = [
         observation
         for observation in all_observations
@@ -356,7 +358,9 @@ def _conversation(
     question: str,
     answered: str | None,
 ) -> tuple[Message, ...]:
-    """The longest message list of the trace, with what was answered to it; else input and final response."""
+    """Return the longest message list of the trace, with what was answered to it; else input and final
+    response.
+    """
     calls = [observation for observation in all_observations if observation.is_model_call]
     agent_calls = [observation for observation in calls if not observation.in_tool] or calls
     lists = [(*received[observation.id], *produced[observation.id]) for observation in agent_calls]

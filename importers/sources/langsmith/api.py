@@ -65,13 +65,13 @@ class RunQuery:
 
 
 def environment(name: str) -> str:
-    """A variable of LangSmith under its new or its old name."""
+    """Return a variable of LangSmith under its new or its old name."""
     value = os.environ.get(f"LANGSMITH_{name}") or os.environ.get(f"LANGCHAIN_{name}") or ""
     return value.strip().strip("\"'")
 
 
 def key() -> str:
-    """The key of the environment.
+    """Return the key of the environment.
 
     Raises:
         CredentialsError: there is none.
@@ -83,13 +83,13 @@ def key() -> str:
 
 
 def address() -> str:
-    """The address of the API without its version, which some write behind it."""
+    """Return the address of the API without its version, which some write behind it."""
     value = environment("ENDPOINT") or "https://api.smith.langchain.com"
     return read_url("LANGSMITH_ENDPOINT", value).removesuffix("/v1").removesuffix("/api")
 
 
 def client(show_status: ShowStatus) -> JsonClient:
-    """A client with the keys of the environment."""
+    """Return a client with the keys of the environment."""
     headers = {"X-API-Key": key()}
     workspace = environment("WORKSPACE_ID")
     if workspace:
@@ -98,7 +98,7 @@ def client(show_status: ShowStatus) -> JsonClient:
 
 
 def roots_filter(query: Query) -> str:
-    """What the server can choose by: tags and names of roots."""
+    """Return what the server can choose by: tags and names of roots."""
     terms = [f"has(tags, {json.dumps(tag)})" for tag in query.tags]
     names = [f"eq(name, {json.dumps(name)})" for name in query.names]
     if names:
@@ -115,7 +115,7 @@ class Api:
         self._page_runs = _PAGE_RUNS
 
     def projects(self, project: str | None) -> list[JsonObject]:
-        """The project of this name or id; without one all that hold no experiment.
+        """Return the project of this name or id; without one all that hold no experiment.
 
         Raises:
             InputError: there is none.
@@ -135,7 +135,7 @@ class Api:
         return projects
 
     def feedback(self, runs: list[str]) -> Iterator[JsonObject]:
-        """All feedback on these runs."""
+        """Return all feedback on these runs."""
         return self._listed("/api/v1/feedback", {"run": runs})
 
     def runs(self, run_query: RunQuery, cursor: str) -> tuple[list[JsonObject], str]:
@@ -176,7 +176,7 @@ class Api:
         return answer if isinstance(answer, dict) else {}
 
     def _listed(self, path: str, params: dict[str, str | list[str]]) -> Iterator[JsonObject]:
-        """Everything that is listed under a path by limit and offset."""
+        """Yield everything that is listed under a path by limit and offset."""
         offset = 0
         while True:
             page = objects(self._http.get(path, {**params, "limit": _PAGE, "offset": offset}))
@@ -224,5 +224,5 @@ def _iso(moment: datetime) -> str:
 
 
 def objects(value: Json) -> list[JsonObject]:
-    """The objects in a list; nothing where it is none."""
+    """Return the objects in a list; nothing where it is none."""
     return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []

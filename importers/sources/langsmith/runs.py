@@ -86,22 +86,22 @@ class LangsmithRun:
 
     @property
     def session(self) -> str | None:
-        """The conversation it belongs to."""
+        """Return the conversation it belongs to."""
         return self._metadata_text("thread_id", "session_id", "conversation_id")
 
     @property
     def user(self) -> str | None:
-        """The user it ran for."""
+        """Return the user it ran for."""
         return self._metadata_text("user_id")
 
     @property
     def release(self) -> str | None:
-        """The version of the application."""
+        """Return the version of the application."""
         return self._metadata_text("revision_id", "LANGSMITH_REVISION_ID", "LANGCHAIN_REVISION_ID", "version")
 
     @property
     def environment(self) -> str | None:
-        """Where the application ran; LangSmith has no word of its own for it."""
+        """Return where the application ran; LangSmith has no word of its own for it."""
         return self._metadata_text("environment", "env")
 
     def _metadata_text(self, *keys: str) -> str | None:
@@ -110,17 +110,18 @@ class LangsmithRun:
 
 
 def is_run(record: JsonObject) -> bool:
-    """Whether a record looks like a run."""
+    """Return whether a record looks like a run."""
     return "run_type" in record and ("dotted_order" in record or "trace_id" in record or "id" in record)
 
 
 def is_feedback(record: JsonObject) -> bool:
-    """Whether a record looks like a feedback."""
+    """Return whether a record looks like a feedback."""
     return "key" in record and "run_id" in record and ("score" in record or "value" in record)
 
 
 def rows(record: Json) -> Iterator[JsonObject]:
-    """The runs and feedbacks in a record: itself, those of a page or a batch, those nested in `child_runs`.
+    """Yield the runs and feedbacks in a record: itself, those of a page or a batch, those nested in
+    `child_runs`.
 
     Raises:
         RecordError: it is none of these.
@@ -199,7 +200,7 @@ def add_row(spool: Spool, row: JsonObject, *, file: int = 0, line: int = 0) -> N
 
 
 def trace_of(row: JsonObject) -> str | None:
-    """The trace of a run or feedback; for a feedback that does not say, None."""
+    """Return the trace of a run or feedback; for a feedback that does not say, None."""
     trace_id = fields.text(row, "trace_id")
     if trace_id is not None or is_feedback(row):
         return trace_id
@@ -211,7 +212,7 @@ def trace_of(row: JsonObject) -> str | None:
 
 
 def read_run(row: JsonObject) -> LangsmithRun:
-    """A run.
+    """Return a run.
 
     Raises:
         RecordError: it has no id or no start, or a field is of the wrong type.
@@ -258,7 +259,7 @@ def _row_id(row: JsonObject) -> str | None:
 
 
 def began(run: LangsmithRun) -> datetime:
-    """When the whole trace of a run began, as far as the run knows."""
+    """Return when the whole trace of a run began, as far as the run knows."""
     try:
         return datetime.strptime(run.order[:_STAMP], "%Y%m%dT%H%M%S%fZ")
     except ValueError:
@@ -266,14 +267,14 @@ def began(run: LangsmithRun) -> datetime:
 
 
 def _path(row: JsonObject) -> list[str]:
-    """Ids from the root down to the run itself."""
+    """Return ids from the root down to the run itself."""
     order = row.get("dotted_order")
     matches = [_ID.search(part) for part in order.split(".")] if isinstance(order, str) else []
     return [match.group() for match in matches if match]
 
 
 def _parents(row: JsonObject) -> list[str]:
-    """Ids above the run, as far as they were recorded; the direct parent is the last."""
+    """Return ids above the run, as far as they were recorded; the direct parent is the last."""
     listed = decode(row.get("parent_run_ids"))
     if isinstance(listed, list) and listed:
         return [str(parent) for parent in listed]
@@ -291,13 +292,13 @@ def _plain(value: Json) -> JsonObject:
 
 
 def _tags(row: JsonObject) -> tuple[str, ...]:
-    """The user's tags; those that LangGraph numbers its steps with are left out."""
+    """Return the user's tags; those that LangGraph numbers its steps with are left out."""
     tags = fields.tags({"tags": decode(row.get("tags")) or None})
     return tuple(tag for tag in tags if not tag.startswith(("seq:step:", "graph:step:", "map:key:")))
 
 
 def _error(row: JsonObject) -> str | None:
-    """What went wrong, without the traceback that LangChain puts behind it."""
+    """Return what went wrong, without the traceback that LangChain puts behind it."""
     message = fields.text(row, "error")
     if message is None:
         return "failed" if str(row.get("status")).lower() == "error" else None
@@ -307,7 +308,7 @@ def _error(row: JsonObject) -> str | None:
 
 
 def _usage(row: JsonObject) -> Usage | None:
-    """Tokens as the server counted them; of what is no model call they are sums of what is below."""
+    """Return tokens as the server counted them; of what is no model call they are sums of what is below."""
     details = _plain(decode(row.get("prompt_token_details")))
     details = _plain(details.get("raw")) or details
     usage = Usage(

@@ -60,7 +60,7 @@ _FEEDBACK_RUNS = 50
 
 
 def origin(query: Query) -> str:
-    """The server, the workspace and the project."""
+    """Return the server, the workspace and the project."""
     key()
     workspace, project = environment("WORKSPACE_ID"), _project(query)
     where = f", workspace {workspace}" if workspace else ""
@@ -105,7 +105,7 @@ class _Fetch:
             self._feedback(rated[first_run : first_run + _FEEDBACK_RUNS])
 
     def _projects(self) -> list[tuple[str, datetime]]:
-        """Projects to read, and when each was begun."""
+        """Return projects to read, and when each was begun."""
         marked = self._spool.marked("projects")
         if marked is None:
             project_name = _project(self._query)
@@ -154,14 +154,14 @@ class _Fetch:
             self._spool.add(str(row.get("trace_id") or row_id), RUN, row_id, row)
 
     def _cut(self) -> Iterator[RunQuery]:
-        """The rest of traces whose root ran past the end of the query, or had not ended."""
+        """Yield the rest of traces whose root ran past the end of the query, or had not ended."""
         for group in self._spool.groups():
             root = _root(group) if _is_of(group, self._query) else None
             if root and root.project and (root.ended_at is None or root.ended_at > self._query.end):
                 yield RunQuery(project=root.project, start=root.started_at, trace_id=root.trace_id)
 
     def _rated(self) -> Iterator[str]:
-        """Ids of the runs that have feedback."""
+        """Yield ids of the runs that have feedback."""
         for group in self._spool.groups():
             if _is_of(group, self._query):
                 for row in group.of(RUN):
@@ -185,7 +185,7 @@ def _begun(project: JsonObject) -> datetime:
 
 
 def _windows(start: datetime, end: datetime) -> Iterator[tuple[datetime, datetime]]:
-    """Spans of a day or more, oldest first."""
+    """Yield spans of a day or more, oldest first."""
     step = max(timedelta(days=1), (end - start) / _MOST_WINDOWS)
     while start < end:
         yield start, min(start + step, end)
@@ -193,7 +193,7 @@ def _windows(start: datetime, end: datetime) -> Iterator[tuple[datetime, datetim
 
 
 def _root(group: Group) -> LangsmithRun | None:
-    """The root of a trace, else the run that comes first; None where none can be read."""
+    """Return the root of a trace, else the run that comes first; None where none can be read."""
     roots = []
     for row in group.of(RUN):
         try:
@@ -229,7 +229,7 @@ CONTENT_SETTING = "LANGSMITH_HIDE_INPUTS and LANGSMITH_HIDE_OUTPUTS not true"
 
 
 def recognises(record: Json) -> float:
-    """By the first run or feedback in it."""
+    """Recognise a record by the first run or feedback in it."""
     try:
         row = next(rows(record), {})
     except RecordError:
@@ -242,7 +242,7 @@ def recognises(record: Json) -> float:
 
 
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
-    """One trace for each trace id in the files."""
+    """Yield one trace for each trace id in the files."""
     return done(read_jobs(files))
 
 
@@ -267,7 +267,7 @@ def _trace(group: Group, _value: Json, file: InputFile) -> Iterator[Imported]:
 
 
 def read_live(query: Query, folder: Path, show_status: ShowStatus) -> Iterator[Imported]:
-    """The traces of a server."""
+    """Yield the traces of a server."""
     server = InputFile(
         path="", name=origin(query), size=0, modified=0.0, all_environments=query.all_environments
     )

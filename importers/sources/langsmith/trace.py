@@ -42,7 +42,7 @@ def trace_items(
     *,
     all_environments: bool,
 ) -> Iterator[Imported]:
-    """The trace, with what a person should know of it, or why it is left out.
+    """Yield the trace, with what a person should know of it, or why it is left out.
 
     Raises:
         RecordError: a number in it cannot be read.
@@ -88,13 +88,15 @@ def _span(run: LangsmithRun) -> Span:
 
 
 def _prompt(inputs: Json) -> Json:
-    """What a model was given; models that know no messages are given `prompts`."""
+    """Return what a model was given; models that know no messages are given `prompts`."""
     prompts = inputs.get("prompts") if isinstance(inputs, dict) else None
     return prompts[0] if isinstance(prompts, list) and len(prompts) == 1 else inputs
 
 
 def _output(outputs: Json) -> Json:
-    """What came out: of `{"output": …}` that a tracer puts around it, and of the text of a completion."""
+    """Return what came out: of `{"output": …}` that a tracer puts around it, and of the text of a
+    completion.
+    """
     if isinstance(outputs, dict) and outputs.keys() == {"output"}:
         return outputs["output"]
     first = _generation(outputs)
@@ -104,7 +106,7 @@ def _output(outputs: Json) -> Json:
 
 
 def _generation(outputs: Json) -> JsonObject:
-    """The first answer of a model call of LangChain."""
+    """Return the first answer of a model call of LangChain."""
     generations = outputs.get("generations") if isinstance(outputs, dict) else None
     while isinstance(generations, list) and generations:
         generations = generations[0]
@@ -112,7 +114,7 @@ def _generation(outputs: Json) -> JsonObject:
 
 
 def _message(outputs: Json) -> JsonObject:
-    """The message that a model call of LangChain answered, flat or serialised."""
+    """Return the message that a model call of LangChain answered, flat or serialised."""
     message = _generation(outputs).get("message")
     message = message if isinstance(message, dict) else {}
     inner = message.get("kwargs")
@@ -120,14 +122,14 @@ def _message(outputs: Json) -> JsonObject:
 
 
 def _call_id(run: LangsmithRun, output: Json) -> str | None:
-    """The id of the call that a tool ran for."""
+    """Return the id of the call that a tool ran for."""
     in_output = output.get("tool_call_id") if isinstance(output, dict) else None
     call_id = run.extra.get("tool_call_id") or in_output
     return call_id if isinstance(call_id, str) else None
 
 
 def _tool_error(output: Json) -> str | None:
-    """A failure that LangGraph turned into a message for the model."""
+    """Return a failure that LangGraph turned into a message for the model."""
     messages = read_messages(output) or ()
     failed = len(messages) == 1 and messages[0].is_error
     return (messages[0].text or "the tool failed") if failed else None
@@ -209,7 +211,7 @@ def _about(root: LangsmithRun, runs: Sequence[LangsmithRun], feedback: Sequence[
 
 
 def _scores(runs: Sequence[LangsmithRun], feedback: Sequence[JsonObject]) -> dict[str, Score]:
-    """Feedback by key: each value as it was given, else what the statistics of the runs say.
+    """Return feedback by key: each value as it was given, else what the statistics of the runs say.
 
     Of two of one key the later one counts.
     """
@@ -241,7 +243,7 @@ def _scored_by(feedback: Sequence[JsonObject]) -> JsonObject:
 
 
 def _correction(root: LangsmithRun, feedback: Sequence[JsonObject]) -> str | None:
-    """The answer that a person wrote in place of the trace's own; of several the latest."""
+    """Return the answer that a person wrote in place of the trace's own; of several the latest."""
     texts = []
     for row in sorted(feedback, key=_changed):
         value = decode(row.get("correction")) if row.get("run_id") == root.id else None
@@ -262,7 +264,7 @@ def _is_score(value: Json) -> bool:
 
 
 def _typical(statistics: Json) -> Score | None:
-    """The mean of numbers, else the label that was given most often."""
+    """Return the mean of numbers, else the label that was given most often."""
     if not isinstance(statistics, dict):
         return None
     average, labels = statistics.get("avg"), statistics.get("values")

@@ -82,7 +82,7 @@ def traces_in(record: Json) -> Iterator[tuple[JsonObject, list[Json]]]:
 
 
 def _texts_of(info: JsonObject, data: JsonObject) -> JsonObject:
-    """MLflow 2 keeps what went in and came out, whole, beside the spans."""
+    """Return MLflow 2 keeps what went in and came out, whole, beside the spans."""
     whole = {key: data[key] for key in ("request", "response") if isinstance(data.get(key), str)}
     return {**info, **whole}
 
@@ -145,7 +145,7 @@ def _experiment(info: JsonObject) -> str | None:
 
 
 def _table(info: JsonObject, key: str) -> JsonObject:
-    """Keys and values, written as an object or as a list of both."""
+    """Return keys and values, written as an object or as a list of both."""
     value = info.get(key)
     if isinstance(value, list):
         return {
@@ -157,7 +157,7 @@ def _table(info: JsonObject, key: str) -> JsonObject:
 
 
 def read_span(span: Json) -> RawSpan:
-    """A span in any of its three schemas.
+    """Return a span in any of its three schemas.
 
     Raises:
         RecordError: it has no id or no start, or a field is of the wrong type.
@@ -187,7 +187,7 @@ def read_span(span: Json) -> RawSpan:
 
 
 def _id(holder: Mapping[str, Any], key: str) -> str | None:
-    """A span id as MLflow shows it: hex; base64 and `0x` are its other spellings."""
+    """Return a span id as MLflow shows it: hex; base64 and `0x` are its other spellings."""
     value = fields.text(holder, key)
     if value is None or not _BASE64_ID.fullmatch(value):
         return value.removeprefix("0x") if value else None
@@ -198,7 +198,7 @@ def _id(holder: Mapping[str, Any], key: str) -> str | None:
 
 
 def _attributes(holder: JsonObject) -> JsonObject:
-    """Attributes decoded: JSON in a table, or protobuf values in a list."""
+    """Return attributes decoded: JSON in a table, or protobuf values in a list."""
     value = holder.get("attributes")
     if isinstance(value, list):
         return _of_protobuf(value)
@@ -206,7 +206,9 @@ def _attributes(holder: JsonObject) -> JsonObject:
 
 
 def _json(value: Json) -> Json:
-    """MLflow writes every value as JSON text, exactly once; attributes of other tools may be bare text."""
+    """Return MLflow writes every value as JSON text, exactly once; attributes of other tools may be bare
+    text.
+    """
     if not isinstance(value, str):
         return value
     try:
@@ -256,7 +258,7 @@ def project(query: Query) -> str | None:
 
 
 def bounds(query: Query) -> tuple[int, int]:
-    """Between which starts to search, in milliseconds since 1970; the second is no longer of it."""
+    """Return between which starts to search, in milliseconds since 1970; the second is no longer of it."""
     since = query.start
     if since is not None and query.updates:
         since -= LOOK_BACK
@@ -278,7 +280,7 @@ def matches(info: Info, query: Query) -> bool:
 
 
 def _since(info: Info, start: datetime | None) -> bool:
-    """Whether a trace is of this time: it began, ended or was assessed in it."""
+    """Return whether a trace is of this time: it began, ended or was assessed in it."""
     if start is None or info.started_at >= start:
         return True
     if info.ended_at is not None and info.ended_at >= start:
@@ -300,7 +302,7 @@ _TELL_EVERY = 1000
 
 
 def path_of(uri: str) -> Path:
-    """The file that `sqlite:///mlflow.db` names.
+    """Return the file that `sqlite:///mlflow.db` names.
 
     Raises:
         SettingsError: there is none.
@@ -312,7 +314,7 @@ def path_of(uri: str) -> Path:
 
 
 def stored(path: Path, query: Query, show_status: ShowStatus) -> Iterator[JsonObject]:
-    """The traces of a query, as `{"trace_info": …, "spans": […]}`, oldest first.
+    """Yield the traces of a query, as `{"trace_info": …, "spans": […]}`, oldest first.
 
     Raises:
         InputError: it is no tracking store, or has no such experiment.
@@ -371,7 +373,7 @@ def _experiments(con: sqlite3.Connection, project: str | None) -> set[int]:
 
 
 def _column(row: sqlite3.Row, column: str, name: str) -> JsonObject:
-    """What newer stores keep in a column of its own, under the name it has elsewhere."""
+    """Return what newer stores keep in a column of its own, under the name it has elsewhere."""
     return {name: row[column]} if column in row.keys() and row[column] else {}  # noqa: SIM118
 
 
@@ -395,7 +397,9 @@ def _assessments(con: sqlite3.Connection, trace_id: str) -> list[Json]:
 
 
 def _plain(value: Json) -> Json:
-    """A value that stands as JSON text; bare words, numbers and truths too, which records never decode."""
+    """Return a value that stands as JSON text; bare words, numbers and truths too, which records never
+    decode.
+    """
     wrapped = decode(f"[{value}]") if isinstance(value, str) else [value]
     return wrapped[0] if isinstance(wrapped, list) and len(wrapped) == 1 else value
 

@@ -49,7 +49,7 @@ KEYS = "MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_P
 
 
 def origin(query: Query) -> str:
-    """The server or store, the user and the experiment."""
+    """Return the server or store, the user and the experiment."""
     user = os.environ.get("MLFLOW_TRACKING_USERNAME", "")
     who = f" as {user}" if user and not os.environ.get("MLFLOW_TRACKING_TOKEN") else ""
     experiment = project(query)
@@ -59,7 +59,7 @@ def origin(query: Query) -> str:
 
 
 def gathered(query: Query, folder: Path, show_status: ShowStatus) -> Iterator[JsonObject]:
-    """The traces of a query, as `{"trace_info": …, "spans": […]}`, once all were asked for."""
+    """Yield the traces of a query, as `{"trace_info": …, "spans": […]}`, once all were asked for."""
     uri = tracking_uri()
     if uri.startswith(SCHEME):
         yield from stored(path_of(uri), query, show_status)
@@ -81,7 +81,7 @@ def gathered(query: Query, folder: Path, show_status: ShowStatus) -> Iterator[Js
 
 
 def tracking_uri() -> str:
-    """Where MLflow is, out of the environment: an address, or a store in a file.
+    """Return where MLflow is, out of the environment: an address, or a store in a file.
 
     Raises:
         SettingsError: it is not set.
@@ -99,7 +99,7 @@ def tracking_uri() -> str:
 
 
 def tracking_headers() -> dict[str, str]:
-    """The headers that identify the user, out of the environment."""
+    """Return the headers that identify the user, out of the environment."""
     token = os.environ.get("MLFLOW_TRACKING_TOKEN", "")
     user = os.environ.get("MLFLOW_TRACKING_USERNAME", "")
     if token:
@@ -130,7 +130,7 @@ class _ServerReader:
                 self.show_status(f"{self.traces:,} traces")
 
     def _experiments(self) -> list[str]:
-        """Ids of the experiments to search.
+        """Return ids of the experiments to search.
 
         Raises:
             InputError: there is none of this name or id.
@@ -254,7 +254,9 @@ class _ServerReader:
         return spans_by_trace
 
     def _artifact(self, trace_id: str) -> list[Json]:
-        """The spans of a trace that older versions of MLflow keep as a file; none where there is no file."""
+        """Return the spans of a trace that older versions of MLflow keep as a file; none where there is no
+        file.
+        """
         path = "/ajax-api/2.0/mlflow/get-trace-artifact"
         try:
             answer = self.client.get(path, {"request_id": trace_id}, attempts=_FILE_ATTEMPTS)
@@ -283,7 +285,7 @@ CONTENT_SETTING = "set_inputs and set_outputs on spans made by hand, and no span
 
 
 def recognises(record: Json) -> float:
-    """By MLflow's names for the state of a trace."""
+    """Recognise a record by MLflow's names for the state of a trace."""
     try:
         info, spans = next(traces_in(record), ({}, []))
     except RecordError:
@@ -299,7 +301,7 @@ def recognises(record: Json) -> float:
 
 
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
-    """Each record as it is read: a trace of MLflow is whole."""
+    """Return each record as it is read: a trace of MLflow is whole."""
     return converted(NAME, files, _convert)
 
 
@@ -314,7 +316,7 @@ def _convert(record: Json, file: InputFile) -> Iterator[Imported]:
 
 
 def read_live(query: Query, folder: Path, show_status: ShowStatus) -> Iterator[Imported]:
-    """The traces of a tracking server."""
+    """Yield the traces of a tracking server."""
     server = InputFile(
         path="", name=origin(query), size=0, modified=0.0, all_environments=query.all_environments
     )

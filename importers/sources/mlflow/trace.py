@@ -32,7 +32,7 @@ _NUMBERED = re.compile(r"(.+)_[1-9]\d*")
 def trace_items(
     info: JsonObject, spans: Sequence[Json], source: str, *, all_environments: bool
 ) -> Iterator[Imported]:
-    """The trace, with what a person should know of it.
+    """Yield the trace, with what a person should know of it.
 
     Raises:
         RecordError: a field of it is missing or wrong.
@@ -55,7 +55,7 @@ def trace_items(
 
 
 def _completed(trace: Trace, info: Info) -> Trace:
-    """The trace with what only its info knows."""
+    """Return the trace with what only its info knows."""
     cost = decode(info.metadata.get("mlflow.trace.cost"))
     usage = decode(info.metadata.get("mlflow.trace.tokenUsage"))
     total = fields.number(cost, "total_cost") if isinstance(cost, dict) else None
@@ -73,7 +73,7 @@ def _completed(trace: Trace, info: Info) -> Trace:
 
 
 def _bare(info: Info, source: str, about: About) -> Trace:
-    """A trace without spans: what went in and what came out is in its info."""
+    """Return a trace without spans: what went in and what came out is in its info."""
     request = _text(info.metadata.get("mlflow.traceInputs")) or _text(info.request)
     return Trace(
         trace_id=info.trace_id,
@@ -93,7 +93,7 @@ def _bare(info: Info, source: str, about: About) -> Trace:
 
 
 def _text(value: Json) -> str | None:
-    """The text of an input or output that MLflow keeps as JSON text."""
+    """Return the text of an input or output that MLflow keeps as JSON text."""
     if value is None or value == "":
         return None
     text = read_text(value)
@@ -125,12 +125,12 @@ def _about(info: Info) -> About:
 
 
 def tag_of(key: str, value: Json) -> str:
-    """A tag of MLflow, which is a key and a value, as one word."""
+    """Return a tag of MLflow, which is a key and a value, as one word."""
     return f"{key}={value}" if value not in (None, "") else key
 
 
 def _scores(assessments: Sequence[Json]) -> dict[str, Score]:
-    """Assessments by name; of two of one name the later one counts."""
+    """Return assessments by name; of two of one name the later one counts."""
     scores: dict[str, Score] = {}
     for assessment in _counting(assessments):
         value = _value(assessment, "feedback", "expectation")
@@ -153,7 +153,7 @@ def _scored_by(assessments: Sequence[Json]) -> JsonObject:
 
 
 def _structured(assessments: Sequence[Json]) -> JsonObject:
-    """Assessments that are objects or lists (`expected_facts`), by name: no score can hold them."""
+    """Return assessments that are objects or lists (`expected_facts`), by name: no score can hold them."""
     values: JsonObject = {}
     for assessment in _counting(assessments):
         value = _value(assessment, "feedback", "expectation")
@@ -163,7 +163,7 @@ def _structured(assessments: Sequence[Json]) -> JsonObject:
 
 
 def _correction(assessments: Sequence[Json]) -> str | None:
-    """The answer that should have been given, in MLflow's own name for it."""
+    """Return the answer that should have been given, in MLflow's own name for it."""
     responses = [
         _value(assessment, "expectation")
         for assessment in _counting(assessments)
@@ -174,7 +174,7 @@ def _correction(assessments: Sequence[Json]) -> str | None:
 
 
 def _counting(assessments: Sequence[Json]) -> list[JsonObject]:
-    """Those that were not overruled, the latest last."""
+    """Return those that were not overruled, the latest last."""
     valid = [
         assessment
         for assessment in assessments
@@ -196,7 +196,7 @@ def _value(assessment: JsonObject, *kinds_of: str) -> Json:
 
 
 def _spans(raw: Sequence[RawSpan]) -> list[Span]:
-    """The spans as what they mean; MLflow 2 numbers spans of one name: `search_1`, `search_2`."""
+    """Return the spans as what they mean; MLflow 2 numbers spans of one name: `search_1`, `search_2`."""
     names = {span.name for span in raw}
     matches = (_NUMBERED.fullmatch(name) for name in names)
     numbered = {match[1] for match in matches if match and f"{match[1]}_1" in names}
@@ -204,7 +204,7 @@ def _spans(raw: Sequence[RawSpan]) -> list[Span]:
 
 
 def _span(raw: RawSpan, numbered: set[str]) -> Span:
-    """What a span says in the words of its instrumentor, and in those of MLflow."""
+    """Return what a span says in the words of its instrumentor, and in those of MLflow."""
     span = understood(raw)
     if span.kind is StepKind.UNCLASSIFIED and raw.parent is None:
         # The root of what was traced is the agent, whatever its function was called.
@@ -235,7 +235,7 @@ def _tool_name(raw: RawSpan, numbered: set[str]) -> str:
 
 
 def _model(request: Json) -> str | None:
-    """The model in a request."""
+    """Return the model in a request."""
     model = request.get("model") if isinstance(request, dict) else None
     return model if isinstance(model, str) else None
 

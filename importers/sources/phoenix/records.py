@@ -60,7 +60,7 @@ class Annotation:
 
 
 def rows(record: Json) -> Iterator[JsonObject]:
-    """The rows in one record of a file: itself, or what a page or a table by columns holds.
+    """Yield the rows in one record of a file: itself, or what a page or a table by columns holds.
 
     Raises:
         RecordError: it is no object.
@@ -86,7 +86,7 @@ def _columns(table: JsonObject) -> Iterator[JsonObject]:
 
 
 def is_span(row: JsonObject) -> bool:
-    """Whether a row is a span of Phoenix, by its fields."""
+    """Return whether a row is a span of Phoenix, by its fields."""
     context = row.get("context")
     if isinstance(context, dict):
         return "trace_id" in context and ("span_kind" in row or "status_code" in row)
@@ -94,12 +94,12 @@ def is_span(row: JsonObject) -> bool:
 
 
 def is_annotation(row: JsonObject) -> bool:
-    """Whether a row is an annotation."""
+    """Return whether a row is an annotation."""
     return "annotator_kind" in row and ("result" in row or "result.score" in row or "result.label" in row)
 
 
 def read_span(row: JsonObject) -> FoundSpan:
-    """A span from its row.
+    """Return a span from its row.
 
     Raises:
         RecordError: it lacks its trace or its start, or a time cannot be read.
@@ -159,17 +159,17 @@ def _event_attributes(event: Mapping[str, Any]) -> JsonObject:
 
 
 def row_id(row: JsonObject) -> str:
-    """An id for a row that has none: the same for the same row."""
+    """Return an id for a row that has none: the same for the same row."""
     return _LOST + hashlib.sha256(msgspec.json.encode(row, order="sorted")).hexdigest()[:16]
 
 
 def ids_lost(spans: Sequence[RawSpan]) -> bool:
-    """Whether the spans came without their ids."""
+    """Return whether the spans came without their ids."""
     return any(span.id.startswith(_LOST) for span in spans)
 
 
 def linked(spans: Sequence[RawSpan]) -> list[RawSpan]:
-    """Spans whose ids were lost, with those ids that their children still know.
+    """Return spans whose ids were lost, with those ids that their children still know.
 
     The parent of some spans is the shortest other span that encloses them all.
     """
@@ -196,7 +196,7 @@ def linked(spans: Sequence[RawSpan]) -> list[RawSpan]:
 
 
 def read_annotation(row: JsonObject) -> Annotation | None:
-    """An annotation from its row; None where it judges nothing: a note, or neither score nor label.
+    """Return an annotation from its row; None where it judges nothing: a note, or neither score nor label.
 
     Raises:
         RecordError: it names no trace or span, or its score is no number.
@@ -235,7 +235,7 @@ def read_annotation(row: JsonObject) -> Annotation | None:
 def scores(
     spans: Sequence[RawSpan], of_spans: Sequence[Annotation], of_trace: Sequence[Annotation]
 ) -> dict[str, Score]:
-    """Scores by name. Of one name those of the trace or its root count before those of other spans, a
+    """Return scores by name. Of one name those of the trace or its root count before those of other spans, a
     person's before a machine's, a later before an earlier."""
     ranked = _ranked(spans, of_spans, of_trace)
     labels = {
@@ -318,13 +318,13 @@ class Gathered:
         self.annotations.add("", _REFUSED, row_id(row), {"row": row, "reason": reason})
 
     def refused(self) -> Iterator[tuple[JsonObject, str]]:
-        """Rows that could not be taken, and why."""
+        """Yield rows that could not be taken, and why."""
         for row in self.annotations.of(""):
             assert isinstance(row.value, dict)  # noqa: S101 - as it was written above
             yield row.value["row"], str(row.value["reason"])  # type: ignore[misc]
 
     def trace_items(self, group: Group, source: str) -> Iterator[Imported]:
-        """The trace of a group of spans, with its scores.
+        """Yield the trace of a group of spans, with its scores.
 
         Raises:
             RecordError: a number in it cannot be read.
@@ -348,5 +348,5 @@ class Gathered:
 
     @property
     def unused(self) -> int:
-        """Annotations of spans and traces that were not made."""
+        """Return annotations of spans and traces that were not made."""
         return len(self.annotations) - self._used

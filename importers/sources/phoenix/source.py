@@ -58,7 +58,7 @@ CUT = "spans of this trace are missing, and this version of Phoenix cannot be as
 
 
 def origin(query: Query) -> str:
-    """The server and the project."""
+    """Return the server and the project."""
     return f"Phoenix at {server_url()}, project {_project(query)}"
 
 
@@ -82,7 +82,7 @@ def read_live(query: Query, folder: Path, show_status: ShowStatus) -> Iterator[I
 
 
 def server_url() -> str:
-    """The address of the server, out of the environment."""
+    """Return the address of the server, out of the environment."""
     for name in _ADDRESSES:
         value = os.environ.get(name, "").strip()
         if not value:
@@ -98,7 +98,7 @@ def server_url() -> str:
 
 
 def server_headers() -> dict[str, str]:
-    """Headers of the environment, `name=value` with commas between them, URL-encoded; and the key."""
+    """Return headers of the environment, `name=value` with commas between them, URL-encoded; and the key."""
     headers: dict[str, str] = {}
     for pair in os.environ.get("PHOENIX_CLIENT_HEADERS", "").split(","):
         name, equals, value = pair.partition("=")
@@ -139,7 +139,7 @@ class _PageReader:
                 self._fetch("before", start - _EDGE, start, cut)
 
     def trace_items(self, group: Group, _value: Json, _file: InputFile) -> Iterator[Imported]:
-        """The trace of a group, where the query wants it."""
+        """Yield the trace of a group, where the query wants it."""
         items = list(self._gathered.trace_items(group, NAME))
         trace = next((item for item in items if isinstance(item, Trace)), None)
         if trace is None or _matches(trace, self._query):
@@ -162,7 +162,7 @@ class _PageReader:
             self._show_status(f"{len(spool):,} spans")
 
     def _page(self, selection: Params, cursor: str) -> tuple[list[JsonObject], str]:
-        """Spans of a page, and the place of the next one."""
+        """Return spans of a page, and the place of the next one."""
         while True:
             params = {**selection, "limit": self._size, **({"cursor": cursor} if cursor else {})}
             smaller = next((size for size in _PAGE_SIZES if size < self._size), None)
@@ -181,7 +181,9 @@ class _PageReader:
             return data, following or _DONE
 
     def _no_project(self) -> str:
-        """What to say where spans are not found: another project, an old server, or none of Phoenix."""
+        """Return what to say where spans are not found: another project, an old server, or none of
+        Phoenix.
+        """
         try:
             listed, _ = _listed(self._client.get("/v1/projects", {"limit": 100}))
         except HttpError:
@@ -236,7 +238,7 @@ class _PageReader:
                 params["cursor"] = cursor
 
     def _is_cut(self, group: Group) -> bool:
-        """Whether spans of a trace may lie beyond the span of time."""
+        """Return whether spans of a trace may lie beyond the span of time."""
         spans = _spans(group)
         open_ended = any(span.ended_at is None or span.ended_at >= self._query.end for span in spans)
         return open_ended or _lacks_parent(spans)
@@ -306,7 +308,7 @@ RECOGNISED_BY = "records are spans or annotations of Phoenix"
 
 
 def recognises(record: Json) -> float:
-    """By the fields of its rows."""
+    """Recognise a record by the fields of its rows."""
     try:
         all_rows = list(rows(record))
     except RecordError:
@@ -316,7 +318,7 @@ def recognises(record: Json) -> float:
 
 
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
-    """One trace for each trace id in the files, with the annotations that are in them."""
+    """Yield one trace for each trace id in the files, with the annotations that are in them."""
     with tempfile.TemporaryDirectory(prefix="replay-phoenix-") as folder:
         gathered = Gathered(Path(folder))
         try:

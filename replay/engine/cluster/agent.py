@@ -53,32 +53,32 @@ class RemoteAgent:
 
     @property
     def tools(self) -> tuple[str, ...]:
-        """The tools whose calls are answered, known once it has started."""
+        """Return the tools whose calls are answered, known once it has started."""
         return self._facts.tools
 
     @property
     def patched(self) -> tuple[str, ...]:
-        """What is patched, as in `app:TOOLS['cancel'].runner`."""
+        """Return what is patched, as in `app:TOOLS['cancel'].runner`."""
         return self._facts.patched
 
     @property
     def returns(self) -> dict[str, str]:
-        """What return annotations promise of results: tool → `text` or `json`."""
+        """Return what return annotations promise of results: tool → `text` or `json`."""
         return self._facts.returns
 
     @property
     def signature(self) -> str:
-        """What is called, for a person."""
+        """Return what is called, for a person."""
         return self._facts.signature
 
     @property
     def takes_messages(self) -> bool:
-        """Whether it gets the whole conversation."""
+        """Return whether it gets the whole conversation."""
         return self._facts.takes_messages
 
     @property
     def takes_thread(self) -> bool:
-        """Whether it keeps the conversation under the id that it gets."""
+        """Return whether it keeps the conversation under the id that it gets."""
         return self._facts.takes_thread
 
     async def start(self) -> None:

@@ -94,7 +94,7 @@ class Adapter(base.Framework):
 
     @property
     def names(self) -> list[str]:
-        """The tools that are answered, which only the adapter knows."""
+        """Return the tools that are answered, which only the adapter knows."""
         return ["every tool that the adapter answers"]
 
     def _answer(self, name: str, args: Mapping[str, Any], run: Callable[[], Any] | None = None) -> Any:

@@ -201,7 +201,7 @@ class Framework:
 
     @property
     def names(self) -> list[str]:
-        """The tools that are answered, as far as they are known."""
+        """Return the tools that are answered, as far as they are known."""
         return sorted(self.seen - self.live) or [f"every tool of {self.name}"]
 
     # --- call sites ------------------------------------------------------------------------------------

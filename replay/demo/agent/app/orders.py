@@ -9,7 +9,7 @@ _ORDERS = json.loads(Path(__file__).with_name("orders.json").read_text(encoding=
 
 
 def status(order_id: str) -> dict:
-    """Item, status and date of arrival of an order."""
+    """Return item, status and date of arrival of an order."""
     order = _ORDERS.get(order_id)
     return {"order_id": order_id, **order} if order else {"error": f"order {order_id} not found"}
 
