@@ -70,7 +70,7 @@ def _shown(cause: Cause, items: dict[str, ItemVerdict]) -> ShownCause:
         counts=f"{cause.counts}, in {fmt.plural(cause.items, 'item')}",
         also=single_line("; ".join(cause.also), _TEXT),
         item=single_line(example.item, 100) if example else "",
-        input=single_line(item.item.input, _TEXT) if item else "",
+        input=single_line(item.item.excerpt, _TEXT) if item else "",
         old=_done(item, Lane.OLD, example.old) if item and example else "",
         new=_done(item, Lane.NEW, example.new) if item and example else "",
     )

@@ -209,7 +209,7 @@ def _items(verdict: str, items: Sequence[ItemVerdict], shown: int) -> Iterator[s
         yield f"- **{fmt.count(len(group.items))}**{' · ' if why else ''}{why}"
         listed = group.items[: min(left, _MEMBERS)]
         for item in listed:
-            excerpt = f" {escape(item.item.input, 160)}" if item.item.input.strip() else ""
+            excerpt = f" {escape(item.item.excerpt, 160)}" if item.item.excerpt.strip() else ""
             yield f"  - {code(item.item.id, 100)}{excerpt}"
         if len(group.items) > len(listed):
             yield f"  - … and {fmt.count(len(group.items) - len(listed))} more"
@@ -227,8 +227,8 @@ def _item(item: ItemVerdict) -> Iterator[str]:
         f"{code(name, 40)} {escape(reason, 300)}" for name, reason in phrases.metric_reasons(item)[:3]
     )
     yield f"- {code(item.item.id, 100)}{': ' if why else ''}{why}"
-    if item.item.input.strip():
-        yield f"  <br>{escape(item.item.input, 160)}"
+    if item.item.excerpt.strip():
+        yield f"  <br>{escape(item.item.excerpt, 160)}"
 
 
 def _groups(result: DiffResult) -> Iterator[str]:

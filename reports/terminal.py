@@ -467,7 +467,7 @@ def _cause_block(result: DiffResult, group: CauseGroup, width: int) -> Iterable[
     rows.add_column(no_wrap=True, justify="right", width=of_figures)
     rows.add_column(no_wrap=True, width=width - of_ids - of_figures - 8, style="dim")
     for item, id_, figure in zip(members, ids, figures, strict=True):
-        text = Text(single_line(item.item.input, width))
+        text = Text(single_line(item.item.excerpt, width))
         text.truncate(width - of_ids - of_figures - 8, overflow="ellipsis")
         rows.add_row(id_, figure, text)
     yield Padding(rows, (0, 0, 0, 2))
@@ -499,5 +499,5 @@ def _item_block(result: DiffResult, group: CauseGroup, width: int) -> Iterable[R
                     lanes.append(str(lane))
         for words, lanes in [*lost.items()][:2]:
             yield hanging(f"  {', '.join(lanes)}:", Text(words))
-    if item.item.input.strip():
-        yield hanging("  input:", Text(single_line(item.item.input, width - 11)), "dim")
+    if item.item.excerpt.strip():
+        yield hanging("  input:", Text(single_line(item.item.excerpt, width - 11)), "dim")

@@ -116,7 +116,7 @@ def cause_page(result: DiffResult, cause: Cause, position: str, width: int) -> s
     example = next((candidate for candidate in cause.examples if candidate.item in items), None)
     if example is not None:
         item = items[example.item]
-        lines += ["", single_line(f"example {example.item}: {item.item.input}", width)]
+        lines += ["", single_line(f"example {example.item}: {item.item.excerpt}", width)]
         done = {lane: [graded.trial for graded in item.lanes.get(lane, ())] for lane in (Lane.OLD, Lane.NEW)}
         old, new = _of(done[Lane.OLD], example.old), _of(done[Lane.NEW], example.new)
         if old is not None and new is not None:

@@ -253,7 +253,7 @@ _FOLDED = (ItemChangeKind.READS, ItemChangeKind.ANSWER)
 def _grouped(entries: Sequence[Entry]) -> list[Entry]:
     from replaydiff.cases.similarity import groups, vectors
 
-    leaders = groups(vectors([entry.item.item.input for entry in entries]), ALIKE)
+    leaders = groups(vectors([entry.item.item.excerpt for entry in entries]), ALIKE)
     alike: dict[int, list[ItemVerdict]] = {}
     shown: dict[tuple[object, ...], int] = {}
     for index, (entry, leader) in enumerate(zip(entries, leaders, strict=True)):
@@ -362,7 +362,7 @@ def text(queue: Queue, width: int) -> str:
         more = f"  and {len(entry.alike)} alike" if entry.alike else ""
         lines += ["", f"{number:>3}  {kind(entry)}  {single_line(entry.item.item.id, 40)}{more}"]
         lines += [f"     {single_line(reason, width - 5)}" for reason in entry.reasons]
-        lines.append(f"     input: {single_line(entry.item.item.input, width - 12)}")
+        lines.append(f"     input: {single_line(entry.item.item.excerpt, width - 12)}")
         if entry.alike:
             lines.append(f"     alike: {single_line(alike(entry), width - 12)}")
     first = single_line(queue.entries[0].item.item.id, 60)

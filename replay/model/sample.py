@@ -105,6 +105,12 @@ class Item:
         return [lane for lane in lanes if lane != Lane.OLD2 or self.has_repeat]
 
     @property
+    def excerpt(self) -> str:
+        """Return what the user said: of a conversation the first turn, and then the last."""
+        texts = [message.text for message in self.messages if message.role == "user" and message.text.strip()]
+        return self.input if len(texts) < 2 else f"{texts[0].strip()} … {self.input}"
+
+    @property
     def has_id(self) -> bool:
         """Return whether a person chose its id; a case without one has a hash of its content."""
         return not self.id.startswith(CONTENT_ID)

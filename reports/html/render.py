@@ -244,7 +244,7 @@ def _row(result: DiffResult, item: ItemVerdict, places: dict[str, dict[str, int]
         "key": item.verdict.value,
         "name": phrases.verdict_name(result, item.verdict),
         "id": single_line(item.item.id, 200),
-        "input": single_line(item.item.input, 140),
+        "input": single_line(item.item.excerpt, 140),
         "why": single_line(why[0][1], 220) if why else "",
         "figures": [(single_line(name, 40), item.metrics[name]) for name in figures[:3]],
         "stratum": places["strata"].get(item.item.stratum, ""),
