@@ -210,7 +210,7 @@ def _share(rate: float | None) -> str:
 
 def _case_lines(item: ItemVerdict) -> Iterator[tuple[str, str]]:
     """Render input, expectation and actions of a case that did not pass."""
-    yield "input", item.item.input
+    yield "input", item.item.excerpt
     if not item.item.has_id:
         yield "id", item.item.id
     expectation = item.item.expectation

@@ -89,6 +89,11 @@ def commit_of(folder: Path, ref: str) -> str:
     return commit
 
 
+def has_revision(folder: Path, ref: str) -> bool:
+    """Return whether a revision is in the repository of a folder, if there is one."""
+    return not ref.startswith("-") and shutil.which("git") is not None and _commit(folder, ref) is not None
+
+
 def head(folder: Path) -> str | None:
     """Return the commit a folder is at; None without git, outside a repository, or without commits."""
     return _commit(folder, "HEAD") if shutil.which("git") else None

@@ -30,7 +30,7 @@ from urllib.parse import urlsplit
 
 from replaydiff.replay.agents.templates import check_request, read_paths
 from replaydiff.replay.engine import fingerprint, snapshots
-from replaydiff.replay.engine.checkout import commit_of, file_of, interpreter_of
+from replaydiff.replay.engine.checkout import commit_of, file_of, has_revision, interpreter_of
 from replaydiff.replay.engine.code import Code, Origin, code_of
 from replaydiff.replay.engine.environments import environment
 from replaydiff.replay.engine.interpreters import find_interpreter
@@ -118,7 +118,9 @@ def resolve(
         return _described(spec, settings, VersionEntry(), Origin(copy=folder.absolute(), begun=begun))
     if "/" in spec or spec in (".", ".."):
         raise VersionError(f"there is no folder {spec} for a version; name one that is there, {FORMS}")
-    raise UnknownNameError("version", spec, settings.versions, FORMS)
+    is_revision = has_revision(settings.root, spec)
+    hint = f"git:{spec} is the git revision" if is_revision else f"name one of [versions], {FORMS}"
+    raise UnknownNameError("version", spec, settings.versions, hint)
 
 
 def _entry_of(spec: str, settings: Settings) -> VersionEntry | None:

@@ -242,7 +242,7 @@ def test_an_agent_that_does_not_start_is_said_once_and_nothing_is_stored(
     ("args", "said"),
     [
         ((), "name the versions to compare with --old and --new: a name of [versions], or write git:REF"),
-        (("--new", "nope"), "there is no version 'nope'; or write git:REF"),
+        (("--new", "nope"), "there is no version 'nope'; name one of [versions], or write git:REF"),
         (("--new", ".", "--sample", "octobr"), "there is no sample 'octobr'; did you mean 'october'?"),
         (("--new", ".", "--cases"), "there is no golden set at "),
         (("--new", ".", "--cases", "replay.toml"), "replay.toml:"),

@@ -286,8 +286,18 @@ def test_an_imported_agent_has_no_endpoint(project: Project) -> None:
 
 def test_a_name_that_is_none_lists_what_there_is(project: Project) -> None:
     project.settings(SETTINGS + "[versions.prod]\n[versions.candidate]\n")
-    assert refusal("candidat") == f"there is no version 'candidat'; did you mean 'candidate'? {FORMS}"
-    assert refusal("model=") == f"there is no version 'model='; there are: candidate, prod; {FORMS}"
+    assert (
+        refusal("candidat")
+        == f"there is no version 'candidat'; did you mean 'candidate'? name one of [versions], {FORMS}"
+    )
+    assert (
+        refusal("model=")
+        == f"there is no version 'model='; there are: candidate, prod; name one of [versions], {FORMS}"
+    )
+    git(project.folder, "branch", "main-copy")
+    assert refusal("main-copy") == (
+        "there is no version 'main-copy'; there are: candidate, prod; git:main-copy is the git revision"
+    )
     assert (
         refusal("./nowhere") == f"there is no folder ./nowhere for a version; name one that is there, {FORMS}"
     )
