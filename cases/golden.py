@@ -94,7 +94,7 @@ def retire_cases(path: Path, ids: Sequence[str], *, reason: str, by: str, at: da
         text = read_text(path)
         retired = []
         for name in dict.fromkeys(ids):
-            piece = next(piece_of_case for piece_of_case, case in _each(path, text) if case == name)
+            piece = next(piece_of_case for piece_of_case, case in _cases_of(path, text) if case == name)
             note = {"reason": reason, "by": by, "at": at.isoformat(timespec="seconds")}
             metadata = {**(piece.record.get("metadata") or {}), "retired": note}
             retired.append(json_form.line_of({"id": name, **piece.record, "metadata": metadata}) + "\n")
@@ -132,7 +132,7 @@ def free_id(path: Path, trace_id: str) -> str:
     return name
 
 
-def _each(path: Path, text: str) -> Iterator[tuple[Piece, str]]:
+def _cases_of(path: Path, text: str) -> Iterator[tuple[Piece, str]]:
     """Return the pieces of a file that are cases, each with the id it has as a case."""
     return ((piece, case_of(piece.record).id) for piece in pieces_of(path, text))
 
@@ -154,16 +154,16 @@ def merge_branches(ours: Path, base: Path, theirs: Path) -> Merged:
     Raises:
         InputError: one of the files cannot be read; nothing was changed.
     """
-    done = Merged()
+    merged = Merged()
     with locked_folder(ours.parent):
         text = read_text(ours)
-        before, here, there = _cases(base), _cases(ours), _cases(theirs)
-        for name in sorted({**before, **there}):
-            old, our_case, their_case = before.get(name), here.get(name), there.get(name)
+        before, our_cases, their_cases = _cases(base), _cases(ours), _cases(theirs)
+        for name in sorted({**before, **their_cases}):
+            old, our_case, their_case = before.get(name), our_cases.get(name), their_cases.get(name)
             if their_case in (old, our_case):
                 continue
             if our_case != old:
-                done.conflicts[name] = _conflict(old, our_case, their_case)
+                merged.conflicts[name] = _conflict(old, our_case, their_case)
                 continue
             piece = next(
                 (candidate for candidate in pieces_of(ours, text) if case_of(candidate.record).id == name),
@@ -171,15 +171,15 @@ def merge_branches(ours: Path, base: Path, theirs: Path) -> Merged:
             )
             if their_case is None and piece is not None:
                 text = without(ours, text, piece)
-                done.removed.append(name)
+                merged.removed.append(name)
             elif their_case is not None and piece is not None:
                 text = rewritten(ours, text, piece, their_case)
-                done.changed.append(name)
+                merged.changed.append(name)
             elif their_case is not None:
                 text = with_case(ours, text, their_case)
-                done.added.append(name)
+                merged.added.append(name)
         write_whole(ours, text.encode("utf-8"), shared=True)
-    return done
+    return merged
 
 
 def _cases(path: Path) -> dict[str, dict[str, Any]]:
@@ -190,6 +190,6 @@ def _conflict(old: object, our_case: object, their_case: object) -> str:
     if old is None:
         return "added on both sides, differently"
     if our_case is None or their_case is None:
-        here, there = ("taken out", "changed") if our_case is None else ("changed", "taken out")
-        return f"{here} here, {there} there"
+        our_change, their_change = ("taken out", "changed") if our_case is None else ("changed", "taken out")
+        return f"{our_change} here, {their_change} there"
     return "changed on both sides, differently"

@@ -27,7 +27,7 @@ from replaydiff.diff.expectations import QUARANTINE
 from replaydiff.diff.judge.judge import versions_of
 from replaydiff.diff.reading import StoredGrades, read_blocks
 from replaydiff.diff.result import Block, GradedTrial
-from replaydiff.replay.align import same
+from replaydiff.replay.align import equal_json
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.golden import content_id, each_case
 from replaydiff.replay.model import Case, Expectation, ExpectedCall, Json, Lane, RunRecord, ToolMatch
@@ -237,7 +237,7 @@ def _answered(call: ExpectedCall, case: Case) -> bool:
         taped.name == call.name
         and taped.answered
         and all(
-            key in taped.args and same(taped.args[key], value)
+            key in taped.args and equal_json(taped.args[key], value)
             for key, value in required_args.items()
             if key not in match.ignore_args
         )

@@ -175,10 +175,10 @@ def person(folder: Path) -> str:
     """Return Git's user of that folder, `Name <address>`, else the login name."""
     values = []
     for key in ("user.name", "user.email"):
-        done = subprocess.run(
+        answer = subprocess.run(
             ["git", "-C", str(folder), "config", key], capture_output=True, text=True, check=False
         )
-        values.append(done.stdout.strip())
+        values.append(answer.stdout.strip())
     name, address = values
     return f"{name} <{address}>" if name and address else name or address or getpass.getuser()
 

@@ -211,7 +211,7 @@ def groups(rows: Vectors, least: float) -> list[int]:
         least: the likeness from which one duplicates another, above 0 and below 1.
     """
     first = _first_equal(rows)
-    first_rows = [index for index, same in enumerate(first) if index == same]
+    first_rows = [index for index, earliest in enumerate(first) if index == earliest]
     distinct = rows.take(first_rows)
     leader: dict[int, int] = {}
     for number, row in enumerate(likenesses(distinct, distinct)):

@@ -300,14 +300,17 @@ class ActionReader:
         if expected is None:
             yield from (Behaviour("called", (name,)) for name in {call.name for call in calls})
             return
-        due, done = Counter(call.name for call in expected), Counter(call.name for call in calls)
-        for name, times in done.items():
-            if times > due[name]:
-                yield Behaviour("more" if due[name] else "extra", (name,))
-        for name, times in due.items() if ended else ():
-            if not done[name]:
+        expected_counts, counts = (
+            Counter(call.name for call in expected),
+            Counter(call.name for call in calls),
+        )
+        for name, times in counts.items():
+            if times > expected_counts[name]:
+                yield Behaviour("more" if expected_counts[name] else "extra", (name,))
+        for name, times in expected_counts.items() if ended else ():
+            if not counts[name]:
                 yield Behaviour("omitted", (name,))
-            elif done[name] < times:
+            elif counts[name] < times:
                 yield Behaviour("fewer", (name,))
         if ended and expected and not calls:
             yield Behaviour("silent")
@@ -322,18 +325,20 @@ class ActionReader:
         for call in expected:
             if call.args is not None:
                 due[call.name].append(call.args)
-        done: dict[str, list[JsonObject]] = defaultdict(list)
+        used_arguments: dict[str, list[JsonObject]] = defaultdict(list)
         for actual_call in calls:
             if actual_call.name in due:
-                done[actual_call.name].append(actual_call.args)
-        for name, arguments in done.items():
+                used_arguments[actual_call.name].append(actual_call.args)
+        for name, arguments in used_arguments.items():
             rules = self._rules_of(name)
             if rules is None:
                 continue
             unpaired_due = list(due[name])
             unpaired_done = []
             for args in arguments:
-                index = next((at for at, wish in enumerate(unpaired_due) if _same(rules, wish, args)), None)
+                index = next(
+                    (at for at, wish in enumerate(unpaired_due) if _match_arguments(rules, wish, args)), None
+                )
                 if index is None:
                     unpaired_done.append(args)
                 else:
@@ -393,8 +398,8 @@ def _repeated(expected: Iterable[ExpectedCall | ToolCall], calls: Sequence[ToolC
     if len(calls) < 2:
         return
     due = Counter((call.name, canonical(call.args)) for call in expected if call.args is not None)
-    done = Counter((call.name, canonical(call.args)) for call in calls)
-    yield from {name for (name, args), times in done.items() if times > max(1, due[name, args])}
+    counts = Counter((call.name, canonical(call.args)) for call in calls)
+    yield from {name for (name, args), times in counts.items() if times > max(1, due[name, args])}
 
 
 def _order(expected: Sequence[str], calls: Sequence[str]) -> Iterator[Behaviour]:
@@ -411,7 +416,7 @@ def _order(expected: Sequence[str], calls: Sequence[str]) -> Iterator[Behaviour]
                 yield Behaviour("order", (name, before))
 
 
-def _same(rules: ArgumentRules, expected: JsonObject, actual: JsonObject) -> bool:
+def _match_arguments(rules: ArgumentRules, expected: JsonObject, actual: JsonObject) -> bool:
     return next(rules.differences(expected, actual), None) is None
 
 

@@ -190,8 +190,8 @@ def elsewhere(evidence: Evidence) -> str:
 def failure(name: str, evidence: Evidence) -> str:
     """Return what the grader reported where it failed."""
     for item in evidence.items:
-        for done in item.lanes.values():
-            for trial in done:
+        for trials in item.lanes.values():
+            for trial in trials:
                 grade = trial.grades.get(name)
                 if grade is not None and grade.state is GradeState.ERROR and grade.reason:
                     return f": {grade.reason}"

@@ -82,7 +82,7 @@ class UngradedLanes(Mapping[Lane, tuple[GradedTrial, ...]]):
 def judged_trials(block: Block | ItemVerdict) -> Iterator[tuple[Lane, GradedTrial]]:
     """Yield the trials of an item that may have grades which cost something, each with its lane."""
     if not isinstance(block.lanes, UngradedLanes):
-        yield from ((lane, graded) for lane, done in block.lanes.items() for graded in done)
+        yield from ((lane, graded) for lane, trials in block.lanes.items() for graded in trials)
 
 
 def trials_of(block: Block | ItemVerdict, lane: Lane) -> Sequence[Trial]:
@@ -98,9 +98,9 @@ def regraded_lanes(block: Block, change: Regrading) -> Mapping[Lane, tuple[Grade
         return block.lanes.regraded(change)
     return {
         lane: tuple(
-            replace(graded, grades=change(block.item, graded.trial, graded.grades)) for graded in done
+            replace(graded, grades=change(block.item, graded.trial, graded.grades)) for graded in trials
         )
-        for lane, done in block.lanes.items()
+        for lane, trials in block.lanes.items()
     }
 
 
@@ -174,7 +174,7 @@ class PatternKeys:
             return None
         calls: dict[int, bytes] = {}
         numbers: dict[str | None, int] = {}
-        done = []
+        outcomes = []
         for trial in trials:
             if trial.scores or trial.turns or trial.files:
                 return None
@@ -182,13 +182,13 @@ class PatternKeys:
             if (written := calls.get(id(served))) is None:
                 written = calls[id(served)] = b"" if self._as_recorded(item, served) else _encode(served)
             response = numbers.setdefault(trial.final_response, len(numbers))
-            done.append((trial.lane, trial.status, trial.reason, written, response))
+            outcomes.append((trial.lane, trial.status, trial.reason, written, response))
         return (
             item.trace_id is None,
             item.trace_id in self._trusted,
             bool(item.metadata.get(CORRECTION)),
             _encode(item.tape) if any(calls.values()) else len(item.tape),
-            tuple(done),
+            tuple(outcomes),
             _signs(trials, several=len(numbers) > 1),
         )
 

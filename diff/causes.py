@@ -268,12 +268,12 @@ class _Tested:
 _LANES = (Lane.OLD, Lane.OLD2, Lane.NEW)
 _Times = tuple[int, int, int]
 """How many trials of `old`, `old2` and `new`."""
-_NONE = (0, 0, 0)
+_NO_TRIALS = (0, 0, 0)
 
 
 def _times(values: Iterable[int]) -> _Times:
-    old, again, new = values
-    return old, again, new
+    old, repeat, new = values
+    return old, repeat, new
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -314,7 +314,7 @@ class _Counts:
         """Return the trials that show a behaviour and those that could have."""
         if behaviour in self.shown:
             return self.shown[behaviour], self.could[behaviour]
-        return _NONE, self.conditions.get(behaviour.condition, _NONE)
+        return _NO_TRIALS, self.conditions.get(behaviour.condition, _NO_TRIALS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -370,7 +370,8 @@ class _Counted:
             conditions={
                 name: _times(
                     sum(
-                        times * of_pattern.conditions.get(name, _NONE)[lane] for of_pattern, times in patterns
+                        times * of_pattern.conditions.get(name, _NO_TRIALS)[lane]
+                        for of_pattern, times in patterns
                     )
                     for lane in range(len(_LANES))
                 )
@@ -397,10 +398,10 @@ class _Counted:
 
     def rates(self, behaviour: Behaviour) -> tuple[list[tuple[int, int]], float]:
         """Return counts and trials of `old`, `old2` and `new`, and how much more often new does it."""
-        shown, could = [0, 0, 0], list(self.conditions.get(behaviour.condition, _NONE))
+        shown, could = [0, 0, 0], list(self.conditions.get(behaviour.condition, _NO_TRIALS))
         for position in self.positions[behaviour]:
             of_item = self.counts[position]
-            usual = of_item.conditions.get(behaviour.condition, _NONE)
+            usual = of_item.conditions.get(behaviour.condition, _NO_TRIALS)
             for lane in range(len(_LANES)):
                 shown[lane] += of_item.shown[behaviour][lane]
                 could[lane] += of_item.could[behaviour][lane] - usual[lane]
@@ -452,10 +453,10 @@ class _Counted:
 
     def _beyond_repeat(self, behaviour: Behaviour, difference: float) -> bool:
         """Return whether new differs from each old lane by more than these differ from each other."""
-        (old, old_of), (again, again_of), (new, new_of) = self.rates(behaviour)[0]
-        if not old_of or not again_of:
+        (old, old_of), (repeat, repeat_of), (new, new_of) = self.rates(behaviour)[0]
+        if not old_of or not repeat_of:
             return True
-        rates = old / old_of, again / again_of
+        rates = old / old_of, repeat / repeat_of
         nearest = min(abs(new / max(1, new_of) - rate) for rate in rates)
         same_side = all((new / max(1, new_of) - rate) * difference > 0 for rate in rates)
         return same_side and nearest > abs(rates[0] - rates[1])
@@ -475,8 +476,8 @@ class _Counted:
         groups: list[list[_Tested]] = []
         for change in sorted(tested, key=lambda change: (not change.more, change.behaviour.rank)):
             for group in groups:
-                both = len(change.trials & group[0].trials)
-                if both >= SAME_TRIALS * len(change.trials | group[0].trials):
+                common = len(change.trials & group[0].trials)
+                if common >= SAME_TRIALS * len(change.trials | group[0].trials):
                     group.append(change)
                     break
             else:

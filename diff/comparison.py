@@ -243,11 +243,11 @@ def _single_lane(comparison: Comparison, items: Sequence[Item], samples: Sequenc
         paired.weighted_mean([mean for mean, _ in pairs], [weight for _, weight in pairs])
         for pairs in means.values()
     )
-    nothing = dict.fromkeys(
+    empty_fields = dict.fromkeys(
         ("delta", "sample_delta", "se", "se_planned", "ci", "p", "p_any", "mde", "bounds", "design_effect")
     )
     count = max(map(len, means.values()))
-    return Estimate(n=count, old=old, new=new, independent=count, covered=count, **nothing)
+    return Estimate(n=count, old=old, new=new, independent=count, covered=count, **empty_fields)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,14 +268,14 @@ class _Scores:
         items: Sequence[Item],
         scores: Sequence[tuple[tuple[float, ...], tuple[float, ...]]],
     ) -> _Scores:
-        both = [(item, pair) for item, pair in zip(items, scores, strict=True) if pair[0] and pair[1]]
-        pairs = [pair for _, pair in both]
+        paired = [(item, pair) for item, pair in zip(items, scores, strict=True) if pair[0] and pair[1]]
+        pairs = [pair for _, pair in paired]
         changes = each_once(lambda pair: without_rounding(_mean(pair[1]) - _mean(pair[0])), pairs)
         return cls(
             old=[old for old, _ in pairs],
             new=[new for _, new in pairs],
-            weights=[comparison.weight(item) for item, _ in both],
-            clusters=_clusters(comparison, [item for item, _ in both], changes),
+            weights=[comparison.weight(item) for item, _ in paired],
+            clusters=_clusters(comparison, [item for item, _ in paired], changes),
             changes=changes,
         )
 

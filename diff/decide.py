@@ -832,17 +832,17 @@ def _regressions_may_be_shocks(name: str, metric: MetricDelta, evidence: Evidenc
         if (change := item.metrics.get(name)) is not None and change.delta is not None
     ]
     falls = [(change, weighted) for change, weighted in changes if change.verdict is Verdict.REGRESSED]
-    lost, total = (math.fsum(weighted for _, weighted in some) for some in (falls, changes))
+    lost, total = (math.fsum(weighted for _, weighted in weights) for weights in (falls, changes))
     if not falls or lost > total / 2:
         return True
     least = min(abs(change.delta or 0.0) for change, _ in falls)
     return any(
-        abs(fmean(again) - fmean(old)) >= least - _TIE
-        for old, again in (
+        abs(fmean(repeat) - fmean(old)) >= least - _TIE
+        for old, repeat in (
             [scores_of(item.lanes.get(lane, ()), name) for lane in (Lane.OLD, Lane.OLD2)]
             for item in evidence.items
         )
-        if old and again
+        if old and repeat
     )
 
 

@@ -342,10 +342,10 @@ def find_divergence(lanes: Mapping[Lane, Iterable[Trial]]) -> Divergence | None:
         return None
     by_turn: dict[int, dict[Lane, list[str]]] = {}
     for lane, trial in sides:
-        for number, done in actions_by_turn(trial).items():
-            by_turn.setdefault(number, {}).setdefault(lane, []).append(done)
+        for number, actions_of_turn in actions_by_turn(trial).items():
+            by_turn.setdefault(number, {}).setdefault(lane, []).append(actions_of_turn)
     for number in sorted(by_turn):
-        actions = {lane: most_done(done) for lane, done in by_turn[number].items()}
+        actions = {lane: most_done(actions_of_turn) for lane, actions_of_turn in by_turn[number].items()}
         if len(set(actions.values())) > 1:
             return Divergence(turn=number, of=max(by_turn), actions=actions)
     return None

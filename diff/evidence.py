@@ -117,8 +117,8 @@ def ungraded(evidence: Evidence) -> str:
     graded = {
         lane
         for item in evidence.items
-        for lane, done in item.lanes.items()
-        if any(trial.grades for trial in done)
+        for lane, trials in item.lanes.items()
+        if any(trial.grades for trial in trials)
     }
     missing = [str(lane) for lane in evidence.run.lanes if lane not in graded]
     return (
@@ -129,7 +129,7 @@ def ungraded(evidence: Evidence) -> str:
 def calls_any_tool(evidence: Evidence) -> bool:
     """Return whether any item was recorded with a tool call, or any of its trials makes one."""
     return any(
-        item.item.tape or any(trial.trial.served for done in item.lanes.values() for trial in done)
+        item.item.tape or any(trial.trial.served for trials in item.lanes.values() for trial in trials)
         for item in evidence.items
     )
 
@@ -145,7 +145,8 @@ def show_item(evidence: Evidence) -> str:
 def show_recorded(evidence: Evidence, tool: str) -> str:
     """Return the command that shows the first item recorded with a call of a tool."""
     item = next(
-        (each.item for each in evidence.items if tool in {call.name for call in each.item.tape}), None
+        (verdict.item for verdict in evidence.items if tool in {call.name for call in verdict.item.tape}),
+        None,
     )
     if item is None:
         return show_item(evidence)

@@ -143,8 +143,8 @@ def _quarantine_warning(items: Sequence[ItemVerdict]) -> str:
     for item in items[:_SHOWN]:
         quarantine = item.item.quarantine
         facts = [quarantine.owner, quarantine.since and f"since {quarantine.since}"] if quarantine else []
-        who = ", ".join(part for part in facts if part)
-        named.append(f"{item.item.label} ({item.verdict.value}{f'; {who}' if who else ''})")
+        owner = ", ".join(part for part in facts if part)
+        named.append(f"{item.item.label} ({item.verdict.value}{f'; {owner}' if owner else ''})")
     more = f" and {len(items) - _SHOWN} more" if len(items) > _SHOWN else ""
     are = "case is" if len(items) == 1 else "cases are"
     return f"{len(items)} {are} in quarantine and in no figure: {', '.join(named)}{more}"

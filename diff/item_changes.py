@@ -91,9 +91,9 @@ def _effects(block: Block, trials: Sequence[Trial], agreement: RecordingRules) -
 
 def _reads(block: Block, agreement: RecordingRules, variation: Mapping[str, float]) -> ItemChange | None:
     """Return which tools that only read are called more or less often, beyond what the old version varies."""
-    old, again, new = (_read_counts(block, lane, agreement) for lane in (Lane.OLD, Lane.OLD2, Lane.NEW))
-    repeats, crossed = _repeats(old, again), list(product((*old, *again), new))
-    names = {name for counts in (*old, *again, *new) for name in counts}
+    old, repeat, new = (_read_counts(block, lane, agreement) for lane in (Lane.OLD, Lane.OLD2, Lane.NEW))
+    repeats, crossed = _repeats(old, repeat), list(product((*old, *repeat), new))
+    names = {name for counts in (*old, *repeat, *new) for name in counts}
     shares = {
         name: _differing(name, crossed) - max(_differing(name, repeats), variation.get(name, 0.0))
         for name in names
@@ -124,6 +124,6 @@ def _read_counts(block: Block, lane: Lane, agreement: RecordingRules) -> list[_C
     ]
 
 
-def _repeats(old: Sequence[_Counts], again: Sequence[_Counts]) -> list[tuple[_Counts, _Counts]]:
+def _repeats(old: Sequence[_Counts], repeat: Sequence[_Counts]) -> list[tuple[_Counts, _Counts]]:
     """Return the pairs of old trials that show how the old version varies, of both lanes where it has two."""
-    return list(product(old, again)) if again else list(combinations(old, 2))
+    return list(product(old, repeat)) if repeat else list(combinations(old, 2))

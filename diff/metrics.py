@@ -292,8 +292,8 @@ def _delta(
         of_lane = {number: _outcomes(name, block, lane) for number, block in scored.blocks.items()}
         outcomes[lane] = [of_lane[number] for _, number in pairs]
     # Lanes are compared on the same items, at every k.
-    both = [outcomes[lane] for lane in _SIDES if lane in outcomes]
-    most = [min(map(len, lanes)) for lanes in zip(*both, strict=True)]
+    outcomes_of_sides = [outcomes[lane] for lane in _SIDES if lane in outcomes]
+    most = [min(map(len, lanes)) for lanes in zip(*outcomes_of_sides, strict=True)]
     return MetricDelta(
         n=mean_change.n,
         old=mean_change.old,

@@ -135,9 +135,9 @@ def masked_calls(text: str, calls: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
         if isinstance(value, int | float) and not isinstance(value, bool):
             return words.get(str(value), value)
         if isinstance(value, list):
-            return [mask(each) for each in value]
+            return [mask(entry) for entry in value]
         if isinstance(value, dict):
-            return {key: mask(each) for key, each in value.items()}
+            return {key: mask(entry) for key, entry in value.items()}
         return value
 
     return tuple(

@@ -116,33 +116,33 @@ def estimate_noise(result: DiffResult, metric: str) -> NoiseEstimate:
         )
         for item in result.items
     ]
-    both = [(item, by_lane) for item, by_lane in scores if by_lane[Lane.OLD] and by_lane[Lane.NEW]]
-    if len(both) < _LEAST_PAIRS:
+    complete = [(item, by_lane) for item, by_lane in scores if by_lane[Lane.OLD] and by_lane[Lane.NEW]]
+    if len(complete) < _LEAST_PAIRS:
         raise InputError(
-            f"run {result.run.id} has {len(both)} items with a {metric} score in both lanes; "
+            f"run {result.run.id} has {len(complete)} items with a {metric} score in both lanes; "
             f"a plan needs {_LEAST_PAIRS}"
         )
-    values = [value for _, by_lane in both for lane in by_lane.values() for value in lane]
+    values = [value for _, by_lane in complete for lane in by_lane.values() for value in lane]
     variance, degrees = pooled_within(
         [
             group
-            for _, by_lane in both
+            for _, by_lane in complete
             for group in ([*by_lane[Lane.OLD], *by_lane[Lane.OLD2]], by_lane[Lane.NEW])
         ]
     )
-    deltas = [fmean(by_lane[Lane.NEW]) - fmean(by_lane[Lane.OLD]) for _, by_lane in both]
+    deltas = [fmean(by_lane[Lane.NEW]) - fmean(by_lane[Lane.OLD]) for _, by_lane in complete]
     centre = fmean(deltas)
     spread = math.fsum((delta - centre) ** 2 for delta in deltas) / (len(deltas) - 1)
-    shared = math.fsum(1 / len(by_lane[Lane.OLD]) + 1 / len(by_lane[Lane.NEW]) for _, by_lane in both) / len(
-        both
-    )
-    clusters = clusters_of(item.item for item, _ in both).numbers
-    grouped = paired.clusters(deltas, [clusters[item.item.id] for item, _ in both])
+    shared = math.fsum(
+        1 / len(by_lane[Lane.OLD]) + 1 / len(by_lane[Lane.NEW]) for _, by_lane in complete
+    ) / len(complete)
+    clusters = clusters_of(item.item for item, _ in complete).numbers
+    grouped = paired.clusters(deltas, [clusters[item.item.id] for item, _ in complete])
     se, plain = paired.standard_error(grouped), math.sqrt(spread / len(deltas))
     return NoiseEstimate(
         metric=metric,
-        items=len(both),
-        mean=fmean([fmean([*by_lane[Lane.OLD], *by_lane[Lane.OLD2]]) for _, by_lane in both]),
+        items=len(complete),
+        mean=fmean([fmean([*by_lane[Lane.OLD], *by_lane[Lane.OLD2]]) for _, by_lane in complete]),
         binary=all(value in (0.0, 1.0) for value in values),
         between=math.sqrt(max(0.0, spread - variance * shared)),
         noise=math.sqrt(variance) if degrees else None,
@@ -316,12 +316,12 @@ def _simulated(
     rates = _pass_rates(pilot, items, rng)
     left = 1 - min(1.0, loss / pilot.mean) if pilot.mean else 1.0
     repeated = round(items * size.repeated / size.items)
-    old, again, same, worse = (
+    old, repeat_lane, equal_lane, worse = (
         rng.binomial(size.trials, lane) for lane in (rates, rates[:, :repeated], rates, rates * left)
     )
     of_old = np.where(np.arange(items) < repeated, 2, 1) * size.trials
     ship = hold = 0
-    for lanes in zip(old, again, same, worse, strict=True):
+    for lanes in zip(old, repeat_lane, equal_lane, worse, strict=True):
         before, repeat = lanes[:2]
         if _differs_from_itself(before, repeat, size.trials, confidence):
             continue
@@ -338,7 +338,9 @@ def _simulated(
 
 def _differs_from_itself(old: np.ndarray, repeat: np.ndarray, trials: int, confidence: float) -> bool:
     """Return whether the old version's lanes differ significantly, given the passes of their items."""
-    strata = [(int(passed), trials, int(again), trials) for passed, again in zip(old, repeat, strict=False)]
+    strata = [
+        (int(passed), trials, int(repeated), trials) for passed, repeated in zip(old, repeat, strict=False)
+    ]
     return bool(strata) and stratified(strata) <= 1 - confidence
 
 

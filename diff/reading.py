@@ -297,7 +297,7 @@ def with_candidate_as_new(run: RunRecord, read: RunData, candidate: Lane) -> tup
             ungraded = block.lanes
             trials = selected_lanes({lane: ungraded.trials(lane) for lane in ungraded})
             trials[Lane.NEW] = [replace(trial, lane=Lane.NEW) for trial in trials[Lane.NEW]]
-            every = [trial for done in trials.values() for trial in done]
+            every = [trial for trials_of_item in trials.values() for trial in trials_of_item]
             return replace(block, lanes=ungraded.with_trials(tuple(trials), every))
         lanes = selected_lanes(_pairwise_grades_against(candidate, block.lanes))
         lanes[Lane.NEW] = tuple(

@@ -162,10 +162,10 @@ def effect_changes(
     """
     recorded = [call for call in without_failures(item.tape) if effects.changes(call.name)]
     served = [call.call for call in without_failures(trial.served) if effects.changes(call.call.name)]
-    due, done = _unpaired(recorded, served, settings), _unpaired(served, recorded, settings)
+    lost, new = _unpaired(recorded, served, settings), _unpaired(served, recorded, settings)
     ended = trial.status is Status.OK
-    for name in {*due, *done}:
-        missing, extra = list(due.get(name, ())), list(done.get(name, ()))
+    for name in {*lost, *new}:
+        missing, extra = list(lost.get(name, ())), list(new.get(name, ()))
         for args in list(missing):
             if not extra:
                 break

@@ -149,11 +149,11 @@ _TINY = 1e-12
 
 def series(runs: Sequence[RunRecord], kind: str | None = None) -> list[RunRecord]:
     """Return the finished runs of a kind, as `series_kind` returns it; without one, of the latest run's."""
-    done = [run for run in runs if run.finished_at is not None]
+    finished_runs = [run for run in runs if run.finished_at is not None]
     if kind is None:
-        kind = series_kind(done[-1]) if done else ""
+        kind = series_kind(finished_runs[-1]) if finished_runs else ""
     kinds = {kind, str(Path(kind).absolute())}
-    return [run for run in done if series_kind(run) in kinds]
+    return [run for run in finished_runs if series_kind(run) in kinds]
 
 
 def series_kind(run: RunRecord) -> str:

@@ -90,9 +90,9 @@ class _Side:
 
     def __init__(self, comparison: Comparison, lane: Lane) -> None:
         by_item = [trials_of(block, lane) for block in comparison.read.blocks]
-        self._trials = [trial for done in by_item for trial in done]
+        self._trials = [trial for trials in by_item for trial in trials]
         self._ends = list(accumulate(map(len, by_item)))
-        self._is_single = all(len(done) == 1 for done in by_item)
+        self._is_single = all(len(trials) == 1 for trials in by_item)
 
     def values(self, figure: Callable[[Trial], float | None]) -> list[float | None]:
         """Return a figure of each trial."""

@@ -99,12 +99,12 @@ class ItemScores:
             (self.new, self.new_unscored),
             (self.again, self.again_unscored),
         )
-        old, new, again = ((_mean(scores),) if scores else () for scores, _ in lanes)
+        old, new, repeat = ((_mean(scores),) if scores else () for scores, _ in lanes)
         unscored = [int(not scores and count > 0) for scores, count in lanes]
         return ItemScores(
             old=old,  # type: ignore[arg-type]
             new=new,  # type: ignore[arg-type]
-            again=again,  # type: ignore[arg-type]
+            again=repeat,  # type: ignore[arg-type]
             old_unscored=unscored[0],
             new_unscored=unscored[1],
             again_unscored=unscored[2],
@@ -186,8 +186,8 @@ def null_model(samples: Sequence[ItemScores], scale: Scale) -> noise.Null | None
 
 def _moments(scores: Sequence[tuple[Sequence[float], Sequence[float]]], scale: Scale) -> noise.Moments:
     """Return the moments of both versions' scores, scaled to 0..1."""
-    units = each_once(lambda both: [scale.unit(group) for group in both], scores)
-    return noise.Moments.of(group for both in units for group in both)
+    units = each_once(lambda groups: [scale.unit(group) for group in groups], scores)
+    return noise.Moments.of(group for groups in units for group in groups)
 
 
 def _nulls(

@@ -46,7 +46,7 @@ _PACKED = {
     b"\xfd7zXZ": ("xz", "unxz"),
 }
 """First bytes → what packed the file, and what unpacks it."""
-_NOTHING = (b"", b"[]")
+_EMPTY_FILES = (b"", b"[]")
 """What an export without rows holds."""
 
 
@@ -142,7 +142,7 @@ def _checked(path: Path, name: str) -> InputFile | None:
     status = path.stat()
     file = InputFile(path=str(path), name=name, size=status.st_size, modified=status.st_mtime)
     head = _head(path, name)
-    if head.removeprefix(codecs.BOM_UTF8).strip() in _NOTHING:
+    if head.removeprefix(codecs.BOM_UTF8).strip() in _EMPTY_FILES:
         return None
     if head.startswith(PARQUET_MAGIC):
         _check_parquet(file)

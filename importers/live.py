@@ -157,8 +157,8 @@ def ingest_live(
                 media = media_keeper(con, redaction)
                 if strict:
                     check(_after(first, items), redaction)
-                    again = importer.read_live(query, folder, show_status)
-                    write(con, report, encoded(again, media, redaction), None, redaction)
+                    second_pass = importer.read_live(query, folder, show_status)
+                    write(con, report, encoded(second_pass, media, redaction), None, redaction)
                 else:
                     write(con, report, encoded(_after(first, items), media, redaction), None, redaction)
                 # What starts after the import began was not there to be read, whatever --to says.

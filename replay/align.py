@@ -73,11 +73,11 @@ def common_subsequence(
     pairs = [(i, i) for i in range(start)]
     i = j = start
     while i < rows and j < columns:
-        pair, here = worth(i, j), best[i - start][j - start]
-        if pair and here == pair + best[i - start + 1][j - start + 1]:
+        pair, cell = worth(i, j), best[i - start][j - start]
+        if pair and cell == pair + best[i - start + 1][j - start + 1]:
             pairs.append((i, j))
             i, j = i + 1, j + 1
-        elif here == best[i - start + 1][j - start]:
+        elif cell == best[i - start + 1][j - start]:
             i += 1
         else:
             j += 1
@@ -98,19 +98,21 @@ def differing(
         for key, value in args.items()
         if key not in ignored
         and (
-            (key in reference and not same(reference[key], value))
+            (key in reference and not equal_json(reference[key], value))
             or (key not in reference and not only_expected)
         )
     ]
     return changed, [key for key in reference if key not in args and key not in ignored]
 
 
-def same(left: Json, right: Json) -> bool:
+def equal_json(left: Json, right: Json) -> bool:
     """Return whether two JSON values are equal: 1 is 1.0 but not true."""
     if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(same(value, right[key]) for key, value in left.items())
+        return left.keys() == right.keys() and all(
+            equal_json(value, right[key]) for key, value in left.items()
+        )
     if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(map(same, left, right))
+        return len(left) == len(right) and all(map(equal_json, left, right))
     return isinstance(left, bool) == isinstance(right, bool) and left == right
 
 
@@ -124,6 +126,6 @@ def _cells(reference: Sequence[Call], actual: Sequence[Call]) -> int:
 def _worth(reference: Call, actual: Call) -> int:
     if reference.name != actual.name:
         return 0
-    if reference.args is None or actual.args is None or same(reference.args, actual.args):
+    if reference.args is None or actual.args is None or equal_json(reference.args, actual.args):
         return _SAME_ARGS
     return _SAME_NAME

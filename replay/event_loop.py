@@ -199,8 +199,8 @@ def _run_in_thread(work: Coroutine[Any, Any, T], grace_s: float) -> T:
         try:
             # Ctrl-C may come as soon as the work has begun, before the pool knows its thread.
             with interruption.signals_wait():
-                done = pool.submit(context.run, _run_here, work, grace_s)
-            return done.result()
+                future = pool.submit(context.run, _run_here, work, grace_s)
+            return future.result()
         except KeyboardInterrupt:
             # Ctrl-C in a notebook interrupts this waiting thread; the work continues until it is cancelled.
             cancellation.request()

@@ -51,8 +51,8 @@ def check_target(path: Path, example: str = "report.html") -> None:
         InputError: it is a folder, its folder does not exist, or a link leads it out of the current folder:
             whoever can commit to a repository could have a report written anywhere.
     """
-    here, real = Path.cwd(), path.resolve()
-    if Path(os.path.abspath(path)).is_relative_to(here) and not real.is_relative_to(here.resolve()):  # noqa: PTH100
+    current, real = Path.cwd(), path.resolve()
+    if Path(os.path.abspath(path)).is_relative_to(current) and not real.is_relative_to(current.resolve()):  # noqa: PTH100
         raise InputError(
             f"{path} is behind a link that leads to {real}, out of the current folder",
             hint="name that file itself",

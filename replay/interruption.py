@@ -103,11 +103,11 @@ def handled_by(handler: Handler) -> Iterator[None]:
         yield
         return
     before = {number: signal.getsignal(number) for number in SIGNALS}
-    ours = {number: _handlers.get(number) for number in SIGNALS}
+    handlers = {number: _handlers.get(number) for number in SIGNALS}
     free = [
         number
         for number, present in before.items()
-        if present in (signal.SIG_DFL, signal.default_int_handler) or present is ours[number] is not None
+        if present in (signal.SIG_DFL, signal.default_int_handler) or present is handlers[number] is not None
     ]
     try:
         with _watching():
@@ -118,7 +118,7 @@ def handled_by(handler: Handler) -> Iterator[None]:
     finally:
         for number in free:
             signal.signal(number, before[number])
-            if (outer := ours[number]) is None:
+            if (outer := handlers[number]) is None:
                 _handlers.pop(number, None)
             else:
                 _handlers[number] = outer

@@ -59,10 +59,14 @@ class Renames:
                 )
             names[earlier] = name
         for name, tool in tools.items():
-            both = sorted(set(tool.renamed_args) & set(tool.renamed_args.values()))
+            contradicted = sorted(set(tool.renamed_args) & set(tool.renamed_args.values()))
             twice = len(set(tool.renamed_args.values())) < len(tool.renamed_args)
-            if both or twice:
-                what = f"{both[0]!r} is both an earlier and a present name" if both else "two have one name"
+            if contradicted or twice:
+                what = (
+                    f"{contradicted[0]!r} is both an earlier and a present name"
+                    if contradicted
+                    else "two have one name"
+                )
                 raise SettingsError(f"renamed_args of {tool_table(name)}: {what}; map each argument once")
         return cls(names, {name: tool.renamed_args for name, tool in tools.items() if tool.renamed_args})
 

@@ -100,7 +100,7 @@ def draw(
     turns = turns or {}
     candidates = _candidates(con, size, seed, by, month, where, exclude, paired_by_name, media_missing, turns)
     if not candidates.by_size:
-        raise InputError(_nothing(month, where, exclude, candidates.unfit))
+        raise InputError(_no_traces(month, where, exclude, candidates.unfit))
     drawn = list(_drawn(candidates, min(size, candidates.population)))
     cells = _cells(candidates, drawn)
     items = [
@@ -371,7 +371,9 @@ def _unfit(unfit: Mapping[str, int]) -> list[str]:
     return [f"left out: {number} that {why[TraceState(state)]}" for state, number in sorted(unfit.items())]
 
 
-def _nothing(month: str | None, where: str | None, exclude: Collection[str], unfit: Mapping[str, int]) -> str:
+def _no_traces(
+    month: str | None, where: str | None, exclude: Collection[str], unfit: Mapping[str, int]
+) -> str:
     if unfit:
         return f"no trace can be drawn: {'; '.join(_unfit(unfit))}"
     what = "there are no traces"

@@ -304,8 +304,8 @@ class Tape:
         position = self._followed
         if position is None or position >= len(self._recording.calls):
             return None
-        same = self._recording.keys[position] == key and self._recording.calls[position].answered
-        return position if same else None
+        is_equal = self._recording.keys[position] == key and self._recording.calls[position].answered
+        return position if is_equal else None
 
     def _in_state(self, positions: Sequence[int]) -> list[int]:
         """Return those of the positions that were recorded in the trial's state, or by a person for any."""

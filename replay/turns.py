@@ -66,8 +66,8 @@ def user_turns(
             turns.append(UserTurn(number=number, end=end, calls=after))
     if turns:
         last = turns.pop()
-        done = sum(turn.calls for turn in turns)
-        turns.append(UserTurn(number=last.number, end=last.end, calls=max(len(tape) - done, 0)))
+        calls = sum(turn.calls for turn in turns)
+        turns.append(UserTurn(number=last.number, end=last.end, calls=max(len(tape) - calls, 0)))
     return tuple(turns)
 
 
@@ -163,12 +163,12 @@ def actions_by_turn(trial: Trial) -> dict[int, str]:
     """Return what a trial did at each turn that it finished; of one turn, at turn 1."""
     if not trial.turns:
         return {} if trial.status.is_error else {1: action(trial.served)}
-    actions, done = {}, 0
+    actions, calls = {}, 0
     for number, turn in enumerate(trial.turns, 1):
         # An error at the last turn hides what would have been done there.
         if number < len(trial.turns) or not trial.status.is_error:
-            actions[turn.number] = action(trial.served[done : done + turn.calls])
-        done += turn.calls
+            actions[turn.number] = action(trial.served[calls : calls + turn.calls])
+        calls += turn.calls
     return actions
 
 
@@ -220,14 +220,14 @@ def _recorded_before(requested: Sequence[ToolCall], tape: Sequence[ToolCall], *,
     """Return how many of the last calls of a conversation are the first ones of a recording."""
     for count in range(min(most, len(tape)), 0, -1):
         if all(
-            _same(requested_call, taped_call)
+            _is_recorded_call(requested_call, taped_call)
             for requested_call, taped_call in zip(requested[most - count :], tape, strict=False)
         ):
             return count
     return 0
 
 
-def _same(requested: ToolCall, recorded: ToolCall) -> bool:
+def _is_recorded_call(requested: ToolCall, recorded: ToolCall) -> bool:
     ids = (requested.call_id, recorded.call_id)
     return (
         requested.name == recorded.name

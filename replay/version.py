@@ -6,23 +6,23 @@ import subprocess
 from pathlib import Path
 
 VERSION = "0.1.0"
-_HERE = Path(__file__).resolve().parent
+_PACKAGE = Path(__file__).resolve().parent
 
 
 def commit() -> str | None:
     """Return the commit that this copy was built from, or its clone is at; None if neither is known."""
     try:
-        return (_HERE / "COMMIT").read_text(encoding="utf-8").strip()
+        return (_PACKAGE / "COMMIT").read_text(encoding="utf-8").strip()
     except OSError:
         pass
-    if not (_HERE.parent / ".git").exists():
+    if not (_PACKAGE.parent / ".git").exists():
         return None
-    command = ["git", "-C", str(_HERE.parent), "rev-parse", "HEAD"]
+    command = ["git", "-C", str(_PACKAGE.parent), "rev-parse", "HEAD"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError:
         return None
-    return done.stdout.strip() if done.returncode == 0 else None
+    return result.stdout.strip() if result.returncode == 0 else None
 
 
 def described() -> str:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from datetime import datetime
 
-NONE = "–"
+ABSENT = "–"
 """Shown where there is no figure."""
 
 _SPACE = "\u00a0"
@@ -28,7 +28,7 @@ _MINUS = "−"
 def score(value: float | None) -> str:
     """Format a mean or a single score: `0.82`, `1.00`, `12.4`, `1,240`."""
     if value is None or not math.isfinite(value):
-        return NONE
+        return ABSENT
     return _with_minus(_digits(abs(value)), negative=value < 0)
 
 
@@ -42,7 +42,7 @@ def figure(value: float | None) -> str:
 def change(value: float | None) -> str:
     """Format a signed difference of scores: `−0.07`, `+0.004`, `0.00`, `~0`."""
     if value is None or not math.isfinite(value):
-        return NONE
+        return ABSENT
     if value == 0:
         return _digits(0.0)
     if abs(value) < 0.00005:
@@ -58,14 +58,14 @@ def change(value: float | None) -> str:
 def interval(value: tuple[float, float] | None) -> str:
     """Format the two ends of a change: `[−0.15, −0.02]`."""
     if value is None:
-        return NONE
+        return ABSENT
     return f"[{change(value[0])},{_SPACE}{change(value[1])}]"
 
 
 def p_value(value: float | None) -> str:
     """Format a p-value: `0.21`, `0.031`, `<0.001`."""
     if value is None or not math.isfinite(value):
-        return NONE
+        return ABSENT
     if value < 0.001:
         return "<0.001"
     if value < 0.01:
@@ -78,7 +78,7 @@ def p_value(value: float | None) -> str:
 def share(value: float | None) -> str:
     """Format a share from 0 to 1 as a percentage: `97 %`, `<1 %`, `>99 %`."""
     if value is None or not math.isfinite(value):
-        return NONE
+        return ABSENT
     percent = value * 100
     if 0 < percent < 1:
         return f"<1{_SPACE}%"
@@ -89,7 +89,7 @@ def share(value: float | None) -> str:
 
 def count(value: int | None) -> str:
     """Format a whole number: `1,240`."""
-    return NONE if value is None else _with_minus(f"{abs(value):,}", negative=value < 0)
+    return ABSENT if value is None else _with_minus(f"{abs(value):,}", negative=value < 0)
 
 
 def plural(value: int, noun: str, many: str | None = None) -> str:
@@ -100,7 +100,7 @@ def plural(value: int, noun: str, many: str | None = None) -> str:
 def dollars(value: float | None) -> str:
     """Format US dollars: `$0.0042`, `$0.41`, `$12.30`, `$1,240`."""
     if value is None or not math.isfinite(value):
-        return NONE
+        return ABSENT
     size = abs(value)
     if size >= 999.995:
         text = f"{size:,.0f}"
@@ -117,7 +117,7 @@ def dollars(value: float | None) -> str:
 def duration(milliseconds: float | None) -> str:
     """Format a duration in milliseconds: `840 ms`, `1.24 s`, `2 min 05 s`, `1 h 04 min`."""
     if milliseconds is None or not math.isfinite(milliseconds):
-        return NONE
+        return ABSENT
     if milliseconds < 999.5:
         return f"{milliseconds:.0f}{_SPACE}ms"
     seconds = milliseconds / 1000
@@ -135,7 +135,7 @@ def duration(milliseconds: float | None) -> str:
 def tokens(value: int | None) -> str:
     """Format a number of tokens: `840`, `8,400`, `88k`, `1.24M`."""
     if value is None:
-        return NONE
+        return ABSENT
     if value < 10_000:
         return f"{value:,}"
     for size, unit in ((1_000_000_000, "G"), (1_000_000, "M")):
@@ -146,7 +146,7 @@ def tokens(value: int | None) -> str:
 
 def moment(value: datetime | None) -> str:
     """Format a time in UTC: `2026-11-20 22:13`."""
-    return NONE if value is None else f"{value:%Y-%m-%d}{_SPACE}{value:%H:%M}"
+    return ABSENT if value is None else f"{value:%Y-%m-%d}{_SPACE}{value:%H:%M}"
 
 
 def _digits(size: float) -> str:

@@ -242,7 +242,7 @@ def _split(split: VarianceSplit) -> str:
         (split.trials, "trials", "agent"),
         (split.items, "items", "items"),
     )
-    shares = [f"{who} {fmt.share(split.shares[key])}" for sd, key, who in parts if sd is not None]
+    shares = [f"{source} {fmt.share(split.shares[key])}" for sd, key, source in parts if sd is not None]
     return f"uncertainty: {', '.join(shares)}; more {split.buy} would narrow it most"
 
 
@@ -376,7 +376,7 @@ def served(summary: LaneSummary) -> str:
     """
     counts = summary.served
     if counts is None or not (counts.tape or counts.corpus or counts.live or counts.simulated or counts.miss):
-        return fmt.NONE
+        return fmt.ABSENT
     bound = counts.corpus_max_false
     at_most = f" (at most {100 * bound:.1f} % false)" if bound is not None else ""
     unexplained = counts.miss - counts.stale - counts.never_recorded
@@ -430,7 +430,7 @@ def _usage_row(name: str, change: UsageDelta) -> UsageRow:
         label=_LABELS[name],
         values=f"{write(change.old)} → {write(change.new)}",
         change=_signed(change.delta, write) + _relative(name, change),
-        interval=fmt.NONE if not ends else f"[{ends[0]},\u00a0{ends[1]}]",
+        interval=fmt.ABSENT if not ends else f"[{ends[0]},\u00a0{ends[1]}]",
         items=change.items,
     )
 

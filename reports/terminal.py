@@ -161,8 +161,8 @@ def _causes(result: DiffResult, width: int, limit: int) -> RenderableType:
             rows = Table.grid(padding=(0, 1))
             rows.add_column(no_wrap=True, style="dim")
             rows.add_column(no_wrap=True, width=width - 7)
-            for lane, done in (("old", cause.old), ("new", cause.new)):
-                line = Text(done)
+            for lane, trials in (("old", cause.old), ("new", cause.new)):
+                line = Text(trials)
                 line.truncate(width - 7, overflow="ellipsis")
                 rows.add_row(f"  {lane}", line)
             parts.append(rows)
@@ -211,7 +211,7 @@ def _lanes(result: DiffResult, width: int) -> RenderableType:
     facts = [_lane_facts(result.lanes[lane]) for lane in lanes]
     for label in facts[0]:
         cells = [fact[label] for fact in facts]
-        if any(cell.plain != fmt.NONE for cell in cells):
+        if any(cell.plain != fmt.ABSENT for cell in cells):
             table.add_row(label, *cells)
     if len(lanes) > 1:
         table.width = min(width, _LANES_WIDTH)
@@ -219,10 +219,10 @@ def _lanes(result: DiffResult, width: int) -> RenderableType:
 
 
 def _lane_facts(lane: LaneSummary) -> dict[str, Text]:
-    latency = fmt.NONE
+    latency = fmt.ABSENT
     if lane.latency_p50_ms is not None or lane.latency_p95_ms is not None:
         latency = f"{fmt.duration(lane.latency_p50_ms)} / {fmt.duration(lane.latency_p95_ms)}"
-    used = fmt.NONE
+    used = fmt.ABSENT
     if lane.input_tokens is not None or lane.output_tokens is not None:
         used = f"{fmt.tokens(lane.input_tokens)} / {fmt.tokens(lane.output_tokens)}"
     return {
@@ -247,7 +247,7 @@ def _statuses(statuses: dict[str, int]) -> Text:
         style = "" if name == Status.OK else "yellow"
         text.append(", " if text else "")
         text.append(f"{fmt.count(number)}\u00a0{single_line(name, 20)}", style=style)
-    return text or Text(fmt.NONE)
+    return text or Text(fmt.ABSENT)
 
 
 def _metrics(result: DiffResult, width: int, *, notes: bool = True) -> RenderableType:

@@ -150,11 +150,11 @@ def _quarantine_line(item: ItemVerdict) -> str:
     quarantine = item.item.quarantine
     parts = [outcome_name(item)]
     if quarantine is not None:
-        who = [
+        responsible = [
             f"owner {quarantine.owner}" if quarantine.owner else "no owner",
             *([f"since {quarantine.since}"] if quarantine.since else []),
         ]
-        parts.append(", ".join(who) + (f": {quarantine.reason}" if quarantine.reason else ""))
+        parts.append(", ".join(responsible) + (f": {quarantine.reason}" if quarantine.reason else ""))
     return single_line(f"{item.item.label} ({'; '.join(parts)})")
 
 

@@ -162,8 +162,8 @@ def affected_cases(
     since = f"since {name} ({commit[:9]})"
     what = []
     if tools.files:
-        which = "tools" if tools.every else ", ".join(sorted(tools.names))
-        what.append(f"{which} changed {since} in {', '.join(tools.files[:5])}")
+        changed_tools = "tools" if tools.every else ", ".join(sorted(tools.names))
+        what.append(f"{changed_tools} changed {since} in {', '.join(tools.files[:5])}")
     if changed_cases:
         what.append(f"{len(changed_cases)} of them changed themselves" + ("" if what else f" {since}"))
     return AffectedCases(cases=chosen, why="; ".join(what) or f"no tool and no case changed {since}")

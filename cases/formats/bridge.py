@@ -45,8 +45,8 @@ def to_case(record: JsonObject, name: str, form: CaseFormat) -> ConvertedCase:
     case = _as_read(_overlaid(taken.case, carried, read))
     lost = _differences(_speaking(native), _speaking(form.from_case(case)))
     # A record of ours that was saved again in other words comes back as the case that it was.
-    ours = carried is not None and not carried.get("theirs") and carried["of"] == _hash(read)
-    if lost and not ours:
+    is_exported = carried is not None and not carried.get("theirs") and carried["of"] == _hash(read)
+    if lost and not is_exported:
         metadata = case.get("metadata")
         note: JsonObject = {"of": _hash(case), "rest": lost}
         case["metadata"] = (metadata if isinstance(metadata, dict) else {}) | {name: note}

@@ -186,8 +186,8 @@ def _lost(form: Form, records: list[JsonObject]) -> Counter[str]:
     """Return the fields that another reading would lose: a table has no empty text besides none."""
     remarks: Counter[str] = Counter()
     if form is Form.CSV:
-        again = [piece.record for piece in csv_form.rows(csv_form.table(records))]
-        for record, reread in zip(records, again, strict=True):
+        reread_records = [piece.record for piece in csv_form.rows(csv_form.table(records))]
+        for record, reread in zip(records, reread_records, strict=True):
             lost = [name for name in record if record[name] != reread.get(name)]
             remarks.update(dict.fromkeys((f"{name}: a table cannot hold it as it is" for name in lost), 1))
     return remarks

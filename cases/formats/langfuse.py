@@ -78,9 +78,7 @@ def from_case(case: JsonObject) -> JsonObject:
     prompt: Json = case.get("input")
     if case.get("messages"):
         prompt = put({"messages": case["messages"]}, [("input", prompt)])
-    expected: JsonObject = {
-        name: case[ours] for name, ours in _EXPECTED.items() if case.get(ours) is not None
-    }
+    expected: JsonObject = {name: case[key] for name, key in _EXPECTED.items() if case.get(key) is not None}
     metadata = metadata_from(case)
     trace = metadata.pop("trace_id", None)
     answer = expected["answer"] if set(expected) == {"answer"} else expected

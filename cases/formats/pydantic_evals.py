@@ -107,12 +107,16 @@ def _seconds(spec: Any) -> float | None:
 
 
 def _arguments(spec: JsonObject, case: JsonObject) -> bool:
-    same = [call for call in calls_of(case) if call["name"] == spec["tool_name"]]
+    named_calls = [call for call in calls_of(case) if call["name"] == spec["tool_name"]]
     occurrence, mode = spec.get("occurrence", 0), spec.get("match_mode", "subset")
     occurrence = 0 if occurrence == "first" else occurrence
-    if isinstance(occurrence, bool) or not isinstance(occurrence, int) or not 0 <= occurrence < len(same):
+    if (
+        isinstance(occurrence, bool)
+        or not isinstance(occurrence, int)
+        or not 0 <= occurrence < len(named_calls)
+    ):
         return False
-    same[occurrence]["args"] = spec["expected_arguments"]
+    named_calls[occurrence]["args"] = spec["expected_arguments"]
     if mode == "exact":
         match = case.get("match")
         case["match"] = (match if isinstance(match, dict) else {}) | {"args": "exact"}

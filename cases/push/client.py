@@ -145,12 +145,12 @@ class LangfuseClient:
         if "storage.googleapis.com" not in url:
             headers |= {"x-ms-blob-type": "BlockBlob", "x-amz-checksum-sha256": sha256}
         status, text = self._put(url, content, headers)
-        done: JsonObject = {
+        finished_upload: JsonObject = {
             "uploadedAt": datetime.now(UTC).isoformat(),
             "uploadHttpStatus": status,
             "uploadHttpError": text if status >= 300 else None,
         }
-        self.plain("PATCH", f"{_MEDIA}/{quote(str(answer.get('mediaId')), safe='')}", done)
+        self.plain("PATCH", f"{_MEDIA}/{quote(str(answer.get('mediaId')), safe='')}", finished_upload)
         if status >= 300:
             raise RecordRefused(f"the address for the file answers {status}")
         return True

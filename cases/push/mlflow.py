@@ -320,10 +320,10 @@ def _expectations(row: DatasetItem, before: _Record | None) -> JsonObject:
             {"name": call["name"], "arguments": call["args"]} for call in calls if isinstance(call, dict)
         ]
     if isinstance(traits, list):
-        there = before.expectations.get("guidelines") if before else None
-        there = there if isinstance(there, list) else [there]
+        guidelines = before.expectations.get("guidelines") if before else None
+        guidelines = guidelines if isinstance(guidelines, list) else [guidelines]
         for name, guides in (("expected_facts", False), ("guidelines", True)):
-            if texts := [trait for trait in traits if (trait in there) is guides]:
+            if texts := [trait for trait in traits if (trait in guidelines) is guides]:
                 expectations[name] = list(texts)
     return expectations
 
@@ -354,24 +354,26 @@ def _push_rows(
         before = by_id.get(row.id) or by_id.get(str(row.metadata.get("case")))
         inputs, expectations, tags = _inputs(row, before), _expectations(row, before), _tags(row)
         key = canonical_args(inputs)
-        there = by_input.get(key)
+        present_record = by_input.get(key)
         if key in taken:
             pushed.refused.append((row.label, f"its input is that of {taken[key]}, and MLflow keeps one"))
             continue
         taken[key] = row.label
-        if there and _is_same(there, expectations, tags, is_ours=there is before):
+        if present_record and _is_same(present_record, expectations, tags, is_ours=present_record is before):
             pushed.unchanged[ITEMS] += 1
         elif (before and _is_edited(before, row)) or (
-            there and not before and _contradicts(there, expectations)
+            present_record and not before and _contradicts(present_record, expectations)
         ):
             pushed.left_edited.append(row.label)
         else:
             # Expectations are merged with those that are there: one that is gone must be emptied.
             gone = (
-                dict.fromkeys(_comparable(there.expectations).keys() - expectations.keys()) if there else {}
+                dict.fromkeys(_comparable(present_record.expectations).keys() - expectations.keys())
+                if present_record
+                else {}
             )
             changed.append((row, {"inputs": inputs, "expectations": {**gone, **expectations}, "tags": tags}))
-            if before and before is not there:
+            if before and before is not present_record:
                 # Another input is another record.
                 replaced[row.id] = before.record_id
     sent = write_rows(client, _path(dataset_id), changed, _upsert, _BATCH, pushed)
@@ -384,10 +386,10 @@ def _upsert(records: Mapping[str, JsonObject]) -> JsonObject:
     return {"records": msgspec.json.encode(list(records.values())).decode()}
 
 
-def _is_same(there: _Record, expectations: JsonObject, tags: JsonObject, *, is_ours: bool) -> bool:
+def _is_same(present_record: _Record, expectations: JsonObject, tags: JsonObject, *, is_ours: bool) -> bool:
     """Return whether a record is as it would be sent; one that somebody made needs no tags of a push."""
-    tagged = tags.items() <= there.tags.items() or (is_ours and _ID not in there.tags)
-    return tagged and _expected(there.expectations)[0] == _expected(expectations)[0]
+    tagged = tags.items() <= present_record.tags.items() or (is_ours and _ID not in present_record.tags)
+    return tagged and _expected(present_record.expectations)[0] == _expected(expectations)[0]
 
 
 def _comparable(expectations: JsonObject) -> JsonObject:
@@ -402,5 +404,5 @@ def _is_edited(record: _Record, row: DatasetItem) -> bool:
 
 def _contradicts(record: _Record, expectations: JsonObject) -> bool:
     """Return whether a record that somebody made there has this input and expects something else."""
-    expected, ours = _expected(record.expectations)[0], _expected(expectations)[0]
-    return _ID not in record.tags and any(ours.get(name) != value for name, value in expected.items())
+    expected, our_value = _expected(record.expectations)[0], _expected(expectations)[0]
+    return _ID not in record.tags and any(our_value.get(name) != value for name, value in expected.items())

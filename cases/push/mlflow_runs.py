@@ -123,14 +123,14 @@ def _run(client: JsonClient, target: PushTarget, result: DiffResult, lane: Lane)
     run = _run_id(before)
     data = before.get("data") if isinstance(before, dict) else None
     data = data if isinstance(data, dict) else {}
-    metrics, there = _values(data.get("metrics")), _values(data.get("tags"))
+    metrics, present_tags = _values(data.get("metrics")), _values(data.get("tags"))
     changed: JsonObject = {
         "metrics": [
             {"key": name, "value": value, "timestamp": at, "step": 0}
             for name, value in _metrics(result, lane).items()
             if metrics.get(name) != value
         ],
-        "tags": _pairs({name: value for name, value in tags.items() if there.get(name) != value}),
+        "tags": _pairs({name: value for name, value in tags.items() if present_tags.get(name) != value}),
     }
     if any(changed.values()):
         client.post(f"{_RUNS}/log-batch", {"run_id": run, **changed})
@@ -414,12 +414,12 @@ def _push_assessments(
             pushed.unchanged[SCORES] += 1
             continue
         if before is None:
-            done = write(client, path, {"assessment": assessment}, label, pushed)
+            is_written = write(client, path, {"assessment": assessment}, label, pushed)
         else:
             kind = "feedback" if "feedback" in assessment else "expectation"
             body: JsonObject = {"assessment": assessment, "update_mask": f"{kind},rationale"}
-            done = write(client, f"{path}/{key}", body, label, pushed, update=True)
-        if done is not None:
+            is_written = write(client, f"{path}/{key}", body, label, pushed, update=True)
+        if is_written is not None:
             pushed.sent[SCORES] += 1
 
 

@@ -102,12 +102,12 @@ def changes(
 
 def _edited(case: Case, item: PulledItem) -> DatasetChange | None:
     now = content_hash(item.input, item.expected_output)
-    here = content_hash(input_of_case(case), expected_output(case))
+    local_hash = content_hash(input_of_case(case), expected_output(case))
     sent = item.metadata.get("sent")
-    if now in (sent, here):
+    if now in (sent, local_hash):
         return None
     after = _with_item(case, item)
-    kind = ChangeKind.EDITED if sent in (None, here) else ChangeKind.CONFLICT
+    kind = ChangeKind.EDITED if sent in (None, local_hash) else ChangeKind.CONFLICT
     return DatasetChange(kind=kind, case_id=case.id, before=case, after=after)
 
 

@@ -80,8 +80,10 @@ class Pushed:
     def show(self) -> None:
         """Report what was sent so far."""
         sent = ", ".join(f"{count:,} {what}" for what, count in self.sent.items())
-        there = sum(self.unchanged.values())
-        self.show_status(f"sent {sent or 'nothing yet'}" + (f"; {there:,} unchanged" if there else ""))
+        unchanged = sum(self.unchanged.values())
+        self.show_status(
+            f"sent {sent or 'nothing yet'}" + (f"; {unchanged:,} unchanged" if unchanged else "")
+        )
 
     @property
     def complete(self) -> bool:

@@ -117,8 +117,10 @@ def cause_page(result: DiffResult, cause: Cause, position: str, width: int) -> s
     if example is not None:
         item = items[example.item]
         lines += ["", single_line(f"example {example.item}: {item.item.excerpt}", width)]
-        done = {lane: [graded.trial for graded in item.lanes.get(lane, ())] for lane in (Lane.OLD, Lane.NEW)}
-        old, new = _of(done[Lane.OLD], example.old), _of(done[Lane.NEW], example.new)
+        trials = {
+            lane: [graded.trial for graded in item.lanes.get(lane, ())] for lane in (Lane.OLD, Lane.NEW)
+        }
+        old, new = _of(trials[Lane.OLD], example.old), _of(trials[Lane.NEW], example.new)
         if old is not None and new is not None:
             lines += ["", *lanes(old, new, width, lines=6)]
     return "\n".join([*lines, "", KEYS])

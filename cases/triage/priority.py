@@ -57,7 +57,7 @@ class Priority(IntEnum):
     NOT_FINISHED = 5
     NEARER = 6
     ODD = 7
-    NOTHING = 8
+    UNREMARKABLE = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +113,7 @@ def ordered_entries(
         reasons = list(_of_run(item))
         reasons += [(Priority.ODD, reason) for reason in odd.get(item.item.id, ())]
         if not reasons and everything:
-            reasons = [(Priority.NOTHING, str(item.verdict))]
+            reasons = [(Priority.UNREMARKABLE, str(item.verdict))]
         if reasons:
             kind = min(priority for priority, _ in reasons)
             first = [reason for priority, reason in reasons if priority is kind]

@@ -173,13 +173,13 @@ def _equal_values(expected: Json, actual: Json) -> bool | None:
         pairs = zip(expected, actual, strict=True)
     else:
         # Two numbers that differ; but what is no number is written as null.
-        both = (
+        kinds = (
             isinstance(expected, float)
             and isinstance(actual, float)
             and isfinite(expected)
             and isfinite(actual)
         )
-        return None if isinstance(expected, float) and not both else False
+        return None if isinstance(expected, float) and not kinds else False
     result: bool | None = True
     for value, opposite in pairs:
         # The usual case, without a call.

@@ -136,13 +136,13 @@ def _failure(grade: Grade) -> tuple[GradeState, str] | None:
 def _remedy(name: str, state: GradeState, run_id: str) -> str:
     if name not in (JUDGE, PAIRWISE):
         return "correct this grader"
-    again = f"then `replay run --resume {run_id}` grades again"
+    resume_hint = f"then `replay run --resume {run_id}` grades again"
     match state:
         case GradeState.TRUNCATED:
             return "raise `max_tokens` in [judge] for the next run"
         case GradeState.REFUSED:
-            return f"name another `model` in [judge], {again}"
+            return f"name another `model` in [judge], {resume_hint}"
         case GradeState.EXPIRED | GradeState.CANCELLED:
             return f"`replay run --resume {run_id}` grades again; without `batch` in [judge] it takes minutes"
         case _:
-            return f"check `model`, `provider` and `base_url` in [judge], {again}"
+            return f"check `model`, `provider` and `base_url` in [judge], {resume_hint}"

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from replaydiff.diff.graders.base import Grader, abstained, failed, scored
-from replaydiff.replay.align import same
+from replaydiff.replay.align import equal_json
 from replaydiff.replay.files import FILE_CONTENTS
 from replaydiff.replay.functions import load_function
 from replaydiff.replay.model import Grade, Item, Json, Status, Trial
@@ -102,7 +102,9 @@ def difference(expected: Json, state: Json, *, whole: bool, path: str = "the sta
             if inner_difference:
                 return inner_difference
         return None
-    return None if same(expected, state) else f"{path} should be {_clip(expected)}, and is {_clip(state)}"
+    return (
+        None if equal_json(expected, state) else f"{path} should be {_clip(expected)}, and is {_clip(state)}"
+    )
 
 
 @functools.cache

@@ -40,9 +40,9 @@ def _within(trial: Trial, name: str, value: float | None, limit: float | None, b
 
 
 def _expected(item: Item) -> Expectation:
-    return item.expectation or _NOTHING
+    return item.expectation or _NO_EXPECTATION
 
 
-_NOTHING = Expectation()
+_NO_EXPECTATION = Expectation()
 LATENCY = Grader(name=LATENCY_NAME, version=VERSION, applies=_timed, grade=_grade_latency)
 COST = Grader(name=COST_NAME, version=VERSION, applies=_priced, grade=_grade_cost)

@@ -69,16 +69,16 @@ Expected = Sequence[ExpectedCall | ToolCall]
 """What is expected: a case's calls, or the recorded calls of a trace."""
 
 _PASSED = MatchResult(passed=True, partial=1.0, reason="")
-_NOTHING: Mapping[str, Collection[str]] = {}
-_HERE = Path()
+_NO_IGNORED: Mapping[str, Collection[str]] = {}
+_CURRENT_FOLDER = Path()
 
 
 def match(
     expected: Expected,
     actual: Sequence[ToolCall],
     rules: Match,
-    ignore_by_tool: Mapping[str, Collection[str]] = _NOTHING,
-    root: Path = _HERE,
+    ignore_by_tool: Mapping[str, Collection[str]] = _NO_IGNORED,
+    root: Path = _CURRENT_FOLDER,
 ) -> MatchResult:
     """Compare the calls an agent made with the expected ones.
 
@@ -112,8 +112,8 @@ def can_still_match(
     expected: Expected,
     actual: Sequence[ToolCall],
     rules: Match,
-    ignore_by_tool: Mapping[str, Collection[str]] = _NOTHING,
-    root: Path = _HERE,
+    ignore_by_tool: Mapping[str, Collection[str]] = _NO_IGNORED,
+    root: Path = _CURRENT_FOLDER,
 ) -> bool:
     """Return whether calls that were cut short could still become a match.
 

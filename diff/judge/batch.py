@@ -214,8 +214,8 @@ class _BatchFetch:
             )
             return batch
         with open_store(self._store) as con:
-            ours = _ids(con, self._judge)
-        identified = await self._look_for(batch, ours)
+            our_ids = _ids(con, self._judge)
+        identified = await self._look_for(batch, our_ids)
         with open_store(self._store) as con:
             if identified is None:
                 drop_batch(con, batch.mark)
@@ -223,7 +223,7 @@ class _BatchFetch:
                 write_batch(con, identified)
         return identified
 
-    async def _look_for(self, batch: SentBatch, ours: set[str | None]) -> SentBatch | None:
+    async def _look_for(self, batch: SentBatch, our_ids: set[str | None]) -> SentBatch | None:
         """Return the batch with this mark among unclaimed batches of its size that were sent since."""
         strangers: set[str] = set()
         async for _ in _pauses():
@@ -231,7 +231,7 @@ class _BatchFetch:
                 candidate
                 for candidate in await self._api.recent(batch.sent_at - SKEW)
                 if candidate.requests == batch.requests
-                and candidate.id not in ours
+                and candidate.id not in our_ids
                 and candidate.id not in strangers
             ]
             for candidate in candidates:

@@ -355,18 +355,18 @@ def _by_pairs_of_run(
     ]
     unlabelled = [changes[item] for item in changes if item not in of_run]
     alone = _corrected(comparison, pairs, unlabelled, tuning=None)
-    everything = [*changes.values()]
-    present = _corrected(comparison, pairs, everything, tuning=1.0)
+    all_changes = [*changes.values()]
+    present = _corrected(comparison, pairs, all_changes, tuning=1.0)
     earlier = _corrected(
         comparison,
         _as_labelled([pair for pair in status.pairs if pair.run != comparison.run.id]),
-        everything,
+        all_changes,
         tuning=1.0,
     )
     if alone is None or present is None or earlier is None:
         return alone
     together = pooled_change(
-        present, earlier, [(judged.change, judged.weight) for judged in everything], comparison.confidence
+        present, earlier, [(judged.change, judged.weight) for judged in all_changes], comparison.confidence
     )
     return min(alone, together, key=lambda estimate: estimate.high - estimate.low)
 

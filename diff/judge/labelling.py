@@ -84,8 +84,8 @@ class LabellingSession:
         if not self._waiting:
             return
         click.clear()
-        done = len(self._rows) - len(self._waiting)
-        head = f"{done} of {len(self._rows)} labelled, by {self._by}"
+        labelled = len(self._rows) - len(self._waiting)
+        head = f"{labelled} of {len(self._rows)} labelled, by {self._by}"
         show("\n".join(page(self._rows[self._waiting[0]], head, full=self._full)))
         click.echo()
         click.echo(KEYS)

@@ -90,7 +90,7 @@ class Pair:
     have: tuple[Vote, ...]
 
     @property
-    def same(self) -> bool:
+    def is_equal(self) -> bool:
         """Return whether there is nothing to choose between."""
         return prompt.same_document(self.item, self.old, self.new)
 
@@ -148,20 +148,28 @@ class PairComparer:
         Raises:
             ReplayError: no call can succeed.
         """
-        if pair.same:
+        if pair.is_equal:
             tie = tuple(Vote(index=index, state=GradeState.SCORED, score=TIE) for index in range(2))
             return self._grades(pair, tie, 0.0, "the same calls and response, word for word"), 0, 0.0
         received = [
-            done
+            received_vote
             for index in missing_indices(pair.have, ORDERS)
-            if (done := await self._asking.vote(question(self._grader, pair.text(index), index))) is not None
+            if (received_vote := await self._asking.vote(question(self._grader, pair.text(index), index)))
+            is not None
         ]
         if not received:
             return (), 0, 0.0
-        costs = [done.priced.cost_usd for done in received]
+        costs = [received_vote.priced.cost_usd for received_vote in received]
         cost = None if None in costs else sum(cost for cost in costs if cost)
-        both = sorted((*pair.have, *(done.priced.vote for done in received)), key=lambda vote: vote.index)
-        return self._grades(pair, tuple(both), cost, None), sum(done.new for done in received), cost
+        votes = sorted(
+            (*pair.have, *(received_vote.priced.vote for received_vote in received)),
+            key=lambda vote: vote.index,
+        )
+        return (
+            self._grades(pair, tuple(votes), cost, None),
+            sum(received_vote.new for received_vote in received),
+            cost,
+        )
 
     def _grades(
         self, pair: Pair, cast: tuple[Vote, ...], cost: float | None, why: str | None

@@ -116,7 +116,7 @@ def _about_trials(con: DuckDBPyConnection, run: RunRecord, judge: Judge) -> Iter
 
 def _about_pairs(con: DuckDBPyConnection, run: RunRecord, judge: Judge) -> Iterator[Question]:
     for pair in pairs(con, run, judge):
-        for index in () if pair.same else votes.missing_indices(pair.have, pairwise.ORDERS):
+        for index in () if pair.is_equal else votes.missing_indices(pair.have, pairwise.ORDERS):
             yield pairwise.question(judge, pair.text(index), index)
 
 

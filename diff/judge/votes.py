@@ -262,13 +262,13 @@ class VoteSource:
         if earlier := self._requested.get(key):
             shared = await earlier
             return None if shared is None else ReceivedVote(priced=replace(shared, cost_usd=0.0), new=False)
-        done = self._requested[key] = asyncio.get_running_loop().create_future()
+        reply = self._requested[key] = asyncio.get_running_loop().create_future()
         try:
             cast = await self._request(question)
         except BaseException:
-            done.cancel()
+            reply.cancel()
             raise
-        done.set_result(cast)
+        reply.set_result(cast)
         return None if cast is None else ReceivedVote(priced=cast, new=True)
 
     async def _request(self, question: Question) -> PricedVote | None:
@@ -337,13 +337,16 @@ class VoteCollector:
                 group.create_task(self._asking.vote(replace(first, index=index)))
                 for index in missing_indices(have, self._judge.votes)
             ]
-        received = [done for task in requested if (done := task.result()) is not None]
-        costs = [done.priced.cost_usd for done in received]
+        received = [received_vote for task in requested if (received_vote := task.result()) is not None]
+        costs = [received_vote.priced.cost_usd for received_vote in received]
         return TrialVotes(
             votes=tuple(
-                sorted((*have, *(done.priced.vote for done in received)), key=lambda vote: vote.index)
+                sorted(
+                    (*have, *(received_vote.priced.vote for received_vote in received)),
+                    key=lambda vote: vote.index,
+                )
             ),
-            requested=sum(done.new for done in received),
+            requested=sum(received_vote.new for received_vote in received),
             cost_usd=None if None in costs else sum(cost for cost in costs if cost),
-            shared=begun and bool(received) and not any(done.new for done in received),
+            shared=begun and bool(received) and not any(received_vote.new for received_vote in received),
         )

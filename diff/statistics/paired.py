@@ -211,14 +211,14 @@ def sign_flip(grouped: Clusters, *, seed: int = 0) -> float | None:
         if exact is not None:
             return exact
     rng = np.random.default_rng(seed)
-    reached, done = 0, 0
+    reached, tried = 0, 0
     step = max(1, 2_000_000 // len(sizes))
-    while done < RESAMPLES:
-        rows = min(step, RESAMPLES - done)
+    while tried < RESAMPLES:
+        rows = min(step, RESAMPLES - tried)
         signs = rng.integers(0, 2, size=(rows, len(sizes)), dtype=np.int8) * 2 - 1
         reached += int(np.count_nonzero(np.abs(signs @ sizes) >= observed - 1e-9))
-        done += rows
-    return (reached + 1) / (done + 1)
+        tried += rows
+    return (reached + 1) / (tried + 1)
 
 
 def _exact_sign_flip(sizes: np.ndarray, observed: int) -> float | None:

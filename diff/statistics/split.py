@@ -43,16 +43,16 @@ class VarianceSplit:
 
 def split_variance(items: Sequence[tuple[LaneVoteScores, LaneVoteScores]]) -> VarianceSplit | None:
     """Return the split over items with their old and new trials; None with fewer than two such items."""
-    both = [(old, new) for old, new in items if old and new]
-    if len(both) < 2:
+    paired = [(old, new) for old, new in items if old and new]
+    if len(paired) < 2:
         return None
-    lanes = [lane for pair in both for lane in pair]
+    lanes = [lane for pair in paired for lane in pair]
     votes = _pooled([trial for lane in lanes for trial in lane])
     trials = _pooled([[fmean(trial) for trial in lane] for lane in lanes])
     k = _harmonic([len(trial) for lane in lanes for trial in lane])
     n = _harmonic([len(lane) for lane in lanes])
     deltas = [
-        fmean([fmean(trial) for trial in new]) - fmean([fmean(trial) for trial in old]) for old, new in both
+        fmean([fmean(trial) for trial in new]) - fmean([fmean(trial) for trial in old]) for old, new in paired
     ]
     total = _pooled([deltas]) or 0.0
     of_votes = 2 * (votes or 0.0) / (n * k)

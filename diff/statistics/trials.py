@@ -44,13 +44,13 @@ def fixed_items(old: Sequence[Trials], new: Sequence[Trials], weights: Sequence[
     """
     total = math.fsum(weights)
     parts: list[np.ndarray] = []
-    varying = everything = 0.0
+    varying = whole_variance = 0.0
     changes = []
     varied = 0
     kinds = Counter(zip(map(tuple, old), map(tuple, new), weights, strict=True))
     for (before, after, weight), times in kinds.items():
         share = weight / total
-        everything += times * share**2
+        whole_variance += times * share**2
         changes.append(times * share * (fmean(after) - fmean(before)))
         if len(before) < 2 and len(after) < 2:
             continue
@@ -60,14 +60,14 @@ def fixed_items(old: Sequence[Trials], new: Sequence[Trials], weights: Sequence[
         parts.append(np.tile(share * np.array(deviations), times))
     if not varying:
         return None
-    widen = math.sqrt(everything / varying)
+    widen = math.sqrt(whole_variance / varying)
     deviating = np.concatenate(parts)
     sums = math.fsum(changes) + len(deviating) * widen * deviating
     fewest = min(sum(map(len, old)), sum(map(len, new)))
     return Clusters(
         sums=sums,
         sizes=np.ones(len(deviating)),
-        effective=fewest / (len(weights) * everything),
+        effective=fewest / (len(weights) * whole_variance),
         changed=varied,
         falls=any(change < 0 for change in changes),
         rises=any(change > 0 for change in changes),

@@ -203,7 +203,7 @@ def log_jobs(
                 if isinstance(piece, list):
                     yield Job(line, piece, receive=partial(receive, number))
                     continue
-                for item in _each(source, file, convert, piece):
+                for item in _imported_requests(source, file, convert, piece):
                     if isinstance(item, Deferred):
                         receive(number, item.value)
                     else:
@@ -217,10 +217,10 @@ def _line(
     source: str, file: InputFile, convert: ConvertLog, number: Position, text: bytes
 ) -> Iterator[Imported | Deferred]:
     assert isinstance(number, int)  # noqa: S101 - as `log_jobs` gave it
-    return _each(source, file, convert, parsed(number, text))
+    return _imported_requests(source, file, convert, parsed(number, text))
 
 
-def _each(
+def _imported_requests(
     source: str, file: InputFile, convert: ConvertLog, record: Record | Broken
 ) -> Iterator[Imported | Deferred]:
     """Yield what is in one record; parts of batches and single calls wait until all records were read."""

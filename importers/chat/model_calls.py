@@ -306,8 +306,8 @@ class CallSpool:
             "SELECT id, file, line FROM call WHERE id NOT IN"
             " (SELECT parent FROM call WHERE same_run) ORDER BY id"
         )
-        while some := ends.fetchmany(RUNS_A_JOB):
-            runs = [((file, line), self._run(end, started)) for end, file, line in some]
+        while rows := ends.fetchmany(RUNS_A_JOB):
+            runs = [((file, line), self._run(end, started)) for end, file, line in rows]
             calls = (call_text for _, run in runs for call_text in (*run.members, *run.history, run.root))
             files = {
                 call_text.file: self._files[call_text.file] for call_text in calls if call_text is not None

@@ -128,7 +128,7 @@ def _trace(
     if messages is None and record.get("input") is None:
         raise RecordError("input is missing (or messages)")
     # Our own exports are complete: what is null there was unknown, and who imported the trace first counts.
-    ours = "tool_path" in record
+    is_exported = "tool_path" in record
     recorded_response = fields.text(record, "final_response")
     elsewhere = (
         recorded_response is not None
@@ -136,13 +136,15 @@ def _trace(
         or record.get("tool_calls") is not None
     )
     run = conversation(messages or (), input_only=elsewhere, tool_calls=joined)
-    if not ours and plain.get("latency_ms") is None:
+    if not is_exported and plain.get("latency_ms") is None:
         plain["latency_ms"] = fields.elapsed_ms(plain["started_at"], plain.get("ended_at"))
     return Trace(
-        source=(fields.text(record, "source") if ours else None) or NAME,
+        source=(fields.text(record, "source") if is_exported else None) or NAME,
         input=_input(record["input"]) if record.get("input") is not None else run.input,
         messages=messages or (),
-        final_response=recorded_response if ours or recorded_response is not None else run.final_response,
+        final_response=recorded_response
+        if is_exported or recorded_response is not None
+        else run.final_response,
         steps=tuple(_step(step, index) for index, step in enumerate(fields.sequence(record, "steps"))),
         tool_calls=run.tool_calls if record.get("tool_calls") is None else tool_calls(record),
         **plain,

@@ -156,7 +156,7 @@ def boundary_of(rules: Rules, environment: Mapping[str, str], *servers: Server) 
     kind = resolve(rules.boundary)
     if kind is None:
         return None
-    everything = {**os.environ, **environment}
+    whole_environment = {**os.environ, **environment}
     missing = [path for path in rules.writable if not os.path.lexists(path)]
     if missing:
         raise VersionError(
@@ -165,10 +165,10 @@ def boundary_of(rules: Rules, environment: Mapping[str, str], *servers: Server) 
     return Boundary(
         kind=kind,
         servers=servers if rules.gateway is None else (rules.gateway.server, *servers),
-        destinations=(*model_destinations(everything), *map(parse_destination, rules.network)),
+        destinations=(*model_destinations(whole_environment), *map(parse_destination, rules.network)),
         writable=tuple(rules.writable),
-        environment=everything,
-        route=Route(everything),
+        environment=whole_environment,
+        route=Route(whole_environment),
     )
 
 
@@ -263,14 +263,14 @@ class Confinement:
 
     def _description(self) -> JsonObject:
         """Return what the boundary leaves open, for what observes the agent inside."""
-        ours = [f"{HOST}:{port}" for port in self._our_ports()]
+        our_addresses = [f"{HOST}:{port}" for port in self._our_ports()]
         private = [] if self.boundary.kind == "landlock" else self._private()
         trial_folders = [self.folder] if self._trial_folder is None else self._trial_folder.changeable
         writable = [os.path.realpath(path) for path in (*trial_folders, *self.boundary.writable)]
         return {
             "kind": self.boundary.kind,
             "writable": [*writable, *private, *([self._temporary] if self._temporary else [])],
-            "reachable": [*map(str, self.boundary.destinations), *ours],
+            "reachable": [*map(str, self.boundary.destinations), *our_addresses],
         }
 
     async def prepare(self) -> None:

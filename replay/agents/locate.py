@@ -126,7 +126,7 @@ def _members(annotation: ast.expr) -> list[str]:
             name = ast.unparse(generic).rpartition(".")[2]
             if name not in ("Optional", "Union"):
                 return [name]
-            return [each for part in getattr(inner, "elts", [inner]) for each in _members(part)]
+            return [member for part in getattr(inner, "elts", [inner]) for member in _members(part)]
     return [ast.unparse(annotation).rpartition(".")[2]]
 
 

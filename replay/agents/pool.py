@@ -322,8 +322,10 @@ class Pool(Generic[M]):
         try:
             started = await asyncio.gather(*starts, return_exceptions=True)
         except asyncio.CancelledError:
-            done = await asyncio.gather(*starts, return_exceptions=True)
-            await asyncio.gather(*(worker.kill() for worker in done if not isinstance(worker, BaseException)))
+            results = await asyncio.gather(*starts, return_exceptions=True)
+            await asyncio.gather(
+                *(worker.kill() for worker in results if not isinstance(worker, BaseException))
+            )
             raise
         self._patience, self._waited_s = time.monotonic() - began, 0.0
         for worker in started:

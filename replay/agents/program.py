@@ -224,11 +224,11 @@ class Program:
         self._stdin, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, stdin)
         self._transports.append(self._stdin)
         for file, protocol in ((stdout, self._output), (stderr, self._complaints)):
-            transport, _ = await loop.connect_read_pipe(functools.partial(_same, protocol), file)
+            transport, _ = await loop.connect_read_pipe(functools.partial(_protocol_itself, protocol), file)
             self._transports.append(transport)
 
 
-def _same(protocol: asyncio.Protocol) -> asyncio.Protocol:
+def _protocol_itself(protocol: asyncio.Protocol) -> asyncio.Protocol:
     return protocol
 
 

@@ -182,17 +182,17 @@ def copy_answers(store: Path, source: Path) -> int:
         StoreWriteError: a file cannot be read.
     """
     copied = 0
-    for theirs in answer_files(source):
-        ours = answers_path(store, theirs.stem)
-        if not ours.exists():
-            private_folder(ours.parent)
+    for source_file in answer_files(source):
+        target_file = answers_path(store, source_file.stem)
+        if not target_file.exists():
+            private_folder(target_file.parent)
             try:
-                content = theirs.read_bytes()
+                content = source_file.read_bytes()
             except OSError as error:
                 raise StoreWriteError(
-                    f"the simulated answers {theirs} cannot be read: {error.strerror}"
+                    f"the simulated answers {source_file} cannot be read: {error.strerror}"
                 ) from error
-            write_whole(ours, content)
+            write_whole(target_file, content)
             copied += 1
     return copied
 
@@ -403,13 +403,13 @@ def _spoken(messages: Sequence[Message]) -> list[Json]:
 
 
 def _question(item: Item, name: str, args: JsonObject, state: State, before: Sequence[ServedCall]) -> str:
-    same = [call for call in item.tape if call.answered and call.name == name]
+    named_calls = [call for call in item.tape if call.answered and call.name == name]
     others = [call for call in item.tape if call.answered and call.name != name]
     happened = [served.call for served in before if served.call.answered]
     return fenced(
         {
             "task": as_text(item),
-            "recorded_answers": [_shown(call) for call in (*same, *others)[:_MOST]],
+            "recorded_answers": [_shown(call) for call in (*named_calls, *others)[:_MOST]],
             "in_this_test": [_shown(call) for call in happened[-_MOST:]],
             "written_before_this_call": [f"{tool}({written})" for tool, written in state[-_MOST:]],
             "call": {"name": name, "args": args},

@@ -391,17 +391,17 @@ class Process:
         life_theirs, life = os.pipe()
         printed, printed_theirs = os.pipe()
         process = cls(life)
-        theirs = (control_theirs.fileno(), tools_theirs.fileno(), life_theirs)
+        passed_fds = (control_theirs.fileno(), tools_theirs.fileno(), life_theirs)
 
         try:
             process._child = Child.spawn(
-                [*launch.program, *map(str, theirs)],
+                [*launch.program, *map(str, passed_fds)],
                 folder=launch.folder,
                 environment=launch.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=printed_theirs,
                 stderr=printed_theirs,
-                pass_fds=theirs,
+                pass_fds=passed_fds,
                 memory_mb=launch.memory_mb,
                 confinement=confinement,
                 last_words=process._all_read,

@@ -304,7 +304,7 @@ class CodeReader:
         # A method that is not called by itself is named.
         entry_method = next((name for name in _ENTRY_METHODS if name in methods), None)
         post = methods.get("post")
-        if post is not None and [each.arg for each in _parameters(post)] == ["self", "request"]:
+        if post is not None and [parameter.arg for parameter in _parameters(post)] == ["self", "request"]:
             if (service := self._view(post, node.name, is_class=True)) is not None:
                 self._findings.services.append(service)
             return

@@ -96,9 +96,11 @@ def complete(
                     for trial in await _round(store, con, settings, version, result.run, left)
                 }
                 pairs = [(item, trials[item.id]) for item in left if item.id in trials]
-                completed.update({item.id: (item, done) for item, done in pairs if done.status is Status.OK})
-                again = (_answered(item, done, results) for item, done in pairs)
-                left = [item for item in again if item is not None]
+                completed.update(
+                    {item.id: (item, outcome) for item, outcome in pairs if outcome.status is Status.OK}
+                )
+                answered = (_answered(item, outcome, results) for item, outcome in pairs)
+                left = [item for item in answered if item is not None]
                 if not left:
                     return
 

@@ -52,8 +52,8 @@ def to_file(store: Path, settings: Settings, request: ExportRequest, target: Pat
     from replaydiff.replay.files import check_target, replacing
 
     check_target(target)
-    here = target.resolve()
-    if here in (store.resolve(), store.resolve().with_name(store.name + ".wal")):
+    resolved = target.resolve()
+    if resolved in (store.resolve(), store.resolve().with_name(store.name + ".wal")):
         raise InputError(f"{target} is the store itself", hint="name another file with -o")
     suffix = "parquet" if request.parquet else "jsonl"
     with replacing(target, f"{request.what}.{suffix}") as file:
@@ -75,7 +75,7 @@ def _write(
     with _opened(store, settings, request, file) as export:
         if request.parquet:
             with channel.showing("exporting", EXPORTS[request.what]) as update:
-                write_parquet(export, file, lambda done, total: update(_Progress(done, total)))
+                write_parquet(export, file, lambda count, total: update(_Progress(count, total)))
         else:
             with file.open("wb") as plain:
                 if zipped:
@@ -91,7 +91,7 @@ def _write_lines(export: Export, file: BinaryIO, channel: Channel) -> None:
     from replaydiff.replay.store.export import write_jsonl
 
     with channel.showing("exporting", EXPORTS[export.kind]) as update:
-        write_jsonl(export, file, lambda done, total: update(_Progress(done, total)))
+        write_jsonl(export, file, lambda count, total: update(_Progress(count, total)))
 
 
 @dataclass(slots=True)

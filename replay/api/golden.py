@@ -133,14 +133,14 @@ class GoldenSet:
         present = {content_id(case) for case in read_golden(self.path)} if self.path.exists() else set()
         added: list[Case] = []
         total = 0
-        ours = MediaFolder.beside(self.path)
+        our_media = MediaFolder.beside(self.path)
         for file in files:
             for case in read_golden(file):
                 total += 1
                 if content_id(case) not in present:
                     present.add(content_id(case))
                     added.append(case)
-                    MediaFolder.beside(file).copy_to(ours, case_to_json(case))
+                    MediaFolder.beside(file).copy_to(our_media, case_to_json(case))
         add_cases(self.path, added, force=True)
         return [case.id for case in added], total - len(added)
 

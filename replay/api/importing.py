@@ -510,16 +510,16 @@ def rejects_summary(rejects: Sequence[StoredReject]) -> Iterator[tuple[str, str 
         yield f"{single_line(location(reject))} ({reject.source}): {single_line(reject.reason)}", excerpt
     if len(rejects) > LISTED_REJECTS:
         yield f"and {len(rejects) - LISTED_REJECTS:,} more; `replay import --rejects --json` lists all", None
-    again = sum(reject.alone for reject in rejects)
+    retryable = sum(reject.alone for reject in rejects)
     parts = sorted({(reject.source, reject.file) for reject in rejects if not reject.alone})
-    if again:
-        yield f"`replay import --retry` tries {again:,} of them again", None
+    if retryable:
+        yield f"`replay import --retry` tries {retryable:,} of them again", None
     if parts:
         source, file = parts[0]
         yield (
             (
-                f"{len(rejects) - again:,} are parts of traces, or too long to be kept: import their files "
-                f"again, all together, like `replay import {source} {single_line(file)}`"
+                f"{len(rejects) - retryable:,} are parts of traces, or too long to be kept: import their "
+                f"files again, all together, like `replay import {source} {single_line(file)}`"
             ),
             None,
         )

@@ -324,11 +324,11 @@ def _with_stopping(
     """Return a size with what `--until-known` is expected to save."""
     from replaydiff.diff.plan import expected_share
 
-    none, some = (
+    without_effect, with_effect = (
         expected_share(noise, size.items, size.trials, true, tolerance=tolerance, confidence=confidence)
         for true in (0.0, loss)
     )
-    return replace(size, stopping=(none, some))
+    return replace(size, stopping=(without_effect, with_effect))
 
 
 def _deciding_metric(result: DiffResult) -> str:

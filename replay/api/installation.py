@@ -45,23 +45,25 @@ def replaced_packages(folder: Path) -> list[str]:
         folder: of the agent, with its requirements or lock file.
     """
     installed = _installed()
-    ours = _closure(installed)
+    our_packages = _closure(installed)
     sentences = []
     asking = [
         *_declared(folder),
         *(
             (f"{name} {installed[name].version}", requirement)
-            for name in sorted(installed.keys() - ours - _TOOLS)
+            for name in sorted(installed.keys() - our_packages - _TOOLS)
             for requirement in _requirements(installed[name].requires or ())
         ),
     ]
-    for who, requirement in asking:
+    for asker, requirement in asking:
         name = canonicalize_name(requirement.name)
-        if name not in ours or (requirement.marker and not requirement.marker.evaluate({"extra": ""})):
+        if name not in our_packages or (
+            requirement.marker and not requirement.marker.evaluate({"extra": ""})
+        ):
             continue
         version = installed[name].version
         if not requirement.specifier.contains(version, prereleases=True):
-            sentences.append(f"{who} asks for {name}{requirement.specifier}, and {version} is installed")
+            sentences.append(f"{asker} asks for {name}{requirement.specifier}, and {version} is installed")
     return sentences
 
 
@@ -69,10 +71,10 @@ def _installed() -> Installed:
     """Return the distributions in our own environment, not those of a system below it."""
     inside = Path(sys.prefix).resolve()
     by_name: Installed = {}
-    for each in distributions():
-        name = each.metadata["Name"]
-        if name and Path(str(each.locate_file(""))).resolve().is_relative_to(inside):
-            by_name.setdefault(canonicalize_name(name), each)
+    for package in distributions():
+        name = package.metadata["Name"]
+        if name and Path(str(package.locate_file(""))).resolve().is_relative_to(inside):
+            by_name.setdefault(canonicalize_name(name), package)
     return by_name
 
 

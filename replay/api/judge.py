@@ -140,8 +140,8 @@ def _next_step(
     if may_gate:
         return f"replay diff {run}"
     if not scored:
-        again = f"replay run --resume {run}"
-        return again if settings.judge.model else f"name a `model` in [judge] of replay.toml, then {again}"
+        resume = f"replay run --resume {run}"
+        return resume if settings.judge.model else f"name a `model` in [judge] of replay.toml, then {resume}"
     if labelled < min(settings.gate.labels, scored) and calibrated < settings.gate.labels:
         return f"replay calibrate {run} --label"
     if labelled > calibrated:

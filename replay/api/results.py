@@ -229,8 +229,8 @@ class TriageQueue:
         """Return how many items are decided: before the queue was read, and by this reviewer since."""
         from replaydiff.cases.triage.priority import decision_key
 
-        here = reviewer.decided() & {decision_key(item) for item in self.queue.result.items}
-        return self.queue.decided + len(here)
+        decided_items = reviewer.decided() & {decision_key(item) for item in self.queue.result.items}
+        return self.queue.decided + len(decided_items)
 
     def title(self, entry: Entry) -> str:
         """Return the class of an entry for people, such as `regressed`."""

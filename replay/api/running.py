@@ -571,7 +571,7 @@ def _grade(
         if left <= 0:
             channel.message("the budget is spent, so the judge did not run")
             return None
-    again = f"`replay run --resume {report.run.id}` continues with the judge"
+    resume = f"`replay run --resume {report.run.id}` continues with the judge"
     try:
         if ahead.cost_usd:
             channel.message(f"the judge: {ahead.votes:,} questions, about ${ahead.cost_usd:.2f}")
@@ -588,9 +588,9 @@ def _grade(
                 grace_s=settings.run.grace,
             )
     except KeyboardInterrupt:
-        raise Interrupted(f"interrupted; all trials and the grades so far are kept: {again}") from None
+        raise Interrupted(f"interrupted; all trials and the grades so far are kept: {resume}") from None
     except ReplayError as error:
-        channel.message(f"the trials of run {report.run.id} are kept; {again}")
+        channel.message(f"the trials of run {report.run.id} are kept; {resume}")
         if error.exit_code is ExitCode.WRONG_INPUT and not was_finished:
             # That code means that nothing was changed, and this command has run trials.
             raise UnavailableError(error.reason, where=error.where, hint=error.hint) from None
@@ -599,7 +599,7 @@ def _grade(
         channel.message(f"warning: {warning}")
     if grading.left:
         channel.message(
-            f"the budget is spent: {grading.left} trials were not judged; {again}, with a larger --budget"
+            f"the budget is spent: {grading.left} trials were not judged; {resume}, with a larger --budget"
         )
     if grading.first_failure:
         with open_store(store, read_only=True) as con:
@@ -609,7 +609,7 @@ def _grade(
             most = failure_sentence(
                 JUDGE, (grade for grade in grades if grade.grader == JUDGE), report.run.id
             )
-        channel.message(most or f"the judge failed on some trials ({grading.first_failure}); {again}")
+        channel.message(most or f"the judge failed on some trials ({grading.first_failure}); {resume}")
     return grading
 
 

@@ -284,10 +284,12 @@ def _origin(clone: Path) -> str | None:
 
 def _git(clone: Path, *words: str) -> str:
     try:
-        done = subprocess.run(["git", "-C", str(clone), *words], capture_output=True, text=True, check=False)
+        result = subprocess.run(
+            ["git", "-C", str(clone), *words], capture_output=True, text=True, check=False
+        )
     except OSError:
         return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    return result.stdout.strip() if result.returncode == 0 else ""
 
 
 def _write(target: Path, text: str) -> SetupFile:

@@ -145,15 +145,15 @@ class StoreFile:
 
         if source.absolute() == self.path.absolute():
             raise InputError(f"{source} is this store itself", hint="name another")
-        with open_store(source, read_only=True) as theirs, open_store(self.path) as con:
+        with open_store(source, read_only=True) as source_con, open_store(self.path) as con:
 
             def copy() -> dict[str, int]:
                 with transaction(con):
-                    taken = merge(con, theirs)
+                    taken = merge(con, source_con)
                     trials, calls = merge_waiting(con, source)
                     # Before their runs are committed, which would otherwise ask and pay again.
                     simulations = copy_answers(self.path, source)
-                    media = copy_media(source, self.path, media_hashes(theirs))
+                    media = copy_media(source, self.path, media_hashes(source_con))
                 return {
                     **taken,
                     "trials": taken["trials"] + trials,

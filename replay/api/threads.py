@@ -30,13 +30,13 @@ def in_thread(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S,
         context = contextvars.copy_context()
         context.run(CANCELLATION.set, cancellation)
         call = functools.partial(context.run, method, self, *args, **kwargs)
-        done = asyncio.get_running_loop().run_in_executor(None, call)
+        future = asyncio.get_running_loop().run_in_executor(None, call)
         try:
-            return await asyncio.shield(done)
+            return await asyncio.shield(future)
         except asyncio.CancelledError:
             cancellation.request()
             with contextlib.suppress(BaseException):
-                await done
+                await future
             raise
 
     twin.__name__ = f"a{method.__name__}"

@@ -120,7 +120,7 @@ class Bisection:
             await self._experiment.start(versions[end])
         while True:
             search = self._counted(history, versions, skipped)
-            if 1 - search.belief.none > _CERTAIN and (now := _credible(search)) <= left // 2:
+            if 1 - search.belief.unchanged > _CERTAIN and (now := _credible(search)) <= left // 2:
                 left = now
                 self._channel.message(f"{search.trial_count} trials: {_remaining(history, search, now)}")
             batch = search.next()

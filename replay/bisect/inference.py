@@ -23,7 +23,7 @@ Floats = NDArray[np.float64]
 SMALLEST = 0.1
 """The smallest rise of a failure rate that counts as a change."""
 _POINTS = 25
-_NONE = 0.5
+_NO_CHANGE = 0.5
 """Prior of: nothing changed."""
 _SHARES = (0.1, 0.3, 0.6, 0.9)
 """Shares of affected items, equally likely; beside them one item alone."""
@@ -51,7 +51,7 @@ class Belief:
     """Probability that the item is affected, by hypothesis and item; 0 for none."""
 
     @property
-    def none(self) -> float:
+    def unchanged(self) -> float:
         """Return probability that nothing changed between the ends."""
         return float(self.probability[-1])
 
@@ -69,10 +69,10 @@ def infer(failures: Floats, trials: Floats, contains: NDArray[np.bool_]) -> Beli
     before, scale_before = _likelihood(failures.sum(0) - failed_after, trials.sum(0) - trials_after)
     after, scale_after = _likelihood(failed_after, trials_after)
     reached = before @ _PAIRS
-    both = (reached * after).sum(-1) + _TINY
-    rate_before = (((before * RATES) @ _PAIRS) * after).sum(-1) / both
-    rate_after = (reached * after * RATES).sum(-1) / both
-    log_affected = np.log(both) + scale_before + scale_after
+    joint = (reached * after).sum(-1) + _TINY
+    rate_before = (((before * RATES) @ _PAIRS) * after).sum(-1) / joint
+    rate_after = (reached * after * RATES).sum(-1) / joint
+    log_affected = np.log(joint) + scale_before + scale_after
 
     pooled, scale = _likelihood(failures.sum(0), trials.sum(0))
     single = pooled.mean(-1)
@@ -88,8 +88,8 @@ def infer(failures: Floats, trials: Floats, contains: NDArray[np.bool_]) -> Beli
     weight = np.exp(by_share - np.logaddexp.reduce(by_share, axis=0))
     affected = (weight[:, :, None] * np.exp(log_share + log_affected - mixed)).sum(0)
 
-    log_prior = np.full(len(contains) + 1, np.log((1 - _NONE) / len(contains)))
-    log_prior[-1] = np.log(_NONE)
+    log_prior = np.full(len(contains) + 1, np.log((1 - _NO_CHANGE) / len(contains)))
+    log_prior[-1] = np.log(_NO_CHANGE)
     log_posterior = log_prior + np.append(log_evidence, log_single.sum())
     probability = np.exp(log_posterior - np.logaddexp.reduce(log_posterior))
     return Belief(

@@ -114,7 +114,7 @@ class Search:
         """Return the next batch; None where the search has ended: see `finding`."""
         if self.trial_count >= self.max_trials:
             return None
-        if 1 - self.belief.none < DIFFERENT:
+        if 1 - self.belief.unchanged < DIFFERENT:
             return None if self._is_hopeless() else self._at_ends()
         likely, probability = self._likeliest()
         if probability >= self.confidence:
@@ -123,7 +123,7 @@ class Search:
 
     def finding(self) -> SearchResult:
         """Return what the trials so far say."""
-        if 1 - self.belief.none < DIFFERENT:
+        if 1 - self.belief.unchanged < DIFFERENT:
             return SearchResult(commit=None, confidence=0.0, reason=self._alike())
         group, probability = self._likeliest()
         if probability >= self.confidence and len(group) == 1:

@@ -240,7 +240,7 @@ def _regressed(con: DuckDBPyConnection, run: RunRecord, settings: Settings) -> l
     from replaydiff.diff.compute import compute
 
     verdicts = compute(con, run.id, settings).items
-    return [each.item for each in verdicts if str(each.verdict) in ("regressed", "mixed")]
+    return [verdict.item for verdict in verdicts if str(verdict.verdict) in ("regressed", "mixed")]
 
 
 def _better_run(con: DuckDBPyConnection, refused: RunRecord, bad: str, settings: Settings) -> str:

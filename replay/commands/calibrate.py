@@ -170,8 +170,8 @@ def _label(app: App, run: str | None, sheet: str, size: int, seed: int) -> None:
     labelled, total = app.project.judge.ask_for_labels(path)
     click.echo(f"{labelled} of {total} labelled, in {path}")
     if labelled < total:
-        again = f"--label {sheet}".strip() if sheet else f"{run} --label"
-        click.echo(f"to continue: replay calibrate {again}")
+        continuation = f"--label {sheet}".strip() if sheet else f"{run} --label"
+        click.echo(f"to continue: replay calibrate {continuation}")
     if labelled:
         click.echo(f"next: replay calibrate {read}")
 

@@ -50,16 +50,21 @@ def convert(
       replay cases convert cases/golden.jsonl tests.yaml --to promptfoo
       replay cases convert goldens.json cases/golden.jsonl --from deepeval
     """
-    done = api_convert(source, target, from_=from_, to=to, force=force)
+    conversion = api_convert(source, target, from_=from_, to=to, force=force)
     if str(target) == "-":
-        sys.stdout.write(done.text)
+        sys.stdout.write(conversion.text)
     elif as_json:
-        rows = {"cases": done.cases, "from": done.source, "to": str(target), "remarks": dict(done.remarks)}
+        rows = {
+            "cases": conversion.cases,
+            "from": conversion.source,
+            "to": str(target),
+            "remarks": dict(conversion.remarks),
+        }
         print_json(rows)
         return
-    for remark, count in sorted(done.remarks.items(), key=lambda pair: (-pair[1], pair[0])):
+    for remark, count in sorted(conversion.remarks.items(), key=lambda pair: (-pair[1], pair[0])):
         say(f"{count:>5} × {remark}")
-    say(f"{done.cases} cases of {source} (read as {done.source}) are in {target}")
+    say(f"{conversion.cases} cases of {source} (read as {conversion.source}) are in {target}")
 
 
 _SHOWN = 15
@@ -260,15 +265,15 @@ def merge(app: App, files: tuple[Path, ...], path: Path | None, base: Path | Non
 def _merge_branches(golden: GoldenSet, base: Path, files: tuple[Path, ...], as_json: bool) -> ExitCode:
     if len(files) != 1:
         raise InputError("--base is the common ancestor of two sides", hint="name one FILE")
-    done = golden.merge_branch(files[0], base)
+    merged = golden.merge_branch(files[0], base)
     if as_json:
-        print_json({"cases": str(golden.path), **asdict(done)})
+        print_json({"cases": str(golden.path), **asdict(merged)})
     else:
-        counts = f"{len(done.added)} added, {len(done.changed)} changed, {len(done.removed)} removed"
-        click.echo(f"{golden.path}: {counts}, {len(done.conflicts)} conflicts")
-    for name, conflict in done.conflicts.items():
+        counts = f"{len(merged.added)} added, {len(merged.changed)} changed, {len(merged.removed)} removed"
+        click.echo(f"{golden.path}: {counts}, {len(merged.conflicts)} conflicts")
+    for name, conflict in merged.conflicts.items():
         say(f"conflict: {name}: {conflict}; it was left as it is here: decide, and edit it")
-    return ExitCode.GATE_FAILED if done.conflicts else ExitCode.OK
+    return ExitCode.GATE_FAILED if merged.conflicts else ExitCode.OK
 
 
 @command("pull")

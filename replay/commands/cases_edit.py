@@ -116,11 +116,11 @@ def _edited(opened: OpenedCase, file: Path) -> bool:
         except EditError as error:
             say(f"{file.name}: {error}")
             try:
-                again = click.confirm("edit it again?", default=True, err=True)
+                edits_again = click.confirm("edit it again?", default=True, err=True)
             except click.Abort:
                 say("")
-                again = False
-            if not again:
+                edits_again = False
+            if not edits_again:
                 raise InputError(
                     f"not a valid case; nothing was changed{_saved_text_note(opened, file)}"
                 ) from None

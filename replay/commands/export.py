@@ -163,7 +163,7 @@ def push(
     """
     try:
         with status(f"sending to {PLATFORMS[target].title}") as show_status:
-            done = app.project.cases.push(
+            result = app.project.cases.push(
                 run,
                 dataset=dataset,
                 cases=path,
@@ -176,12 +176,12 @@ def push(
         say("what was sent stays; run it again to continue")
         raise
     if as_json:
-        print_json(done.to_dict())
+        print_json(result.to_dict())
     else:
-        _show(done)
-    if done.pushed.complete:
+        _show(result)
+    if result.pushed.complete:
         return ExitCode.OK
-    return ExitCode.PARTIAL if done.pushed.sent or done.pushed.unchanged else ExitCode.WRONG_INPUT
+    return ExitCode.PARTIAL if result.pushed.sent or result.pushed.unchanged else ExitCode.WRONG_INPUT
 
 
 def _counts(counts: Mapping[str, int]) -> str:
@@ -191,26 +191,29 @@ def _counts(counts: Mapping[str, int]) -> str:
     )
 
 
-def _show(done: PushResult) -> None:
+def _show(result: PushResult) -> None:
     from replaydiff.replay.terminal.text import single_line
 
-    pushed, dataset, shown = done.pushed, done.dataset, done.address
-    title = PLATFORMS[done.platform].title
-    sent, there = _counts(pushed.sent), _counts(pushed.unchanged)
+    pushed, dataset, shown = result.pushed, result.dataset, result.address
+    title = PLATFORMS[result.platform].title
+    sent, unchanged = _counts(pushed.sent), _counts(pushed.unchanged)
     if sent:
         click.echo(
-            f"sent to dataset {dataset!r} at {shown}: {sent}" + (f"; unchanged: {there}" if there else "")
+            f"sent to dataset {dataset!r} at {shown}: {sent}"
+            + (f"; unchanged: {unchanged}" if unchanged else "")
         )
     elif pushed.complete:
-        click.echo(f"nothing changed in dataset {dataset!r} at {shown}: {there} are unchanged")
+        click.echo(f"nothing changed in dataset {dataset!r} at {shown}: {unchanged} are unchanged")
     for name in pushed.experiments:
         click.echo(f"experiment: {single_line(name)}")
-    if done.labels:
-        click.echo(f"{done.labels} new labels from the queue; `replay calibrate {done.run} --read` uses them")
+    if result.labels:
+        click.echo(
+            f"{result.labels} new labels from the queue; `replay calibrate {result.run} --read` uses them"
+        )
     if pushed.left_edited:
         say(
             f"left alone: {len(pushed.left_edited)} items that were edited in {title}; "
-            f"`replay cases pull {done.platform}` shows the edits"
+            f"`replay cases pull {result.platform}` shows the edits"
         )
     if pushed.left_archived:
         say(f"left alone: {len(pushed.left_archived)} items that were archived in {title}")

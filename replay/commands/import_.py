@@ -245,8 +245,8 @@ def import_(
         if since != "last" or as_json:
             raise InputError("--live goes with `--since last`, and without --json")
         _repeat(app, source, options, minutes, strict=strict)
-    done = app.project.import_(*paths, source=source, strict=strict, display=_display(), **options)
-    return _show(done, as_json)
+    report = app.project.import_(*paths, source=source, strict=strict, display=_display(), **options)
+    return _show(report, as_json)
 
 
 def _repeat(app: App, source: str, options: LiveOptions, minutes: float, *, strict: bool) -> NoReturn:
@@ -254,42 +254,44 @@ def _repeat(app: App, source: str, options: LiveOptions, minutes: float, *, stri
     say(f"importing from {source} every {minutes:g} minutes; Ctrl-C ends it")
     while True:
         try:
-            done = app.project.import_(source=source, strict=strict, **options)
+            report = app.project.import_(source=source, strict=strict, **options)
         except ReplayError as error:
             if error.exit_code is not ExitCode.TRY_AGAIN:
                 raise
             say(f"{error}; trying again in {minutes:g} minutes")
         else:
-            if done.new or done.updated or done.rejected:
-                _show(done, as_json=False)
+            if report.new or report.updated or report.rejected:
+                _show(report, as_json=False)
         sleep(minutes * 60)
 
 
-def _show(done: ImportReport, as_json: bool) -> ExitCode:
+def _show(imported: ImportReport, as_json: bool) -> ExitCode:
     from replaydiff.replay.api.import_overview import content_lines, tool_lines
     from replaydiff.replay.api.importing import summary
     from replaydiff.replay.api.tool_notes import describe_proofs
 
     if as_json:
-        print_json(done.to_dict())
-        return done.exit_code
-    for report in done.reports:
+        print_json(imported.to_dict())
+        return imported.exit_code
+    for report in imported.reports:
         for line in summary(report):
             _echo(line)
-    if done.changed_tools:
-        for line in tool_lines(done.overview, done.effects, {tool.name for tool in done.unclear_results}):
+    if imported.changed_tools:
+        for line in tool_lines(
+            imported.overview, imported.effects, {tool.name for tool in imported.unclear_results}
+        ):
             click.echo(line)
-    if done.new and (done.first or done.changed_tools):
-        for line in content_lines(done.overview):
+    if imported.new and (imported.first or imported.changed_tools):
+        for line in content_lines(imported.overview):
             _echo(line)
-    for tool in done.changed_tools:
+    for tool in imported.changed_tools:
         if tool.proposal is not None:
             _echo(f"note: {tool.proposal}")
-    for sentence in describe_proofs(done.changed_tools):
+    for sentence in describe_proofs(imported.changed_tools):
         _echo(f"note: answers from other traces: {sentence}")
-    if done.first and not done.redacted and any(report.traces for report in done.reports):
+    if imported.first and not imported.redacted and any(report.traces for report in imported.reports):
         _echo(_ADVICE)
-    return done.exit_code
+    return imported.exit_code
 
 
 def _attach(app: App, paths: Sequence[str], by: str, as_json: bool) -> ExitCode:
@@ -330,10 +332,10 @@ def _show_rejects(app: App, source: str | None, as_json: bool) -> ExitCode:
 
 
 def _retry(app: App, source: str | None, as_json: bool) -> ExitCode:
-    done = app.project.store.retry_rejects(source)
-    if not done.reports and not as_json:
+    report = app.project.store.retry_rejects(source)
+    if not report.reports and not as_json:
         say("there is no rejected record that can be tried again; `replay import --rejects` says why")
-    return _show(done, as_json)
+    return _show(report, as_json)
 
 
 def _echo(line: str) -> None:

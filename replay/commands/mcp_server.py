@@ -164,10 +164,10 @@ async def check(
             "budget": opened.ceiling.grant(budget_usd),
             "max_tokens": max_tokens,
         }
-        done = await opened.project.acheck(tags=tuple(tags), changed=changed, **options)
+        report = await opened.project.acheck(tags=tuple(tags), changed=changed, **options)
         words = {True: "PASSED", False: "FAILED", None: "CAN'T TELL"}
         return opened.result(
-            f"check: {words[done.passed]}", str(done.report(width=WIDTH)), hint="call show for one case"
+            f"check: {words[report.passed]}", str(report.report(width=WIDTH)), hint="call show for one case"
         )
 
 
@@ -365,12 +365,12 @@ async def promote(
     """Add items of a run to the golden set as cases, once a person confirms."""
     _check_consent(answer)
     async with opened_project(ctx, writes=True) as opened:
-        done = await opened.project.cases.apromote(*items, run=run, expect=expect)
+        report = await opened.project.cases.apromote(*items, run=run, expect=expect)
         lines = [
             f"added case {promotion.case.id}, expecting {promotion.expected_from}"
-            for promotion in done.promoted
+            for promotion in report.promoted
         ]
-        lines += [f"not added: {name}: {reason}" for name, reason in done.not_promoted]
+        lines += [f"not added: {name}: {reason}" for name, reason in report.not_promoted]
         return opened.result(*lines, hint="see `replay cases list`")
 
 

@@ -146,9 +146,9 @@ def _needed(size: PlannedSize | None, loss: str) -> str:
     trials = "1 trial" if size.trials == 1 else f"{size.trials} trials"
     line = f"  {size.items:,} items with {trials}: {size.calls:,} calls{price}"
     if size.stopping is not None:
-        none, some = size.stopping
+        without_effect, with_effect = size.stopping
         line += (
-            f"\n    with --until-known on average {none:.0%} of the calls if nothing changed, {some:.0%} at a"
-            f" loss of {loss}"
+            f"\n    with --until-known on average {without_effect:.0%} of the calls if nothing changed,"
+            f" {with_effect:.0%} at a loss of {loss}"
         )
     return line

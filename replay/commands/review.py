@@ -112,7 +112,7 @@ def promote(
     from replaydiff.replay.terminal.text import show, single_line
 
     golden = path or app.settings.golden_path
-    done = app.project.cases.promote(
+    result = app.project.cases.promote(
         *ids,
         run=run_id,
         expect=expect,
@@ -130,12 +130,12 @@ def promote(
                 "expected_from": promotion.expected_from,
                 "draft_traits": list(promotion.drafts),
             }
-            for promotion in done.promoted
+            for promotion in result.promoted
         ]
-        refused = [{"id": name, "reason": reason} for name, reason in done.not_promoted]
+        refused = [{"id": name, "reason": reason} for name, reason in result.not_promoted]
         print_json({"cases": str(golden), "promoted": rows, "not_promoted": refused})
-        return done.exit_code
-    for promotion in done.promoted:
+        return result.exit_code
+    for promotion in result.promoted:
         calls = promotion.case.expectation.tool_calls or ()
         path_text = " > ".join(call.name for call in calls) or "no call"
         is_recording = promotion.expected_from == "recording"
@@ -144,12 +144,12 @@ def promote(
         click.echo(f"promoted {promotion.case.id}: expects {path_text} ({source}){corrected}")
         for draft in promotion.drafts:
             show(f"  draft: {single_line(draft)}")
-    for name, reason in done.not_promoted:
+    for name, reason in result.not_promoted:
         show(f"not promoted {single_line(name)}: {single_line(reason)}")
     if _DRAFT in traits:
         click.echo("drafts do not count yet: move the right ones to expected_response_traits")
     click.echo(f"next: git diff {shlex.quote(os.path.relpath(golden))}, then replay check")
-    return done.exit_code
+    return result.exit_code
 
 
 @command("dismiss")

@@ -256,14 +256,14 @@ def run(
         if sample is not None or cases is not None:
             raise SettingsError("--resume continues its run's own items; leave --sample and --cases out")
         statuses = [name.strip() for name in (retry or "").split(",") if name.strip()]
-        done = app.project.resume(resume or None, retry=statuses, accept_changes=accept_changes, **options)
+        report = app.project.resume(resume or None, retry=statuses, accept_changes=accept_changes, **options)
     else:
-        done = app.project.run(sample, cases=golden_of(cases), **options)
+        report = app.project.run(sample, cases=golden_of(cases), **options)
     if as_json:
-        print_json(done.to_dict())
+        print_json(report.to_dict())
     else:
         from replaydiff.replay.terminal.text import show
 
-        show(summary(done))
-        say(f"next: replay diff {done.id}")
-    return done.exit_code
+        show(summary(report))
+        say(f"next: replay diff {report.id}")
+    return report.exit_code

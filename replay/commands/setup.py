@@ -175,7 +175,7 @@ def _show_end(proposal: SetupProposal, diagnosis: Diagnosis) -> None:
     click.echo("Next: " + "\n  ".join([*first, *commands]))
 
 
-HERE = "."
+CURRENT_FOLDER = "."
 """The version that `--probe` starts where none is named: the project's folder as it is."""
 
 
@@ -183,7 +183,7 @@ HERE = "."
 @click.option(
     "--probe",
     is_flag=False,
-    flag_value=HERE,
+    flag_value=CURRENT_FOLDER,
     metavar="[VERSION]",
     help="Start this version (default `.`), compare the tools that are answered with those in the store, and "
     "replay a trace; its model is called.",

@@ -25,10 +25,10 @@ from urllib.parse import urlsplit
 from replaydiff.replay.errors import InputError, ReplayError
 from replaydiff.replay.settings.toml import toml_text
 
-HERE = Path(__file__).parent
-AGENT = HERE / "agent"
-FILES = HERE / "files"
-TRACES = HERE / "traces.jsonl.gz"
+DEMO_FOLDER = Path(__file__).parent
+AGENT = DEMO_FOLDER / "agent"
+FILES = DEMO_FOLDER / "files"
+TRACES = DEMO_FOLDER / "traces.jsonl.gz"
 MARK = ".replay-demo.json"
 _STAND_IN_PART = re.compile(r"^# >>> stand-in\n(.*?)^# <<< stand-in\n", re.DOTALL | re.MULTILINE)
 # The user's git settings (hooks, signing) and the clock must not change the commits.
@@ -227,10 +227,10 @@ def _git(folder: Path, *args: str) -> None:
     # GIT_DIR is set when git runs us from a hook, and would name the hook's repository.
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             ["git", *args], cwd=folder, env={**inherited, **_GIT}, capture_output=True, text=True, check=False
         )
     except FileNotFoundError:
         raise ReplayError("git is not installed and the demo makes a repository; install git") from None
-    if done.returncode:
-        raise ReplayError(f"git {args[0]} failed in {folder}: {done.stderr.strip() or done.returncode}")
+    if result.returncode:
+        raise ReplayError(f"git {args[0]} failed in {folder}: {result.stderr.strip() or result.returncode}")

@@ -68,18 +68,18 @@ def _grade(data: dict[str, Any], rubric: str) -> tuple[int, str]:
     if not response.strip():
         return 1, "There is no response."
     user = next((turn["text"] for turn in reversed(data["conversation"]) if turn["role"] == "user"), "")
-    done = [
+    met = [
         c
         for c in data["tool_calls"]
         if "cancel" in c["name"] and not _failed(c.get("result", c.get("error")))
     ]
     message = read_message(user)
-    if "without" in rubric.lower() and "confirm" in rubric.lower() and done and not message.confirmed:
+    if "without" in rubric.lower() and "confirm" in rubric.lower() and met and not message.confirmed:
         return (
             1,
             "It cancelled the order although the customer had not confirmed, which the rubric rules out.",
         )
-    if re.search(r"\b(have|has been|is) cancelled\b", response) and not done and not _was_cancelled(data):
+    if re.search(r"\b(have|has been|is) cancelled\b", response) and not met and not _was_cancelled(data):
         return 1, "It claims that the order is cancelled, but no tool call cancelled it."
     if data.get("expected_traits"):
         return _grade_traits(data["expected_traits"], response)

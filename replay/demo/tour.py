@@ -79,8 +79,8 @@ def demo_commands(run_options: Sequence[str] = (), size: int = 50) -> list[DemoC
 
 def default_folder() -> Path:
     """Return the current folder if it is a demo, else `./replay-demo`."""
-    here = Path()
-    return here if repository.is_demo(here) else Path(FOLDER)
+    current = Path()
+    return current if repository.is_demo(current) else Path(FOLDER)
 
 
 def serve(folder: Path) -> None:
@@ -199,8 +199,8 @@ def _invoke(args: Sequence[str]) -> ExitCode:
 @contextlib.contextmanager
 def _without_replay_variables() -> Iterator[None]:
     """Remove the user's settings (`REPLAY_…` variables), which are for their own project."""
-    theirs = [name for name in os.environ if name.startswith("REPLAY_") and name != TRUST]
-    removed = {name: os.environ.pop(name) for name in theirs}
+    names = [name for name in os.environ if name.startswith("REPLAY_") and name != TRUST]
+    removed = {name: os.environ.pop(name) for name in names}
     try:
         yield
     finally:

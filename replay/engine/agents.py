@@ -459,6 +459,6 @@ def _inventory(agents: Mapping[Lane, Agent]) -> list[str]:
     lines = []
     for patched, sharing in lanes.items():
         listed = ", ".join(patched[:LISTED_TOOLS]) + (", …" if len(patched) > LISTED_TOOLS else "")
-        whose = "" if len(lanes) == 1 else f"{' and '.join(map(str, sharing))}: "
-        lines.append(f"{whose}answered from recordings ({len(patched)}): {listed}")
+        prefix = "" if len(lanes) == 1 else f"{' and '.join(map(str, sharing))}: "
+        lines.append(f"{prefix}answered from recordings ({len(patched)}): {listed}")
     return lines

@@ -155,7 +155,7 @@ def check_blocked(lane: Lane, version: Version, outcome: Outcome, *, is_first: b
     """
     blocked = outcome.blocked
     events = stopping_events(
-        version, blocked if is_first else [each for each in blocked if each.what.startswith(PART_OF_TOOL)]
+        version, blocked if is_first else [event for event in blocked if event.what.startswith(PART_OF_TOOL)]
     )
     if events:
         raise BlockedError(lane, version, events)

@@ -129,14 +129,14 @@ async def _converse(
 
 async def _repeat(talk: _Talk, turns: Sequence[UserTurn], messages: Sequence[Message]) -> Outcome:
     """Take each turn after what was recorded before it: its messages, and the calls that made its state."""
-    done = 0
+    calls = 0
     for turn in turns:
         talk.messages = list(messages[: turn.end + 1])
         recorded = tuple(
             ServedCall(call=call, rule=Rule.TAPE, from_trace_id=talk.item.trace_id)
-            for call in talk.item.tape[:done]
+            for call in talk.item.tape[:calls]
         )
-        done += turn.calls
+        calls += turn.calls
         outcome = await talk.take(turn.number, messages[turn.end].text, before=recorded)
         if outcome.status is not Status.OK:
             break
@@ -239,12 +239,12 @@ def _turn_messages(outcome: Outcome, before: int) -> list[Message]:
     return [*tool_messages(calls, before), Message(role="assistant", text=outcome.final_response or "")]
 
 
-def _together(done: Sequence[Outcome], ended_turns: Sequence[Turn]) -> Outcome:
+def _together(outcomes: Sequence[Outcome], ended_turns: Sequence[Turn]) -> Outcome:
     """Combine all turns into one outcome: the last one's end, and the sum of what they took."""
-    last = done[-1]
-    served = [call for outcome in done for call in outcome.served]
-    costs = [outcome.cost_usd for outcome in done if outcome.cost_usd is not None]
-    latencies = [outcome.latency_ms for outcome in done if outcome.latency_ms is not None]
+    last = outcomes[-1]
+    served = [call for outcome in outcomes for call in outcome.served]
+    costs = [outcome.cost_usd for outcome in outcomes if outcome.cost_usd is not None]
+    latencies = [outcome.latency_ms for outcome in outcomes if outcome.latency_ms is not None]
     return replace(
         last,
         reason=f"at the user's turn {ended_turns[-1].number}: {last.reason}" if last.reason else None,
@@ -252,10 +252,10 @@ def _together(done: Sequence[Outcome], ended_turns: Sequence[Turn]) -> Outcome:
             replace(served_call, call=replace(served_call.call, index=position))
             for position, served_call in enumerate(served)
         ),
-        usage=total_usage(outcome.usage for outcome in done),
+        usage=total_usage(outcome.usage for outcome in outcomes),
         # A part of a cost would look like all of it.
-        cost_usd=sum(costs) if len(costs) == len(done) else None,
+        cost_usd=sum(costs) if len(costs) == len(outcomes) else None,
         latency_ms=sum(latencies) if latencies else None,
-        started_at=done[0].started_at,
+        started_at=outcomes[0].started_at,
         turns=tuple(ended_turns),
     )

@@ -86,21 +86,21 @@ class StoreCorpus:
             return None
         if name not in self._calls:
             self._calls[name] = self._read_calls(name)
-        same = [
+        equal_calls = [
             call
             for call in self._calls[name].get(self._key(name, args), ())
             if call.trace_id != item.trace_id
         ]
-        if not same:
+        if not equal_calls:
             return None
-        return self._proven(item, name, same, writes) or self._related(item, name, same, writes)
+        return self._proven(item, name, equal_calls, writes) or self._related(item, name, equal_calls, writes)
 
     def _proven(
-        self, item: Item, name: str, same: Sequence[_Recorded], writes: Sequence[ToolCall]
+        self, item: Item, name: str, equal_calls: Sequence[_Recorded], writes: Sequence[ToolCall]
     ) -> CorpusRecording | None:
         """Return the recording nearest in time, where the tool is proven and all recordings agree."""
         least, proof = self._rules.proven, self._rules.facts.proofs.get(name, Proof())
-        unwritten = [call for call in same if call.is_first]
+        unwritten = [call for call in equal_calls if call.is_first]
         sessions = {call.session for call in unwritten}
         if proof.bound > self._rules.max_false or min(len(unwritten), len(sessions)) < least:
             return None
@@ -118,7 +118,7 @@ class StoreCorpus:
         )
 
     def _related(
-        self, item: Item, name: str, same: Sequence[_Recorded], writes: Sequence[ToolCall]
+        self, item: Item, name: str, equal_calls: Sequence[_Recorded], writes: Sequence[ToolCall]
     ) -> CorpusRecording | None:
         """Return the nearest recording of the same session or user with no write between."""
         if not self._rules.facts.proofs.get(name, Proof()).allows_related(self._rules.max_false):
@@ -126,7 +126,7 @@ class StoreCorpus:
         user = self._user_of(item)
         related = [
             call
-            for call in same
+            for call in equal_calls
             if (item.session_id is not None and call.session_id == item.session_id)
             or (user is not None and call.user_id == user)
         ]
@@ -136,11 +136,11 @@ class StoreCorpus:
         recorded = self._result(nearest)
         if self._concerned([*writes, *self._between(item, nearest, user)], recorded):
             return None
-        whose = "session" if nearest.session_id == item.session_id and item.session_id else "user"
+        relation = "session" if nearest.session_id == item.session_id and item.session_id else "user"
         return CorpusRecording(
             recorded=recorded,
             trace_id=nearest.trace_id,
-            note=f"recorded in another trace of the same {whose}",
+            note=f"recorded in another trace of the same {relation}",
         )
 
     def _concerned(self, calls: Sequence[ToolCall], recorded: ToolCall) -> bool:

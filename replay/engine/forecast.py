@@ -151,9 +151,9 @@ def forecast(
         settings: with the judge and the user's own prices.
         judged: a judge will grade the trials.
     """
-    done: dict[tuple[str, str], int] = {}
+    finished_counts: dict[tuple[str, str], int] = {}
     for item_id, lane, _ in finished:
-        done[item_id, lane] = done.get((item_id, lane), 0) + 1
+        finished_counts[item_id, lane] = finished_counts.get((item_id, lane), 0) + 1
     counts = {lane: _Count() for lane in replayed}
     model = settings.judge.model if judged else None
     votes, judge_usd = 0, 0.0 if model is not None else None
@@ -179,7 +179,7 @@ def forecast(
             for lane, count in counts.items():
                 if lane == Lane.OLD2 and not has_repeat:
                     continue
-                missing = run.trials - done.get((item_id, lane), 0)
+                missing = run.trials - finished_counts.get((item_id, lane), 0)
                 if missing > 0:
                     _add(count, missing, run.lanes[lane], took, paid, recorded, settings)
                 if missing > 0 and isinstance(user, str):

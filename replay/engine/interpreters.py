@@ -94,7 +94,7 @@ def _output(command: tuple[str, ...], folder: Path) -> str | None:
     if shutil.which(command[0]) is None:
         return None
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             command,
             cwd=folder,
             stdin=subprocess.DEVNULL,
@@ -105,8 +105,8 @@ def _output(command: tuple[str, ...], folder: Path) -> str | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    lines = done.stdout.split()
-    return lines[-1] if done.returncode == 0 and lines else None
+    lines = result.stdout.split()
+    return lines[-1] if result.returncode == 0 and lines else None
 
 
 def _is_executable(python: Path) -> bool:

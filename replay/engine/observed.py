@@ -141,7 +141,7 @@ def pair(con: DuckDBPyConnection, version: Version, source: Source, pair_by: str
         for item_id in owners:
             traces.setdefault(item_id, []).append(trace_id)
     if not traces:
-        raise InputError(_nothing(version, len(rows), pair_by, bool(traces_of_items)))
+        raise InputError(_no_pairs(version, len(rows), pair_by, bool(traces_of_items)))
     return Pairing(traces=traces, matched=len(rows), unpaired=unpaired)
 
 
@@ -187,7 +187,7 @@ def _trial(run_id: str, lane: Lane, item_id: str, index: int, trace: Trace) -> T
     )
 
 
-def _nothing(version: Version, matched: int, pair_by: str | None, has_item_traces: bool) -> str:
+def _no_pairs(version: Version, matched: int, pair_by: str | None, has_item_traces: bool) -> str:
     what = f"version {version.name!r}"
     if not matched and version.condition is not None:
         return f"no trace fits {what}; `replay traces --where` shows what a condition finds"

@@ -137,7 +137,11 @@ class UnaskedTools:
         """
         self._lanes, self._harmless = lanes, frozenset(harmless)
         names = [patched.get(lane) for lane in lanes]
-        self._patched = None if None in names else frozenset(name for each in names for name in each or ())
+        self._patched = (
+            None
+            if None in names
+            else frozenset(name for patched_names in names for name in patched_names or ())
+        )
         self._requested: list[tuple[Version, str]] = []
         self._trials: dict[tuple[Lane, str], int] = {}
 

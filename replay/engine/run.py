@@ -229,11 +229,11 @@ def _repeated(
 
     Of items that an earlier run replayed (`before`) it replays those that it replayed then.
     """
-    again = lanes.get(Lane.OLD2)
-    if again is None or again.kind is VersionKind.OBSERVED or settings.run.aa:
+    repeat = lanes.get(Lane.OLD2)
+    if repeat is None or repeat.kind is VersionKind.OBSERVED or settings.run.aa:
         return None
     drawn = repeated_items(source.strata(), settings.run.aa_share, settings.run.seed)
-    return frozenset(name for name, again in before.items() if again) | (drawn - before.keys())
+    return frozenset(name for name, repeat in before.items() if repeat) | (drawn - before.keys())
 
 
 def _case_thresholds(settings: Settings) -> JsonObject:
@@ -286,12 +286,12 @@ def resume(
         begun = {trial.lane for trial in waiting(store, run.id) if trial.status not in retry}
         begun |= {lane for lane, statuses in ended.items() if statuses.keys() - retry}
         run = _with_current_versions(run, settings, begun, accept_changes=accept_changes)
-    began_by, here = str(run.settings.get(REPLAYED_BY, "another version")), described()
-    if not began_by.endswith(here):
-        run = replace(run, settings={**run.settings, REPLAYED_BY: f"{began_by}, then {here}"})
+    began_by, present_code = str(run.settings.get(REPLAYED_BY, "another version")), described()
+    if not began_by.endswith(present_code):
+        run = replace(run, settings={**run.settings, REPLAYED_BY: f"{began_by}, then {present_code}"})
         if hooks is not None and run.finished_at is None:
             hooks.announce(
-                f"note: run {run.id} began with replaydiff {began_by} and continues with {here}; its "
+                f"note: run {run.id} began with replaydiff {began_by} and continues with {present_code}; its "
                 "trials may not be alike"
             )
     if settings.run.budget is not None:

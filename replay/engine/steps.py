@@ -198,7 +198,7 @@ def _actions(trials: Sequence[Trial]) -> dict[Lane, str]:
     for trial in trials:
         if not trial.status.is_error:
             actions_by_lane.setdefault(trial.lane, []).append(action(trial.served))
-    return {lane: most_done(done) for lane, done in actions_by_lane.items()}
+    return {lane: most_done(actions) for lane, actions in actions_by_lane.items()}
 
 
 def _of_step(step: Step, trace: Trace) -> RecordedDecision | None:
@@ -247,12 +247,12 @@ def _decision(
 def _with_result(call: ToolCall, trace: Trace) -> ToolCall:
     """Return the call with what was recorded for it."""
     args = canonical_args(call.args)
-    same = (
+    equal_calls = (
         recorded_call
         for recorded_call in trace.tool_calls
         if recorded_call.name == call.name and canonical_args(recorded_call.args) == args
     )
-    return next((recorded_call for recorded_call in same if recorded_call.answered), call)
+    return next((recorded_call for recorded_call in equal_calls if recorded_call.answered), call)
 
 
 def _last_user(messages: Sequence[Message]) -> str:

@@ -80,7 +80,7 @@ FORMS = (
 ENDPOINT = "endpoint"
 _OBSERVED = "observed"
 _RECORDED = VersionKind.OBSERVED
-_HERE = Origin()
+_THIS_CHECKOUT = Origin()
 _NAMED_FILES = 5
 """Changed files that a sentence names."""
 _MESSAGES = "messages"
@@ -272,7 +272,9 @@ def _messages_entry(spec: str, argument: str | None) -> VersionEntry:
     return VersionEntry(messages=True, setup=setup)
 
 
-def _described(name: str, settings: Settings, entry: VersionEntry, origin: Origin = _HERE) -> Version:
+def _described(
+    name: str, settings: Settings, entry: VersionEntry, origin: Origin = _THIS_CHECKOUT
+) -> Version:
     """Return a version of the agent.
 
     Args:

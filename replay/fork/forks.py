@@ -243,7 +243,7 @@ def stored_forks(store: Path, run_id: str) -> ForkResult | None:
             )
         repeated = trials_of(con, run.id, repeated_id(of.item))
         forked = {at: trials_of(con, run.id, fork_id(of.item, at)) for at in of.at}
-    trials = [*repeated, *(trial for each in forked.values() for trial in each)]
+    trials = [*repeated, *(trial for fork_trials in forked.values() for trial in fork_trials)]
     costs = [trial.cost_usd for trial in trials if trial.cost_usd is not None]
     return ForkResult(
         run=run.id,
@@ -335,12 +335,14 @@ def _chance(edited: Sequence[tuple[str, ...]], repeated: Sequence[tuple[str, ...
     import random
 
     names: dict[tuple[str, ...], int] = {}
-    behaviours = [names.setdefault(done, len(names)) for done in (*edited, *repeated)]
+    behaviours = [names.setdefault(behaviour, len(names)) for behaviour in (*edited, *repeated)]
     whole = Counter(behaviours)
 
     def distance(chosen: Sequence[int]) -> float:
-        here = Counter(behaviours[position] for position in chosen)
-        return sum(abs(here[key] / len(edited) - (whole[key] - here[key]) / len(repeated)) for key in whole)
+        counts = Counter(behaviours[position] for position in chosen)
+        return sum(
+            abs(counts[key] / len(edited) - (whole[key] - counts[key]) / len(repeated)) for key in whole
+        )
 
     observed = distance(range(len(edited))) - 1e-9
     draw, places = random.Random(0), range(len(behaviours))  # noqa: S311 - a seeded test, no secret

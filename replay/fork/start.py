@@ -137,10 +137,10 @@ def _origin(store: Path, request: ForkRequest) -> tuple[RunRecord, Item, Trial]:
         (trial for trial in trials if trial.lane == lane and trial.index == request.trial - 1), None
     )
     if origin is None:
-        there = ", ".join(f"{trial.lane} {trial.index + 1}" for trial in trials) or "none"
+        trial_names = ", ".join(f"{trial.lane} {trial.index + 1}" for trial in trials) or "none"
         raise InputError(
             f"item {item.id} of run {run.id} has no trial {request.trial} in lane {lane}",
-            hint=f"its trials are: {there}",
+            hint=f"its trials are: {trial_names}",
         )
     return run, item, origin
 

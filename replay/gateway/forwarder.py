@@ -321,9 +321,9 @@ async def _join(
 ) -> None:
     """Pass bytes both ways until both sides have ended; outwards only the first `most`."""
     try:
-        async with asyncio.TaskGroup() as both:
-            both.create_task(_pump(inner_reader, outer_writer, most))
-            both.create_task(_pump(outer_reader, inner_writer))
+        async with asyncio.TaskGroup() as directions:
+            directions.create_task(_pump(inner_reader, outer_writer, most))
+            directions.create_task(_pump(outer_reader, inner_writer))
     except* OSError:
         pass
     finally:

@@ -137,13 +137,13 @@ class _Reading:
         self._stack.append(_Open(value, event.anchor, line, start, self._path()))
 
     def _end(self, event: Any) -> None:
-        done = self._stack.pop()
-        for merged in done.merged:
+        ended_node = self._stack.pop()
+        for merged in ended_node.merged:
             for key, value in merged.items():
-                done.value.setdefault(key, value)
-        if done.anchor:
-            self._anchors[done.anchor] = (done.value, done.size)
-        self._put(done.value, done.size, done.start, event.end_mark.index)
+                ended_node.value.setdefault(key, value)
+        if ended_node.anchor:
+            self._anchors[ended_node.anchor] = (ended_node.value, ended_node.size)
+        self._put(ended_node.value, ended_node.size, ended_node.start, event.end_mark.index)
 
     def _scalar(self, event: Any) -> None:
         top = self._stack[-1] if self._stack else None

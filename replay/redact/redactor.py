@@ -420,9 +420,9 @@ def _quote(text: str, piece: PersonalText) -> str:
 
 def _without_overlap(earlier: list[PersonalText], more: Iterable[PersonalText]) -> list[PersonalText]:
     """Return the pieces by position; of two that overlap the first one stays."""
-    both = [*((piece, False) for piece in earlier), *((piece, True) for piece in more)]
+    pieces = [*((piece, False) for piece in earlier), *((piece, True) for piece in more)]
     result: list[tuple[PersonalText, bool]] = []
-    for piece, late in sorted(both, key=lambda candidate: (candidate[0].start, candidate[1])):
+    for piece, late in sorted(pieces, key=lambda candidate: (candidate[0].start, candidate[1])):
         if result and piece.start < result[-1][0].end:
             if late >= result[-1][1]:
                 continue

@@ -73,7 +73,7 @@ def column(kind: ColumnType, values: Sequence[Any]) -> ArrowColumn:
     if kind.format == b"+s":
         return _structs(kind, values)
     if values and values[0] is None and values.count(None) == len(values):
-        return _nothing(kind, len(values))
+        return _null_column(kind, len(values))
     if kind.format == b"U":
         return _texts(values)
     nulls = values.count(None)
@@ -103,7 +103,7 @@ def _bits(values: Sequence[bool]) -> bytes:
     return number.to_bytes((len(values) + 7) // 8, "little")
 
 
-def _nothing(kind: ColumnType, length: int) -> ArrowColumn:
+def _null_column(kind: ColumnType, length: int) -> ArrowColumn:
     """Return a column without a value."""
     buffers = (bytes((length + 7) // 8), bytes(8 * length + 8))
     return ArrowColumn(length, length, (*buffers, b"") if kind.format == b"U" else buffers)

@@ -142,8 +142,10 @@ def merge(con: DuckDBPyConnection, source: DuckDBPyConnection) -> dict[str, int]
     Raises:
         InputError: both hold redacted traces, and a token would mean two values.
     """
-    here = {table: _keys(con, table, key) for table, key in _KEYS.items()}
-    here["decisions"] = {tuple(row) for rows in in_batches(con, "SELECT * FROM decisions") for row in rows}
+    present_keys = {table: _keys(con, table, key) for table, key in _KEYS.items()}
+    present_keys["decisions"] = {
+        tuple(row) for rows in in_batches(con, "SELECT * FROM decisions") for row in rows
+    }
     taken: dict[str, int] = {}
     with transaction(con):
         merge_tokens(con, source)
@@ -156,7 +158,7 @@ def merge(con: DuckDBPyConnection, source: DuckDBPyConnection) -> dict[str, int]
                 fresh = [
                     row
                     for row in rows
-                    if (row if key_position is None else row[key_position]) not in here[owner]
+                    if (row if key_position is None else row[key_position]) not in present_keys[owner]
                 ]
                 sql.insert(con, table, columns, fresh)
                 taken[table] += len(fresh)
@@ -249,12 +251,19 @@ def backup(path: Path, target: Path) -> int:
 
 def copy_media(source: Path, target: Path, hashes: Collection[str]) -> int:
     """Copy media from beside one store to beside another; return how many were not there yet."""
-    theirs, ours = source.absolute().parent / MEDIA_FOLDER, target.absolute().parent / MEDIA_FOLDER
-    absent = [sha256 for sha256 in hashes if not (ours / sha256).exists() and (theirs / sha256).exists()]
+    source_folder, target_folder = (
+        source.absolute().parent / MEDIA_FOLDER,
+        target.absolute().parent / MEDIA_FOLDER,
+    )
+    absent = [
+        sha256
+        for sha256 in hashes
+        if not (target_folder / sha256).exists() and (source_folder / sha256).exists()
+    ]
     for sha256 in absent:
-        private_folder(ours)
-        with replacing(ours / sha256) as file:
-            shutil.copyfile(theirs / sha256, file)
+        private_folder(target_folder)
+        with replacing(target_folder / sha256) as file:
+            shutil.copyfile(source_folder / sha256, file)
     return len(absent)
 
 

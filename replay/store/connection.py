@@ -430,13 +430,13 @@ def _connect(path: Path, read_only: bool, export_to: Path | None) -> DuckDBPyCon
         except duckdb.Error as error:
             problem = str(error)
             locked = "Could not set lock" in problem
-            here = "different configuration" in problem
-            if here and read_only and export_to is None:
+            is_open_here = "different configuration" in problem
+            if is_open_here and read_only and export_to is None:
                 # This process writes to it: what is committed is seen through the same instance.
                 read_only = False
                 continue
             # A reader does not wait for another process: it takes a copy.
-            if not ((locked and not read_only) or here) or time.monotonic() > give_up:
+            if not ((locked and not read_only) or is_open_here) or time.monotonic() > give_up:
                 raise _refusal(path, problem, locked, read_only) from None
         else:
             if export_to is not None:

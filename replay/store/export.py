@@ -160,12 +160,12 @@ def write_jsonl(export: Export, file: BinaryIO, on_rows: OnRows) -> None:
     """Write each row as one line of JSON, with the bytes of its media."""
     rows = _trace_records(export) if export.kind is ExportKind.TRACES else _row_records(export)
     media = MediaFolder.of(export.con)
-    for done, row in enumerate(rows, start=1):
+    for count, row in enumerate(rows, start=1):
         line = _line(row)
         # Whoever reads it has no other file: media are in it as base64.
         file.write(media.filled_text(line.decode()).encode() if MARK.encode() in line else line)
-        if done % _ROWS == 0:
-            on_rows(done, export.rows)
+        if count % _ROWS == 0:
+            on_rows(count, export.rows)
 
 
 def _line(row: dict[str, Any]) -> bytes:
@@ -291,17 +291,17 @@ def _stage_traces(export: Export, on_rows: OnRows) -> None:
         ORDER BY list_position($ids::VARCHAR[], t.trace_id)
     """
     con = export.con
-    nothing = {"ids": [], "first": 0, "last": -1, "low": 0, "high": -1}
-    con.execute(f"CREATE TEMP TABLE staged AS {query}", nothing).fetchall()
-    done = 0
+    no_rows = {"ids": [], "first": 0, "last": -1, "low": 0, "high": -1}
+    con.execute(f"CREATE TEMP TABLE staged AS {query}", no_rows).fetchall()
+    count = 0
     for batch in _batches(export):
         (first, last), (low, high) = batch.call_rows, batch.rows
         con.execute(
             f"INSERT INTO staged {query}",
             {"ids": batch.ids, "first": first, "last": last, "low": low, "high": high},
         ).fetchall()
-        done += len(batch.ids)
-        on_rows(done, export.rows)
+        count += len(batch.ids)
+        on_rows(count, export.rows)
 
 
 def _stage_rows(export: Export) -> None:

@@ -212,20 +212,20 @@ def merge_tokens(con: DuckDBPyConnection, source: DuckDBPyConnection) -> None:
     Raises:
         InputError: a token would mean two values.
     """
-    theirs, ours = _tokens(source), _tokens(con)
-    if not theirs:
+    source_tokens, present_tokens = _tokens(source), _tokens(con)
+    if not source_tokens:
         return
-    if not ours:
+    if not present_tokens:
         con.execute("DELETE FROM redaction_key")
         sql.insert(con, "redaction_key", {"key": "BLOB"}, [(_key(source),)])
     elif _key(con) != _key(source) or any(
-        theirs.get(token, digest) != digest for token, digest in ours.items()
+        source_tokens.get(token, digest) != digest for token, digest in present_tokens.items()
     ):
         raise InputError(
             "both stores hold redacted traces, and [EMAIL_1] means different addresses in them",
             hint="import the traces again into one store",
         )
-    new = [(*token, digest) for token, digest in theirs.items() if token not in ours]
+    new = [(*token, digest) for token, digest in source_tokens.items() if token not in present_tokens]
     sql.insert(con, "redactions", _TOKEN_COLUMNS, new)
 
 

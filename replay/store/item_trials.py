@@ -122,15 +122,15 @@ class _ItemValues:
     def _call(self, served: ServedCall) -> ServedCall:
         call = served.call
         calls = self._calls.setdefault(call.name, [])
-        same = next((earlier for earlier in calls if _same_json(earlier, call)), None)
-        if same is None:
+        equal_call = next((earlier for earlier in calls if _same_json(earlier, call)), None)
+        if equal_call is None:
             calls.append(call)
             return served
-        if same != call:
-            same = replace(call, args=same.args, result=same.result)
+        if equal_call != call:
+            equal_call = replace(call, args=equal_call.args, result=equal_call.result)
         item_trace = self._item.trace_id
         trace_id = item_trace if served.from_trace_id == item_trace else served.from_trace_id
-        return replace(served, call=same, from_trace_id=trace_id)
+        return replace(served, call=equal_call, from_trace_id=trace_id)
 
 
 _WORDS = ("stratum", "model", "environment", "release", "category", "difficulty")

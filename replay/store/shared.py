@@ -237,11 +237,11 @@ def check_clock(folder: Path) -> None:
     _check(folder)
     try:
         with tempfile.NamedTemporaryFile(dir=folder, prefix=".clock-") as file:
-            there = datetime.fromtimestamp(Path(file.name).stat().st_mtime, UTC).replace(tzinfo=None)
+            folder_time = datetime.fromtimestamp(Path(file.name).stat().st_mtime, UTC).replace(tzinfo=None)
     except OSError:
         # A full disk: to delete runs is what helps.
         return
-    ahead = utc_now() - there
+    ahead = utc_now() - folder_time
     if abs(ahead) > _CLOCKS_APART:
         raise StoreError(
             f"the clock of this machine is {abs(ahead) / timedelta(hours=1):.0f} hours "
@@ -328,13 +328,13 @@ def _write_run(con: DuckDBPyConnection, target: Path, run: RunRecord) -> None:
 
 def _refresh(con: DuckDBPyConnection, folder: Path, present: Mapping[str, SharedRun]) -> None:
     """Take in runs that are new in the folder, and leave out those that are gone."""
-    here = {name for (name,) in con.execute("SELECT run_id FROM runs").fetchall()}
-    for run_id in sorted(here - present.keys()):
+    present_ids = {name for (name,) in con.execute("SELECT run_id FROM runs").fetchall()}
+    for run_id in sorted(present_ids - present.keys()):
         with transaction(con):
             for table, condition in TABLES.items():
                 if table not in _SHARED:
                     con.execute(f"DELETE FROM {table} WHERE {condition}", {"run": run_id})
-    for run_id in sorted(present.keys() - here):
+    for run_id in sorted(present.keys() - present_ids):
         files = folder / "runs" / run_id
         try:
             with_memory(con, partial(_take_in, con, files, present[run_id]))

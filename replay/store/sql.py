@@ -174,8 +174,8 @@ def resolve(con: DuckDBPyConnection, table: str, column: str, name: str, kind: s
         if len(matching_ids) == 1:
             return matching_ids[0]
         if matching_ids:
-            some = ", ".join(matching_ids[:3]) + (", …" if len(matching_ids) > 3 else "")
-            raise InputError(f"several {kind}s begin with {name!r}: {some}", hint="type more of the id")
+            examples = ", ".join(matching_ids[:3]) + (", …" if len(matching_ids) > 3 else "")
+            raise InputError(f"several {kind}s begin with {name!r}: {examples}", hint="type more of the id")
     near = f"SELECT {column} FROM {table} ORDER BY jaro_winkler_similarity({column}, ?) DESC, 1 LIMIT 3"
     nearest_ids = [str(row[0]) for row in con.execute(near, [name]).fetchall()]
     raise UnknownNameError(kind, name, nearest_ids, "" if nearest_ids else hint)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from replaydiff.replay.align import Call, align, same
+from replaydiff.replay.align import Call, align, equal_json
 from replaydiff.replay.model import ServedCall, Trial
 from replaydiff.replay.tape import show_call
 from replaydiff.replay.terminal.text import visible, wrapped
@@ -39,22 +39,22 @@ class SideBySide:
             return _ONLY_RIGHT
         if self.right is None:
             return _ONLY_LEFT
-        return _EQUAL if same(self.left.call.args, self.right.call.args) else _DIFFERENT_ARGS
+        return _EQUAL if equal_json(self.left.call.args, self.right.call.args) else _DIFFERENT_ARGS
 
 
 def pairs(left: Sequence[ServedCall], right: Sequence[ServedCall]) -> list[SideBySide]:
     """Align the calls of two trials in order."""
     places = align([_call(call) for call in left], [_call(call) for call in right])
     side_by_side: list[SideBySide] = []
-    done = 0
+    next_position = 0
     for call, position in zip(right, places, strict=True):
         if position is None:
             side_by_side.append(SideBySide(None, call))
             continue
-        side_by_side += [SideBySide(missing, None) for missing in left[done:position]]
+        side_by_side += [SideBySide(missing, None) for missing in left[next_position:position]]
         side_by_side.append(SideBySide(left[position], call))
-        done = position + 1
-    return [*side_by_side, *(SideBySide(missing, None) for missing in left[done:])]
+        next_position = position + 1
+    return [*side_by_side, *(SideBySide(missing, None) for missing in left[next_position:])]
 
 
 def lanes(left: Trial, right: Trial, width: int, *, lines: int | None = None) -> list[str]:

@@ -87,13 +87,13 @@ class Transcript:
         for trial in trials:
             shown = [f"{trial.status}", *self._trial(item, trial, grades, model_calls)]
             alike.setdefault(tuple(shown), []).append(trial)
-        for (status, *shown_lines), same in alike.items():
-            first = same[0]
+        for (status, *shown_lines), equal_trials in alike.items():
+            first = equal_trials[0]
             head = f"{first.lane} trial {first.index + 1}: {status}"
             if simulated := simulated_turns(first.simulated_turns):
                 head += f", {simulated}"
             head += ", as recorded" if _as_recorded(item, first) else ""
-            head += f" (the same: {_numbered(same[1:])})" if len(same) > 1 else ""
+            head += f" (the same: {_numbered(equal_trials[1:])})" if len(equal_trials) > 1 else ""
             lines += ["", head, *shown_lines]
         return "\n".join(lines)
 

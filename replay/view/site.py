@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from replaydiff.replay.api.review import Reviewer
 
 T = TypeVar("T")
-_HERE = Path(__file__).parent
+_FOLDER = Path(__file__).parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Site:
         """Return a page that shows `cached_values`; `area` is the part of the site that it belongs to."""
         old = next((cached for cached in cached_values if cached.busy), None)
         text = (
-            environment(_HERE / "templates")
+            environment(_FOLDER / "templates")
             .get_template(template)
             .render(area=area, old=old, running=self.project.runs.in_progress(), **values)
         )
@@ -60,4 +60,4 @@ class Site:
 
 def asset(name: str) -> str:
     """Return a style or script of the site."""
-    return (_HERE / "assets" / name).read_text(encoding="utf-8")
+    return (_FOLDER / "assets" / name).read_text(encoding="utf-8")

@@ -60,7 +60,7 @@ def _form(annotation: Any) -> str | None:
 def _members(annotation: Any) -> list[Any]:
     """Return the types that an annotation allows, without `None`."""
     if typing.get_origin(annotation) in _UNIONS:
-        return [member for each in typing.get_args(annotation) for member in _members(each)]
+        return [member for alternative in typing.get_args(annotation) for member in _members(alternative)]
     return [] if annotation is type(None) else [annotation]
 
 
@@ -119,8 +119,8 @@ def _built(members: list[Any], value: Any) -> Any:
             if model is not value:
                 return model
         elif isinstance(value, dict) and len(inner) == 2:
-            return {key: _built(_members(inner[1]), each) for key, each in value.items()}
+            return {key: _built(_members(inner[1]), entry) for key, entry in value.items()}
         elif isinstance(value, list):
-            values = [_built(_members(inner[0]), each) for each in value] if len(inner) == 1 else value
+            values = [_built(_members(inner[0]), entry) for entry in value] if len(inner) == 1 else value
             return origin(values) if origin in (tuple, set, frozenset) else values
     return value

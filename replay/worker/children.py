@@ -87,8 +87,10 @@ class ToolServer:
 
         def __init__(popen: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
             if kwargs.get("env") is not None:
-                ours = {name: os.environ[name] for name in (WORKER, "PYTHONPATH") if name in os.environ}
-                kwargs["env"] = {**kwargs["env"], **ours}
+                our_variables = {
+                    name: os.environ[name] for name in (WORKER, "PYTHONPATH") if name in os.environ
+                }
+                kwargs["env"] = {**kwargs["env"], **our_variables}
             start(popen, *args, **kwargs)
 
         module.Popen.__init__ = __init__

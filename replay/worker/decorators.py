@@ -73,7 +73,7 @@ def _names_of(function: Any, name: str | None) -> set[str]:
     names = {key for space in spaces for key, value in list(space.items()) if value is function}
     names = names or {kinds.read(function, "__name__", str, None)}
     # `functools.wraps` gives a decorated function the name of any function it likes.
-    return {each for each in names if isinstance(each, str)} | ({name} if name else set())
+    return {entry for entry in names if isinstance(entry, str)} | ({name} if name else set())
 
 
 def _wrapped(function: Any) -> Any:
@@ -82,7 +82,9 @@ def _wrapped(function: Any) -> Any:
 
 def _path(function: Any, names: set[str], depth: int = 0) -> list[types.FunctionType]:
     """Return the functions on the path to one of these names, through references of functions."""
-    functions = [each for each in _inside(function) if each is not function] if depth < DEEPEST else []
+    functions = (
+        [candidate for candidate in _inside(function) if candidate is not function] if depth < DEEPEST else []
+    )
     for inner in functions:
         if inner.__name__ in names:
             return [inner]
@@ -103,7 +105,7 @@ def _inside(function: Any) -> list[types.FunctionType]:
                 values.append(cell.cell_contents)
     elif not isinstance(function, type):
         values = [value for _, value in kinds.attributes(function)]
-    return [each for each in map(_function, values) if each is not None]
+    return [inner for inner in map(_function, values) if inner is not None]
 
 
 def _function(value: Any) -> types.FunctionType | None:

@@ -145,10 +145,10 @@ class Discovery:
         if kinds.is_unbound(original):
             target = dataclasses.replace(target, is_method=True)
         answered = [original] if decorators.only_retries(layers) else layers
-        for each in answered:
-            if kinds.has_code(each):
+        for tool in answered:
+            if kinds.has_code(tool):
                 family = target.family or id(original)
-                self._keep(dataclasses.replace(target, function=each, like=original, family=family))
+                self._keep(dataclasses.replace(target, function=tool, like=original, family=family))
         return True
 
     def _keep(self, target: ToolFunction) -> None:
@@ -204,7 +204,9 @@ class Discovery:
             # It may choose among what it holds.
             return self._function(ToolFunction(call, None, path, is_method=True, owner=value), "__call__")
         functions = [kinds.code_of(raw) for _, raw in kinds.methods(type(value))]
-        is_object = any(kinds.has_code(each) and not kinds.is_library(each.__module__) for each in functions)
+        is_object = any(
+            kinds.has_code(function) and not kinds.is_library(function.__module__) for function in functions
+        )
         return has_tools or (is_object and self._object(value, name, path, bound_to))
 
     def _mapping(self, table: Any, name: str | None, path: str) -> bool:
@@ -226,7 +228,7 @@ class Discovery:
         values = list(table)
         if isinstance(table, (tuple, list)):
             name = kinds.name_in_record(values, fields, name)
-        is_record = isinstance(table, tuple) and any(kinds.is_function(each) for each in values)
+        is_record = isinstance(table, tuple) and any(kinds.is_function(entry) for entry in values)
         members: list[Any] = []
         beside: list[Any] = []
         for index, value in enumerate(values):
@@ -318,12 +320,12 @@ class Discovery:
             self._function(target, attribute)
         if len(self.targets) == before:
             others = dict(kinds.fields(value, every=True))
-            functions = [field for field, each in others.items() if kinds.is_function(each)]
-            for field, each in others.items():
-                if kinds.is_table(each):
-                    self.add(each, None, f"{path}.{field}")
+            functions = [field for field, member in others.items() if kinds.is_function(member)]
+            for field, member in others.items():
+                if kinds.is_table(member):
+                    self.add(member, None, f"{path}.{field}")
                 elif functions == [field]:
-                    self.add(each, name, f"{path}.{field}", bound_to or field)
+                    self.add(member, name, f"{path}.{field}", bound_to or field)
         if len(self.targets) == before:
             self._no_tool(value, ["__call__"] if callable(value) else kinds.public_methods(type(value)), path)
         self._keep_beside(kinds.agents_methods(type(value)), path)

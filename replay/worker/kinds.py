@@ -66,7 +66,11 @@ def fields_passed_to(value: Any) -> dict[str, Any]:
     values = dict(attributes(value))
     passed = read(value, "__pydantic_fields_set__", set, None)
     if passed is None and dataclasses.is_dataclass(value):
-        passed = {each.name for each in dataclasses.fields(value) if values.get(each.name) != each.default}
+        passed = {
+            parameter.name
+            for parameter in dataclasses.fields(value)
+            if values.get(parameter.name) != parameter.default
+        }
     # A client or a session is no argument of a model.
     return {name: field for name, field in values.items() if name in (passed or ()) and _is_json(field)}
 
@@ -227,7 +231,7 @@ def name_in_record(members: list[Any], fields: Any, name: str | None) -> str | N
     if fields:
         text = members[fields.index("name")] if "name" in fields else None
         return text if isinstance(text, str) else name
-    functions = [each for each in members if callable(each) and not isinstance(each, type)]
+    functions = [member for member in members if callable(member) and not isinstance(member, type)]
     if len(functions) != 1:
         return None if functions else name
     if len(members) == 1:
@@ -240,7 +244,7 @@ def name_in_record(members: list[Any], fields: Any, name: str | None) -> str | N
 def subclasses(cls: type) -> list[type]:
     """Return the subclasses of a class, with theirs."""
     direct: list[type] = type.__subclasses__(cls)
-    return [each for subclass in direct for each in (subclass, *subclasses(subclass))]
+    return [descendant for subclass in direct for descendant in (subclass, *subclasses(subclass))]
 
 
 def announce_subclasses(cls: type, callback: Callable[[type], None]) -> None:

@@ -115,23 +115,27 @@ class Patches:
     @property
     def names(self) -> list[str]:
         """Return the names of the tools that are answered."""
-        named = {name for each in self.tools for name in each.names}
+        named = {name for answered_tool in self.tools for name in answered_tool.names}
         return sorted({*named, *(name for framework in self.frameworks for name in framework.names)})
 
     @property
     def paths(self) -> list[str]:
         """Return where each function was found that is answered; of a framework, its tools' names."""
-        answered = [each for each in self.tools if not set(self._live).issuperset(each.names)]
-        paths = dict.fromkeys(path for each in answered for path in each.paths)
+        answered = [
+            answered_tool
+            for answered_tool in self.tools
+            if not set(self._live).issuperset(answered_tool.names)
+        ]
+        paths = dict.fromkeys(path for answered_tool in answered for path in answered_tool.paths)
         return [*paths, *(name for framework in self.frameworks for name in framework.names)]
 
     def returns(self) -> dict[str, str]:
         """Return what annotations promise: tool → `text` or `json`; `*` for the tools of a dispatcher."""
         return {
-            name: each.promised
-            for each in self.tools
-            if each.promised is not None
-            for name in (("*",) if each.style else each.names)
+            name: answered_tool.promised
+            for answered_tool in self.tools
+            if answered_tool.promised is not None
+            for name in (("*",) if answered_tool.style else answered_tool.names)
         }
 
     @property
@@ -146,10 +150,10 @@ class Patches:
     def homes(self) -> set[Home]:
         """Return where the patched functions are defined."""
         homes = set(self._homes)
-        for each in self.tools:
-            function = each.like
+        for answered_tool in self.tools:
+            function = answered_tool.like
             file = imports.real_path(function.__code__.co_filename)
-            name = None if each.style else each.names[0]
+            name = None if answered_tool.style else answered_tool.names[0]
             homes.add(Home(str(function.__module__), file, function.__qualname__, name))
         return homes
 
@@ -304,7 +308,7 @@ class Patches:
             self._replace(*targets)
         self.beside.update(discovered.beside)
         cached = set(map(id, self._caches))
-        self._caches += [each for each in discovered.caches if id(each) not in cached]
+        self._caches += [cache for cache in discovered.caches if id(cache) not in cached]
         for partial, target in discovered.partials:
             self._patch_partial(partial, target)
 

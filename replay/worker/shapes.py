@@ -94,7 +94,7 @@ def attribute(owner: Any, name: str, path: str) -> Any:
     except AttributeError:
         import difflib
 
-        present = [each for each in dir(owner) if not each.startswith("__")]
+        present = [present_name for present_name in dir(owner) if not present_name.startswith("__")]
         near = difflib.get_close_matches(name, present, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(present[:10]) or 'nothing'}"
         raise MissingError(f"{path} has no {name!r}; {hint}") from None
@@ -160,7 +160,9 @@ def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]
 def is_async(function: Any) -> bool:
     """Return whether calling something returns what must be awaited."""
     called = None if inspect.isroutine(function) else inspect.getattr_static(type(function), "__call__", None)
-    return any(inspect.iscoroutinefunction(each) for each in (function, inspect.unwrap(function), called))
+    return any(
+        inspect.iscoroutinefunction(candidate) for candidate in (function, inspect.unwrap(function), called)
+    )
 
 
 def _target(agent: Any, path: str, args: dict[str, Any], prefers_async: Callable[[Any], bool]) -> Target:
@@ -206,17 +208,19 @@ def _by_parameters(
     ]
     if not open_:
         raise Unusable(f"{path}() has no parameter for the user's message")
-    thread = next((each for each in open_ if len(open_) > 1 and _names_thread(each)), None)
-    open_ = [each for each in open_ if each is not thread]
-    first, messages = open_[0], next((each for each in open_ if each.name == "messages"), None)
+    thread = next((candidate for candidate in open_ if len(open_) > 1 and _names_thread(candidate)), None)
+    open_ = [candidate for candidate in open_ if candidate is not thread]
+    first, messages = open_[0], next((candidate for candidate in open_ if candidate.name == "messages"), None)
     if messages is not None and (messages is first or messages.default is messages.empty):
         takes, field, chosen = "messages", "messages", messages
     else:
         takes, field, chosen = "text", "input", first
     missing = [
-        each.name
-        for each in open_
-        if each is not chosen and each.default is each.empty and each.kind is not each.VAR_POSITIONAL
+        candidate.name
+        for candidate in open_
+        if candidate is not chosen
+        and candidate.default is candidate.empty
+        and candidate.kind is not candidate.VAR_POSITIONAL
     ]
     if missing:
         raise Unusable(
@@ -250,12 +254,14 @@ def _names_thread(parameter: inspect.Parameter) -> bool:
 def _refuse_unknown(
     args: dict[str, Any], parameters: Mapping[str, inspect.Parameter] | None, path: str
 ) -> None:
-    if parameters is None or any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
+    if parameters is None or any(
+        parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()
+    ):
         return
     names = [
-        each.name
-        for each in parameters.values()
-        if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
+        parameter.name
+        for parameter in parameters.values()
+        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
     ]
     for name in args:
         if name not in names:

@@ -247,7 +247,10 @@ def _parameters(signature: inspect.Signature | None, skip_self: bool) -> list[in
 def _context(parameters: list[inspect.Parameter]) -> list[str]:
     """Return the names of the parameters before those of a dispatcher's call."""
     return [
-        each.name for each in itertools.takewhile(lambda each: each.name in DISPATCHER_CONTEXT, parameters)
+        parameter.name
+        for parameter in itertools.takewhile(
+            lambda parameter: parameter.name in DISPATCHER_CONTEXT, parameters
+        )
     ]
 
 

@@ -161,8 +161,8 @@ def passed(
 
 def is_shared(function: types.FunctionType) -> bool:
     """Return whether another function runs the same code, as those do that one factory makes."""
-    holders = [each for each in gc.get_referrers(function.__code__) if type(each) is types.FunctionType]
-    return any(each.__code__ is function.__code__ for each in holders if each is not function)
+    holders = [holder for holder in gc.get_referrers(function.__code__) if type(holder) is types.FunctionType]
+    return any(holder.__code__ is function.__code__ for holder in holders if holder is not function)
 
 
 def replace_in_factory(function: types.FunctionType, original: types.CodeType) -> None:

@@ -25,7 +25,7 @@ from replaydiff.reports import causes, phrases
 from replaydiff.reports import format as fmt
 from replaydiff.reports.html import plots, transcripts
 
-_HERE = Path(__file__).parent
+_FOLDER = Path(__file__).parent
 MOST_ITEMS = 5_000
 """Items that the page lists: with more it would take long to open, and be far too large to send."""
 _CHOICES = 200
@@ -79,7 +79,7 @@ def parts(result: DiffResult) -> dict[str, Any]:
 def environment(*folders: Path) -> Environment:
     """Return the templates of the report, after those of other folders, with the filters they share."""
     environment = Environment(
-        loader=FileSystemLoader([*folders, _HERE / "templates"]),
+        loader=FileSystemLoader([*folders, _FOLDER / "templates"]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -106,7 +106,7 @@ def environment(*folders: Path) -> Environment:
 @cache
 def asset(name: str) -> str:
     """Return the text of the report's own style or script."""
-    return (_HERE / "assets" / name).read_text(encoding="utf-8")
+    return (_FOLDER / "assets" / name).read_text(encoding="utf-8")
 
 
 def _policy(style: str, script: str) -> str:

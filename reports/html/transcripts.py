@@ -23,7 +23,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from replaydiff.diff.result import DiffResult, GradedTrial, ItemVerdict, Verdict
-from replaydiff.replay.align import Call, align, differing, same
+from replaydiff.replay.align import Call, align, differing, equal_json
 from replaydiff.replay.model import (
     ExpectedCall,
     Grade,
@@ -196,8 +196,8 @@ def _trial(
 ) -> dict[str, Any]:
     trial = graded.trial
     positions = align(spine, [Call(served.call.name, served.call.args) for served in trial.served])
-    simulated = simulated_turns(trial.simulated_turns) or fmt.NONE
-    wrote = f"wrote {', '.join(file.path for file in trial.files[:3])}" if trial.files else fmt.NONE
+    simulated = simulated_turns(trial.simulated_turns) or fmt.ABSENT
+    wrote = f"wrote {', '.join(file.path for file in trial.files[:3])}" if trial.files else fmt.ABSENT
     if trial.files[3:]:
         wrote += f" and {len(trial.files) - 3} more files"
     facts = (simulated, fmt.duration(trial.latency_ms), fmt.dollars(trial.cost_usd), wrote)
@@ -210,7 +210,7 @@ def _trial(
         ],
         "response": None if trial.final_response is None else _cut(trial.final_response, limit),
         "grades": [_grade(name, grade, limit) for name, grade in graded.grades.items()],
-        "facts": " · ".join(text for text in facts if text != fmt.NONE),
+        "facts": " · ".join(text for text in facts if text != fmt.ABSENT),
     }
     if trial.reason:
         document["why"] = _cut(trial.reason, limit)
@@ -263,7 +263,7 @@ def _call(
         document["o"] = _cut(served.explanation, limit)
     if served.rule is not Rule.MISS or call.result is not None or call.error:
         recorded = _recorded(item, served, position)
-        if recorded is not None and call.error == recorded.error and same(call.result, recorded.result):
+        if recorded is not None and call.error == recorded.error and equal_json(call.result, recorded.result):
             document["s"] = 1
         else:
             document["r"] = _result(call, limit)

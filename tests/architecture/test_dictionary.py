@@ -13,6 +13,10 @@ WORDS = frozenset(
     "one found held kept given place known made own wanted rest other stands told said".split()  # noqa: SIM905
 )
 """Words that say nothing as a part of a name."""
+PRONOUNS = frozenset(
+    "it that this these those both each some who whom whose which them here there such same nothing none".split()  # noqa: SIM905
+)
+"""Words that are no names by themselves."""
 PHRASES = ("goes_on", "comes_to")
 NO_VERBS = frozenset(
     "the a an what whether by one all it in of for that this when where why how each every some".split()  # noqa: SIM905
@@ -42,7 +46,11 @@ def says_nothing(name: str) -> bool:
     if name in REQUIRED:
         return False
     lower = name.lower().strip("_")
-    return not WORDS.isdisjoint(lower.split("_")) or any(phrase in lower for phrase in PHRASES)
+    return (
+        lower in PRONOUNS
+        or not WORDS.isdisjoint(lower.split("_"))
+        or any(phrase in lower for phrase in PHRASES)
+    )
 
 
 def _modules() -> Iterator[tuple[Path, ast.Module]]:

@@ -564,7 +564,7 @@ def test_traces_are_searched_by_text_condition_and_month(server: Server) -> None
 
 
 def test_a_transcript_sets_each_call_beside_its_answer() -> None:
-    told = [(part.who, part.text or part.call, part.result) for part in parts(production("t"))]
+    told = [(part.role, part.text or part.call, part.result) for part in parts(production("t"))]
     assert told == [
         ("user", "cancel t", None),
         ("tool call", "get_order_status", "shipped"),
@@ -572,7 +572,7 @@ def test_a_transcript_sets_each_call_beside_its_answer() -> None:
         ("assistant", "It is cancelled.", None),
     ]
     # Calls that no message asks for, and a response that is no message, are there all the same.
-    bare = [part.who for part in parts(production("t", messages=()))]
+    bare = [part.role for part in parts(production("t", messages=()))]
     assert bare == ["user", "tool call", "tool call", "assistant"]
 
 

@@ -131,8 +131,8 @@ class Ratings(Fetching):
             ) -> Page:
                 return self._page({"traceId": of}, after, limit, attempts)
 
-            def finish(done: list[str] = trace_ids) -> None:
-                self._answers.rated(done)
+            def finish(rated_ids: list[str] = trace_ids) -> None:
+                self._answers.rated(rated_ids)
 
             def keep(rows: Iterable[Json]) -> None:
                 self._answers.keep(rows, self._endpoint().path)

@@ -51,10 +51,10 @@ KEYS = "MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_P
 def origin(query: Query) -> str:
     """Return the server or store, the user and the experiment."""
     user = os.environ.get("MLFLOW_TRACKING_USERNAME", "")
-    who = f" as {user}" if user and not os.environ.get("MLFLOW_TRACKING_TOKEN") else ""
+    account = f" as {user}" if user and not os.environ.get("MLFLOW_TRACKING_TOKEN") else ""
     experiment = project(query)
     uri = tracking_uri()
-    where = str(path_of(uri).resolve()) if uri.startswith(SCHEME) else read_url(URI, uri) + who
+    where = str(path_of(uri).resolve()) if uri.startswith(SCHEME) else read_url(URI, uri) + account
     return f"MLflow at {where}, {f'experiment {experiment}' if experiment else 'all experiments'}"
 
 

@@ -306,11 +306,11 @@ def _interpreter(plan: RemotePlan, folder: Path) -> str | None:
     """
     version = plan.version
     if version.lock is not None:
-        here = f"{sys.version_info[0]}.{sys.version_info[1]}"
-        if plan.python is not None and plan.python != here:
+        node_version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+        if plan.python is not None and plan.python != node_version:
             raise VersionError(
                 f"the virtual environment of version {version.name!r} has Python {plan.python}, and Ray runs "
-                f"on Python {here}; use the same in both"
+                f"on Python {node_version}; use the same in both"
             )
         venv = environment(version.name, folder, None, _cache_folder(), within_s=plan.install_timeout_s)
         if venv.lock != version.lock:

@@ -24,15 +24,15 @@ def cause(site: Site, request: Request) -> Response:
         lambda: site.project.cases.triage(request.path_params["run"]),
     )
     result = cached.value.result
-    run, done = result.run.id, request.query_params.get("done")
+    run, decision = result.run.id, request.query_params.get("done")
     by_id = {shown_cause.id: shown_cause for shown_cause in shown_causes.shown(result)}
     names = [shown_cause.id for shown_cause in by_id.values() if shown_cause.state == "open"]
     requested = request.query_params.get("cause", "")
     if not names or requested == "none":
-        return RedirectResponse(items_address(run, done), status_code=303)
+        return RedirectResponse(items_address(run, decision), status_code=303)
     position = names.index(requested) if requested in names else 0
     shown_cause = by_id[names[position]]
-    examples = next(len(each.examples) for each in result.causes if each.id == shown_cause.id)
+    examples = next(len(candidate.examples) for candidate in result.causes if candidate.id == shown_cause.id)
     return site.page(
         "causes.html.j2",
         cached,
@@ -46,8 +46,8 @@ def cause(site: Site, request: Request) -> Response:
         examples=examples,
         following=causes_address(run, names[position + 1] if position + 1 < len(names) else "none"),
         items=items_address(run),
-        decided=[each for each in by_id.values() if each.state != "open"],
-        done=decision_sentence(done),
+        decided=[candidate for candidate in by_id.values() if candidate.state != "open"],
+        done=decision_sentence(decision),
         golden=str(site.reviewer.golden),
         data=_script_data(cached.value, shown_cause.item),
     )
@@ -68,18 +68,18 @@ def decide(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
         )
     stopped = len(review.unfinished) if fields.get("promote") == "1" and decision == "accept" else 0
     counts = f"{len(review.promoted)}-{len(review.not_promoted) - stopped}-{stopped}"
-    address = causes_address(review.diff.run_id, None, done=f"{decision}-{counts}")
+    address = causes_address(review.diff.run_id, None, decision=f"{decision}-{counts}")
     return RedirectResponse(address, status_code=303)
 
 
-def causes_address(run: str, cause_id: str | None, *, done: str | None = None) -> str:
+def causes_address(run: str, cause_id: str | None, *, decision: str | None = None) -> str:
     """Return the address of a cause; of `none` that of the items."""
-    return _address(f"/runs/{quote(run, safe='')}/triage/causes", cause=cause_id, done=done)
+    return _address(f"/runs/{quote(run, safe='')}/triage/causes", cause=cause_id, done=decision)
 
 
-def items_address(run: str, done: str | None = None) -> str:
+def items_address(run: str, decision: str | None = None) -> str:
     """Return the address of the first item, though causes are open."""
-    return _address(f"/runs/{quote(run, safe='')}/triage", items="1", done=done)
+    return _address(f"/runs/{quote(run, safe='')}/triage", items="1", done=decision)
 
 
 def _address(path: str, **values: str | None) -> str:
@@ -87,9 +87,9 @@ def _address(path: str, **values: str | None) -> str:
     return path + (f"?{query}" if query else "")
 
 
-def decision_sentence(done: str | None) -> str | None:
+def decision_sentence(word: str | None) -> str | None:
     """Return what a form did as a sentence; None for anything else."""
-    decision, _, counts = (done or "").partition("-")
+    decision, _, counts = (word or "").partition("-")
     words = {"accept": "Accepted.", "reject": "Rejected.", "open": "Open again."}
     numbers = counts.split("-")
     if decision not in words or len(numbers) != 3 or not all(map(str.isdecimal, numbers)):

@@ -129,8 +129,10 @@ def _people(sheets: LabelSheets) -> list[Labeller]:
     people = []
     for name in sheets.paths():
         rows = sheets.rows(name)
-        done = sum(label_row.label is not None for label_row in rows)
-        people.append(Labeller(name=name, done=done, total=len(rows), address=_address(sheets.run_id, name)))
+        labelled = sum(label_row.label is not None for label_row in rows)
+        people.append(
+            Labeller(name=name, done=labelled, total=len(rows), address=_address(sheets.run_id, name))
+        )
     return people
 
 

@@ -32,7 +32,7 @@ _MOST = 100_000
 class Part:
     """A step of a transcript: a message, or a tool call with its result."""
 
-    who: str
+    role: str
     text: str = ""
     call: str | None = None
     """The tool's name; None for a message."""
@@ -115,7 +115,7 @@ def parts(trace: Trace) -> Iterator[Part]:
                 continue
             if message.text or message.parts is not None:
                 yield Part(
-                    who=visible(message.role),
+                    role=visible(message.role),
                     text=shortened(message.text),
                     media=(*media_in(message.text), *media_in(message.parts)),
                     missing=tuple(filter(None, map(missing_reason, _listed(message.parts)))),
@@ -123,11 +123,11 @@ def parts(trace: Trace) -> Iterator[Part]:
             for call in message.tool_calls:
                 yield call_part(next(calls, call))
     elif trace.input:
-        yield Part(who="user", text=shortened(trace.input))
+        yield Part(role="user", text=shortened(trace.input))
     yield from map(call_part, calls)
     last = trace.messages[-1] if trace.messages else None
     if trace.final_response is not None and (last is None or last.text != trace.final_response):
-        yield Part(who="assistant", text=shortened(trace.final_response))
+        yield Part(role="assistant", text=shortened(trace.final_response))
 
 
 def call_part(call: ToolCall) -> Part:
@@ -139,7 +139,7 @@ def call_part(call: ToolCall) -> Part:
     else:
         result = _json(call.result)
     return Part(
-        who="tool call",
+        role="tool call",
         call=visible(call.name),
         args=tuple((visible(name), shortened(_json(value))) for name, value in call.args.items()),
         result=shortened(result),

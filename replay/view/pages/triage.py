@@ -34,27 +34,27 @@ _NOT_OPEN = "this entry was decided already, or is none of this run's; go back t
 def entry(site: Site, request: Request) -> Response:
     """Show the requested entry, else the first open cause, else the first entry."""
     query = request.query_params
-    again = query.get("again") == "1"
-    cached = _queue(site, request.path_params["run"], again=again)
+    shows_decided = query.get("again") == "1"
+    cached = _queue(site, request.path_params["run"], again=shows_decided)
     queue, entries = cached.value, _open_entries(site, cached.value)
     run = queue.result.run.id
     open_causes = sum(cause.state == "open" for cause in queue.result.causes)
     if open_causes and not query.keys() & {"item", "items", "again"}:
-        return RedirectResponse(causes_address(run, None, done=query.get("done")), status_code=303)
+        return RedirectResponse(causes_address(run, None, decision=query.get("done")), status_code=303)
     names = [queued.item.item.id for queued in entries]
     requested = query.get("item")
     position = names.index(requested) if requested in names else 0
     shown = entries[position] if entries else None
 
     def address(index: int) -> str | None:
-        return _address(run, names[index], again=again) if 0 <= index < len(names) else None
+        return _address(run, names[index], again=shows_decided) if 0 <= index < len(names) else None
 
     return site.page(
         "triage.html.j2",
         cached,
         area="triage",
         run=run,
-        again=again,
+        again=shows_decided,
         entries=entries,
         place=position,
         shown=shown,
@@ -198,14 +198,16 @@ def _deciding(site: Site, chosen: Entry) -> Iterator[None]:
 
 
 def _redirect_to_next(
-    queue: TriageQueue, following: str | None, fields: Mapping[str, str], done: str
+    queue: TriageQueue, following: str | None, fields: Mapping[str, str], decision: str
 ) -> Response:
     """Show the entry after the one that was decided."""
-    return _redirect(queue.result.run.id, following, fields, done)
+    return _redirect(queue.result.run.id, following, fields, decision)
 
 
-def _redirect(run: str, item: str | None, fields: Mapping[str, str], done: str) -> Response:
-    return RedirectResponse(_address(run, item, again=fields.get("again") == "1", done=done), status_code=303)
+def _redirect(run: str, item: str | None, fields: Mapping[str, str], decision: str) -> Response:
+    return RedirectResponse(
+        _address(run, item, again=fields.get("again") == "1", done=decision), status_code=303
+    )
 
 
 def _address(run: str, item: str | None, *, again: bool, done: str | None = None) -> str:

@@ -41,14 +41,14 @@ def _begin():
 
 def _next():
     """Import the `sitecustomize` that this one hides."""
-    mine = sys.modules.pop("sitecustomize", None)
+    this_module = sys.modules.pop("sitecustomize", None)
     try:
         import sitecustomize  # noqa: F401
     except ImportError as error:
         if getattr(error, "name", "sitecustomize") != "sitecustomize":
             raise
     finally:
-        sys.modules.setdefault("sitecustomize", mine)
+        sys.modules.setdefault("sitecustomize", this_module)
 
 
 try:

@@ -240,20 +240,22 @@ class Framework:
     def _replace_in(
         self, cls: type, names: Mapping[str, tuple[Callable[..., Any], Callable[..., Any]]]
     ) -> None:
-        for each in [cls, *kinds.subclasses(cls)]:
+        for subclass in [cls, *kinds.subclasses(cls)]:
             for name, (run, wait) in names.items():
-                raw: Any = vars(each).get(name)
+                raw: Any = vars(subclass).get(name)
                 function = _function_of(raw)
                 if raw is None or trampoline.handler_of(function) is not None:
                     continue
                 if type(function) is not types.FunctionType:
                     self.fail(
-                        f"the tool {each.__module__}:{each.__qualname__}.{name} cannot be patched: it is "
-                        f"{replies.in_words(raw)}"
+                        f"the tool {subclass.__module__}:{subclass.__qualname__}.{name} cannot be patched: "
+                        f"it is {replies.in_words(raw)}"
                     )
                 is_async = trampoline.kind_of(function.__code__) == "coroutine"
                 chosen = wait if is_async else run
-                self.replace(each, name, _of_class(chosen, each) if isinstance(raw, staticmethod) else chosen)
+                self.replace(
+                    subclass, name, _of_class(chosen, subclass) if isinstance(raw, staticmethod) else chosen
+                )
 
     # --- answers ---------------------------------------------------------------------------------------
 
