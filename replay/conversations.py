@@ -2,6 +2,7 @@
 
 Traces belong to one conversation where source, session and name are the same and
 
+    reference a trace names the one that it continues (session files, which hold each message once).
     history   a trace carries the exchange before its input in its messages: it follows the latest trace that
               asked and answered so, whatever lies between. Of two that follow the same one the later counts
               (the user took the earlier back), and the earlier begins a conversation of its own. So does a
@@ -26,7 +27,7 @@ from typing import NamedTuple
 
 from replaydiff.replay.messages import canonical_args, conversation
 from replaydiff.replay.model import FIRST_TURN, Json, Message, Score, ToolCall, Trace, total_usage
-from replaydiff.replay.model.trace import SUMMARY
+from replaydiff.replay.model.trace import SUMMARY, continuation
 from replaydiff.replay.turns import tool_messages, user_turns
 
 TENANT_TRACES = 50
@@ -52,7 +53,8 @@ class TurnFacts(NamedTuple):
     exchange: str
     """The key of its input and answer; see `replay.model.trace.exchange`."""
     follows: str | None
-    """Likewise of the exchange before it, as its messages carry it."""
+    """Likewise of the exchange before it, as its messages carry it; see `Trace.follows`."""
+    source_id: str
 
 
 def chains(turns: Sequence[TurnFacts], traces_of_source: int) -> list[list[str]] | Apart:
@@ -75,7 +77,7 @@ def chains(turns: Sequence[TurnFacts], traces_of_source: int) -> list[list[str]]
         if parent is not None:
             parents[turn.trace_id] = parent
             children[parent] = turn.trace_id
-        latest[turn.exchange] = previous = turn.trace_id
+        latest[turn.exchange] = latest[continuation(turn.source_id)] = previous = turn.trace_id
     conversations: dict[str, list[str]] = {}
     for turn in turns:
         parent = parents.get(turn.trace_id, "")
@@ -135,6 +137,7 @@ def join(traces: Sequence[Trace]) -> Trace:
     return replace(
         last,
         trace_id=first.trace_id,
+        continues=first.continues,
         started_at=first.started_at,
         messages=tuple(messages),
         steps=tuple(

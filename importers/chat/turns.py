@@ -42,7 +42,7 @@ def turns(
 ) -> Iterator[Imported]:
     """Yield a trace for each turn of a session, with notes of what was not read.
 
-    The trace's id is `SESSION:NUMBER`. What was written in earlier turns is in its messages, without tools.
+    The trace's id is `SESSION:NUMBER`; each names the one that it continues.
 
     Args:
         source: name of the importer.
@@ -56,7 +56,7 @@ def turns(
     Raises:
         RecordError: the agent called a tool, or a tool answered, before the first message of a user.
     """
-    before: list[Message] = []
+    continues: str | None = None
     divided = list(_divided(recorded))
     if not divided:
         yield Skipped(NO_PROMPT)
@@ -83,7 +83,8 @@ def turns(
             user_id=user_id,
             model=next((entry.model for entry in reversed(turn) if entry.model), None),
             input=prompt.text,
-            messages=(*before, prompt, *produced),
+            messages=(prompt, *produced),
+            continues=continues,
             final_response=response,
             tool_calls=join_results(produced),
             usage=total_usage(entry.usage for entry in turn),
@@ -96,7 +97,7 @@ def turns(
         if has_orphan(trace):
             yield Note(ORPHANS)
         yield trace
-        before += [prompt, *([Message(role="assistant", text=response)] if response else [])]
+        continues = trace.trace_id
 
 
 def _divided(recorded: Sequence[SessionMessage]) -> Iterator[list[SessionMessage]]:

@@ -2,9 +2,8 @@
 
 A line is `{timestamp, type, payload}`; `response_item` lines hold the items of the Responses API, which make
 the conversation. Events repeat them, but for token counts. A session has many turns of its user, and each
-turn is a trace: `SESSION:NUMBER`. What was written in earlier turns stands before it in its messages, without
-their tools. The release is the version of Codex. What Codex itself puts into the user's mouth (the
-environment, instructions) is no turn.
+turn is a trace: `SESSION:NUMBER`, which names the one that it continues. The release is the version of Codex.
+What Codex itself puts into the user's mouth (the environment, instructions) is no turn.
 """
 
 from __future__ import annotations
@@ -46,7 +45,8 @@ class _RolloutTurn:
 
     prompt: Message
     number: int
-    before: tuple[Message, ...]
+    continues: str | None
+    """The id of the trace before it."""
     first: Record
     produced: list[Message] = field(default_factory=list)
     counts: list[Json] = field(default_factory=list)
@@ -59,14 +59,15 @@ class _RolloutTurn:
 
 
 class _Session:
-    """The state of reading a rollout file: only the current turn and the conversation before it."""
+    """The state of reading a rollout file: only the current turn."""
 
     def __init__(self, file: InputFile) -> None:
         self.meta: JsonObject = {}
         self._file = file
         self._context: JsonObject = {}
         self._turn: _RolloutTurn | None = None
-        self._before: list[Message] = []
+        self._last: str | None = None
+        """The id of the latest trace."""
         self._number = 0
         self._items: list[Json] = []
         """What the current turn was recorded as."""
@@ -123,16 +124,15 @@ class _Session:
                     yield Note(UNKNOWN_CALLS)
                 if has_orphan(item):
                     yield Note(ORPHANS)
+                self._last = item.trace_id
             yield item
-        response = final_response(turn.produced)
-        self._before += [turn.prompt, *([Message(role="assistant", text=response)] if response else [])]
 
     def _message(self, message: Message, record: Record, line: JsonObject) -> Iterator[Imported]:
         if message.role == "user":
             if message.text.lstrip().startswith(_NOT_TYPED):
                 return
             yield from self.end()
-            self._turn = _RolloutTurn(message, self._number, tuple(self._before), record)
+            self._turn = _RolloutTurn(message, self._number, self._last, record)
             self._number += 1
         elif message.role in ("assistant", "tool") and self._turn is not None:
             self._turn.produced.append(message)
@@ -182,7 +182,8 @@ class _Session:
             release=_text(self.meta.get("cli_version")),
             model=_text(self._context.get("model")),
             input=turn.prompt.text,
-            messages=(*turn.before, turn.prompt, *turn.produced),
+            messages=(turn.prompt, *turn.produced),
+            continues=turn.continues,
             final_response=response,
             tool_calls=join_results(turn.produced),
             usage=total_usage(map(_usage, turn.counts)),

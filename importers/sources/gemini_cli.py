@@ -2,7 +2,7 @@
 
 A session is an object with `messages`, or (newer versions) a file of lines: its header, a message each, and
 changes (`$set`, `$rewindTo`); a message that is written again replaces the earlier one. Each turn of the user
-is a trace, as with Codex: `SESSION:NUMBER`, with the text of the turns before it in its messages. Sessions of
+is a trace, as with Codex: `SESSION:NUMBER`, which names the one that it continues. Sessions of
 sub-agents are left out: their result is that of the call that started them.
 """
 

@@ -177,24 +177,24 @@ class StoreFile:
             InputError: `before` is not a time.
         """
         from replaydiff.replay.engine import leftovers
-        from replaydiff.replay.store.care import media_hashes, prune
+        from replaydiff.replay.store.care import prune
         from replaydiff.replay.store.connection import open_store
         from replaydiff.replay.store.runs import list_runs
         from replaydiff.replay.store.trials import content_hashes
 
         moment = _moment(before)
         with open_store(self.path) as con:
-            deleted = asdict(prune(con, moment, runs=runs, really=really))
+            deleted, media = prune(con, moment, runs=runs, really=really)
             stay = [
                 run
                 for run in list_runs(con, experiments=True)
                 if not runs or as_utc(run.created_at) >= as_utc(moment)
             ]
             written = content_hashes(con, [run.id for run in stay])
-            unneeded = leftovers.find(self.path, stay, written, media_hashes(con))
+            unneeded = leftovers.find(self.path, stay, written, media)
             if really:
                 leftovers.remove(unneeded)
-        return {**deleted, **{name: len(paths) for name, paths in asdict(unneeded).items()}}
+        return {**asdict(deleted), **{name: len(paths) for name, paths in asdict(unneeded).items()}}
 
     aprune = in_thread(prune)
 

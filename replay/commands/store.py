@@ -166,8 +166,9 @@ def prune(app: App, before: str, runs: bool, yes: bool, as_json: bool) -> None:
     and kept files of trials ([world] keep) of runs that are no longer stored, and media that no trace, run
     or trial refers to.
 
-    Cases keep their tapes, runs their copies of items. Traces of a sample are kept. The file shrinks
-    with `replay store compact`. --db DIR names a shared folder instead, whose old runs are deleted.
+    Cases keep their tapes, runs their copies of items. Traces of a sample are kept, and turns that
+    a newer one of their session continues. The file shrinks with `replay store compact`. --db DIR names
+    a shared folder instead, whose old runs are deleted.
 
     \b
     Examples:
@@ -185,8 +186,8 @@ def prune(app: App, before: str, runs: bool, yes: bool, as_json: bool) -> None:
         return
     gone = f"{deleted['traces']:,} traces" + (f" and {deleted['runs']:,} runs" if runs else "")
     sampled = (
-        f"; {deleted['traces_in_samples']:,} as old are kept: samples hold them"
-        if deleted["traces_in_samples"]
+        f"; {deleted['traces_needed']:,} as old are kept: samples hold them, or newer traces continue them"
+        if deleted["traces_needed"]
         else ""
     )
     click.echo(f"{gone} {'were deleted' if yes else 'would be deleted'}{sampled}")

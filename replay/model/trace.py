@@ -192,6 +192,11 @@ def exchange(question: str, answer: str) -> str:
     )
 
 
+def continuation(source_id: str) -> str:
+    """Return the key of what a trace follows that continues the trace of this id in its source."""
+    return f"trace:{source_id}"
+
+
 _MASKED = re.compile(
     r"[\[<({*_#\s]+(redacted|masked|hidden|filtered|removed|scrubbed)[\])>}*_#\s]+|\*{3,}", re.IGNORECASE
 )
@@ -252,6 +257,9 @@ class Trace:
     """Any other data; conditions use it as `metadata.NAME`."""
     media_missing: tuple[str, ...] = ()
     """Why pictures, documents or audio of it cannot be had, each reason once: `url`, `broken` …"""
+    continues: str | None = None
+    """Id, in the source, of the trace before it in its session, where `messages` begin with its own input:
+    what was written up to the end of that trace comes before them. None where `messages` have it all."""
 
     @property
     def tool_path(self) -> str:
@@ -273,8 +281,11 @@ class Trace:
     def follows(self) -> str | None:
         """Return the `exchange` before the input, as the messages carry it.
 
-        `SUMMARY` where they have a summary in its place, and None where they begin with the input.
+        `SUMMARY` where they have a summary in its place, what names a trace (`continuation`) where that has
+        it, and None where they begin with the input.
         """
+        if self.continues is not None:
+            return continuation(self.continues)
         end = next(
             (
                 position

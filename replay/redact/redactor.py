@@ -170,7 +170,7 @@ _CLEAN_CHARACTERS = 4_000_000
 _SUSPECT = re.compile(r"[^\x00-\x7f]|[0-9@%&\\]|-----BEGIN|(?i:basic|auth)|[A-Za-z+/_-]{20}")
 """Part of whatever a built-in finder finds, and of every disguise."""
 _UNSEARCHED: dict[type, frozenset[str]] = {
-    Trace: frozenset({"trace_id", "source"}),
+    Trace: frozenset({"trace_id", "source", "continues"}),
     ToolCall: frozenset({"name", "witness"}),
     Message: frozenset({"role", "name"}),
     Step: frozenset({"source_span_id"}),

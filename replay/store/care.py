@@ -6,6 +6,7 @@ import os
 import shutil
 from collections import deque
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -20,6 +21,7 @@ from replaydiff.replay.model.media import MARK
 from replaydiff.replay.store import pending, snapshot, sql
 from replaydiff.replay.store.connection import UNWRITTEN, open_store, transaction
 from replaydiff.replay.store.grades import decisions, iter_grades
+from replaydiff.replay.store.histories import continued
 from replaydiff.replay.store.import_records import merge_tokens
 from replaydiff.replay.store.memory import MEMORY_MB, in_batches
 from replaydiff.replay.store.runs import iter_items, list_runs
@@ -51,8 +53,8 @@ class Pruned:
     """How many rows were, or would be, deleted."""
 
     traces: int
-    traces_in_samples: int
-    """Traces as old that stay, since a sample holds them."""
+    traces_needed: int
+    """Traces as old that stay, since a sample holds them or later ones continue them."""
     runs: int
 
 
@@ -97,25 +99,32 @@ def check_rows(con: DuckDBPyConnection) -> None:
             deque(rows, maxlen=0)
 
 
-def prune(con: DuckDBPyConnection, before: datetime, *, runs: bool, really: bool) -> Pruned:
+class _DryRunError(Exception):
+    """Rolls back what was deleted to see what that leaves."""
+
+
+def prune(con: DuckDBPyConnection, before: datetime, *, runs: bool, really: bool) -> tuple[Pruned, set[str]]:
     """Leave out traces that started before a time, and with `runs` the runs made before it.
 
-    Cases keep their tapes, runs the copies of their items; traces that a sample holds stay. Without `really`
-    nothing is changed. The file gets no smaller by it: `compact` makes it so.
+    Cases keep their tapes, runs the copies of their items; traces stay that a sample holds or that later ones
+    continue. Without `really` nothing is changed. The file gets no smaller by it: `compact` makes it so.
+
+    Returns:
+        What is deleted, and the SHA-256 of the media that the rest refers to.
     """
-    old = f"started_at < $1 AND trace_id NOT IN {SAMPLED}"
+    aged = f"started_at < $1 AND trace_id NOT IN {SAMPLED}"
+    old = f"{aged} AND NOT {continued(aged)}"
     pruned = Pruned(
         traces=_count(con, f"SELECT count(*) FROM traces WHERE {old}", before),
-        traces_in_samples=_count(
+        traces_needed=_count(
             con,
-            f"SELECT count(*) FROM traces WHERE started_at < $1 AND trace_id IN {SAMPLED}",
+            f"SELECT count(*) FROM traces WHERE started_at < $1 AND NOT ({old})",
             before,
         ),
         runs=_count(con, "SELECT count(*) FROM runs WHERE created_at < $1", before) if runs else 0,
     )
-    if not really:
-        return pruned
-    with transaction(con):
+    media: set[str] = set()
+    with suppress(_DryRunError), transaction(con):
         con.execute(
             f"DELETE FROM tool_calls WHERE trace_id IN (SELECT trace_id FROM traces WHERE {old})", [before]
         )
@@ -125,12 +134,15 @@ def prune(con: DuckDBPyConnection, before: datetime, *, runs: bool, really: bool
             # A run is written last: one that was killed before leaves items and trials of its recordings.
             con.execute(f"DELETE FROM {table} WHERE run_id NOT IN (SELECT run_id FROM runs)")
         if runs:
-            aged = "run_id IN (SELECT run_id FROM runs WHERE created_at < $1)"
+            old_runs = "run_id IN (SELECT run_id FROM runs WHERE created_at < $1)"
             for table in (*parts, "runs"):
-                con.execute(f"DELETE FROM {table} WHERE {aged}", [before])
+                con.execute(f"DELETE FROM {table} WHERE {old_runs}", [before])
             con.execute("DELETE FROM judge_votes WHERE cast_at < $1", [before])
             con.execute("DELETE FROM embeddings WHERE made_at < $1", [before])
-    return pruned
+        media = media_hashes(con)
+        if not really:
+            raise _DryRunError
+    return pruned, media
 
 
 def merge(con: DuckDBPyConnection, source: DuckDBPyConnection) -> dict[str, int]:

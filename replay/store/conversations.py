@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from replaydiff.replay.conversations import Apart, TurnFacts, chains, join
 from replaydiff.replay.model import Trace
+from replaydiff.replay.store.histories import with_histories
 from replaydiff.replay.store.memory import all_rows
 from replaydiff.replay.store.traces import iter_traces
 
@@ -22,7 +23,7 @@ _EXCHANGE = " || ".join(
 )
 _TURNS = f"""
 SELECT source, session_id, name, count(*) OVER (PARTITION BY source) AS of_source,
-    trace_id, started_at, ended_at, user_id, {_EXCHANGE}, follows
+    trace_id, started_at, ended_at, user_id, {_EXCHANGE}, follows, source_id
 FROM traces WHERE session_id <> '' AND ($session IS NULL OR session_id = $session)
 QUALIFY count(*) OVER (PARTITION BY source, session_id, name) > 1
 ORDER BY source, session_id, name, started_at, trace_id
@@ -101,6 +102,9 @@ def iter_conversations(
         UnknownNameError: an id is not in the store.
     """
     ids = [list(names) for names in conversations]
-    traces = iter_traces(con, (name for names in ids for name in names), without=without)
+    traces = iter_traces(con, (name for names in ids for name in names), without=without, with_history=False)
     for names in ids:
-        yield join(list(islice(traces, len(names))))
+        first, *later = islice(traces, len(names))
+        if "messages" not in without:
+            [first] = with_histories(con, [first])
+        yield join([first, *later])

@@ -29,6 +29,7 @@ from replaydiff.replay.model.media import MARK
 from replaydiff.replay.store import sql
 from replaydiff.replay.store.connection import UNWRITTEN
 from replaydiff.replay.store.grades import GRADE_COLUMNS, grade_row
+from replaydiff.replay.store.histories import with_histories
 from replaydiff.replay.store.memory import all_rows, by_position
 from replaydiff.replay.store.runs import get_run, list_runs
 from replaydiff.replay.store.samples import get_sample
@@ -265,9 +266,21 @@ def _batches(export: Export) -> Iterator[_ExportBatch]:
         yield _ExportBatch(ids=ids, rows=(low, high), call_rows=(first, last))
 
 
+_ALONE = """
+SELECT trace_id FROM traces WHERE continues IS NOT NULL AND trace_id IN (SELECT unnest(?::VARCHAR[]))
+AND (source, continues) NOT IN (SELECT (source, trace_id) FROM traces SEMI JOIN exported USING (trace_id))
+"""
+"""Traces whose session is not exported up to them: they are written with all that was said before.
+
+A trace whose id here is not that of its source is imported under its id here, so no other may refer to it."""
+
+
 def _trace_records(export: Export) -> Iterator[dict[str, Any]]:
     for batch in _batches(export):
-        yield from map(trace_record, read_traces(export.con, batch.ids, batch.rows, batch.call_rows))
+        traces = read_traces(export.con, batch.ids, batch.rows, batch.call_rows)
+        alone = {name for (name,) in export.con.execute(_ALONE, [batch.ids]).fetchall()}
+        for trace in traces:
+            yield trace_record(with_histories(export.con, [trace])[0] if trace.trace_id in alone else trace)
 
 
 def _stage_traces(export: Export, on_rows: OnRows) -> None:
@@ -341,7 +354,7 @@ def _count(con: DuckDBPyConnection, table: str) -> int:
 
 _PAYLOADS = {"served", "scores", "metadata", "messages", "steps", "detail", "votes", "request", "tool_calls"}
 """Columns of JSON text."""
-_TRACE_COLUMNS = ("trace_id", "source", "updated_at", *FACTS, "metadata", "messages", "steps")
+_TRACE_COLUMNS = ("trace_id", "source", "updated_at", *FACTS, "metadata", "continues", "messages", "steps")
 _SELECTED: dict[ExportKind, dict[str, str]] = {
     ExportKind.TRACES: {name: f"t.{name}" for name in _TRACE_COLUMNS},
     ExportKind.SAMPLES: {

@@ -126,9 +126,9 @@ _CALL = _Table([_of_field(name, kind) for name, kind in field_types(ToolCall).it
 
 COLUMNS = _TRACE.types
 """What `TraceRow.columns` holds: name → SQL type."""
-FACTS = tuple(name for name in COLUMNS if name not in ("incomplete", "usage", "follows"))
-"""Fields of the published record: `state` repeats `incomplete`, the token columns repeat `usage`, and what a
-trace follows is in its messages."""
+FACTS = tuple(name for name in COLUMNS if name not in ("incomplete", "usage", "follows", "continues"))
+"""Fields that a condition may name: `state` repeats `incomplete`, the token columns repeat `usage`, and what
+a trace follows or continues is a matter of its messages."""
 CALL_COLUMNS = _CALL.types
 """What each of `TraceRow.calls` holds: name → SQL type."""
 _STATE, _INDEX = list(COLUMNS).index("state"), list(CALL_COLUMNS).index("index")

@@ -25,6 +25,7 @@ from replaydiff.replay.months import UTC_ZONE, month_range, months_between
 from replaydiff.replay.result_form import ResultForms
 from replaydiff.replay.store import arrow, sql
 from replaydiff.replay.store.connection import transaction
+from replaydiff.replay.store.histories import continued, with_histories
 from replaydiff.replay.store.memory import all_rows
 from replaydiff.replay.store.samples import SAMPLED
 from replaydiff.replay.store.sql import encode, resolve
@@ -166,7 +167,11 @@ def get_trace(con: DuckDBPyConnection, trace_id: str) -> Trace:
 
 
 def iter_traces(
-    con: DuckDBPyConnection, trace_ids: Iterable[str], without: Collection[str] = ()
+    con: DuckDBPyConnection,
+    trace_ids: Iterable[str],
+    without: Collection[str] = (),
+    *,
+    with_history: bool = True,
 ) -> Iterator[Trace]:
     """Yield the traces of these full ids, in the order given, read in batches.
 
@@ -174,15 +179,19 @@ def iter_traces(
         con: the store.
         trace_ids: full ids.
         without: fields that are not read; the traces have their defaults.
+        with_history: puts what was written before a trace that continues another in front of its messages.
 
     Raises:
         UnknownNameError: an id is not in the store.
+        InputError: a trace that one of them continues is not in the store.
     """
+    with_history = with_history and "messages" not in without
     cursor = interruptible(con.cursor())
     ids = iter(trace_ids)
     size = _READ_BATCH
     while batch := list(islice(ids, size)):
         traces, length = _read(cursor, batch, without=without)
+        traces = with_histories(cursor, traces) if with_history else traces
         traces_by_id = {trace.trace_id: trace for trace in traces}
         size = min(2 * size, _READ_BYTES * len(batch) // max(length, 1) + 1)
         for trace_id in batch:
@@ -194,7 +203,7 @@ def iter_traces(
 def read_traces(
     con: DuckDBPyConnection, trace_ids: list[str], rows: tuple[int, int], call_rows: tuple[int, int]
 ) -> list[Trace]:
-    """Return the traces of these full ids, in their order.
+    """Return the traces of these full ids, in their order, as they are stored (see `Trace.continues`).
 
     `rows` and `call_rows` are the first and last rows of the tables that may hold them and their tool calls:
     many times faster than `iter_traces` over a whole store.
@@ -249,12 +258,16 @@ def add_scores(con: DuckDBPyConnection, scores: Mapping[str, Mapping[str, Score]
 
 
 def delete_traces(con: DuckDBPyConnection, trace_ids: Sequence[str]) -> int:
-    """Delete these traces but those that a sample holds; return how many were deleted."""
-    chosen = f"trace_id IN (SELECT unnest(?::VARCHAR[])) AND trace_id NOT IN {SAMPLED}"
+    """Delete these traces but those that a sample holds or that others continue; return how many."""
+    chosen = f"trace_id IN (SELECT unnest($ids::VARCHAR[])) AND trace_id NOT IN {SAMPLED}"
     before = count_traces(con)
     with transaction(con):
+        deleted = con.execute(
+            f"SELECT trace_id FROM traces WHERE {chosen} AND NOT {continued(chosen)}", {"ids": [*trace_ids]}
+        ).fetchall()
+        ids = [trace_id for (trace_id,) in deleted]
         for table in ("tool_calls", "traces"):
-            con.execute(f"DELETE FROM {table} WHERE {chosen}", [[*trace_ids]])
+            con.execute(f"DELETE FROM {table} WHERE trace_id IN (SELECT unnest(?::VARCHAR[]))", [ids])
     return before - count_traces(con)
 
 

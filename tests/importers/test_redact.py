@@ -446,7 +446,7 @@ def test_every_text_of_a_trace_is_redacted_but_ids_and_names_of_tools(redact: Re
         )
 
     kept = re.findall(r"(\w+)='ada@example.com'", repr(redact.record(filled(Trace))))
-    assert set(kept) == {"trace_id", "source", "role", "name", "witness", "source_span_id"}
+    assert set(kept) == {"trace_id", "source", "role", "name", "witness", "source_span_id", "continues"}
 
 
 def test_json_text_is_redacted_where_its_value_shows_less_than_it_does(redact: Redactor) -> None:

@@ -73,6 +73,7 @@ def facts(traces: Sequence[Trace]) -> list[TurnFacts]:
             trace.user_id,
             exchange(trace.input, trace.final_response or ""),
             trace.follows,
+            trace.trace_id,
         )
         for trace in traces
     ]

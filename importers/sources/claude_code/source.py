@@ -1,10 +1,10 @@
 """Claude Code sessions: the files under `~/.claude/projects`, one or a folder of them, and stream-json.
 
 A session has many turns of its user, and each turn is a trace: `SESSION:UUID`, with the uuid of the user's
-line. The text of earlier turns stands before it in its messages, without their tools. The release is
-the version of Claude Code. What sub-agents did between is left out: it came back as the result of the call
-that started them. So are turns that the user took back by editing the prompt. A resumed session holds copies
-of its earlier turns under new uuids; the ids of the model's messages show them, and each turn is taken once.
+line; it names the trace that it continues. The release is the version of Claude Code. What sub-agents did
+between is left out: it came back as the result of the call that started them. So are turns that the user took
+back by editing the prompt. A resumed session holds copies of its earlier turns under new uuids; the ids of
+the model's messages show them, and each turn is taken once.
 
 The output of `claude --output-format stream-json`, and what the Agent SDK yields, is read too; it holds
 neither times nor the prompt.
@@ -18,7 +18,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from replaydiff.importers import fields
 from replaydiff.importers.base import FileJob, Imported, InputFile, Note, Skipped
@@ -65,9 +65,9 @@ def notes(turn: SessionTurn) -> Iterator[Note]:
 
 
 def trace(
-    source: str, session: str, number: int, before: Sequence[Message], turn: SessionTurn, file: InputFile
+    source: str, session: str, number: int, continues: str | None, turn: SessionTurn, file: InputFile
 ) -> Trace:
-    """Return the trace of a session's turn of this number; `before` is what was written in earlier turns."""
+    """Return the trace of a session's turn of this number; `continues` is the id of the one before it."""
     started_at = fields.time(turn.first, "timestamp")
     if started_at is None:
         started_at = datetime.fromtimestamp(int(file.modified), UTC).replace(tzinfo=None)
@@ -88,7 +88,8 @@ def trace(
         release=_release(turn),
         model=models[-1] if models else None,
         input=question,
-        messages=(*before, *((Message(role="user", text=question),) if question else ()), *messages),
+        messages=(*((Message(role="user", text=question),) if question else ()), *messages),
+        continues=continues,
         final_response=final if final is not None else fields.text(_plain(result, "result"), "result"),
         steps=tuple(_steps(answers)),
         tool_calls=_calls(messages, times),
@@ -266,7 +267,7 @@ def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | FileJob]:
                     else:
                         yield from _spooled(spool, file, number, record)
                         common |= _in_common(record.value, holders)
-            answers: dict[str, str] = {}
+            answers: dict[str, _Holder] = {}
             waiting: list[_Packed] = []
             for key, position, text in spool.packed():
                 file = files[position[0]]
@@ -314,7 +315,7 @@ def _alone(sessions: Sequence[_Packed]) -> Iterator[Imported]:
         yield from _session(unpacked(position, text), {}, file)
 
 
-def _session(group: Group, answers: dict[str, str], file: InputFile) -> Iterator[Imported]:
+def _session(group: Group, answers: dict[str, _Holder], file: InputFile) -> Iterator[Imported]:
     first = Record(group.line, group.rows[0].value)
     return guarded(NAME, file, first, partial(_traces, group, answers))
 
@@ -346,10 +347,16 @@ def _spooled(spool: Spool, file: InputFile, number: int, record: Record) -> Iter
 COPIES = "turns of a resumed session that are copies of turns that were read already"
 
 
-def _traces(group: Group, answers: dict[str, str], _value: Json, file: InputFile) -> Iterator[Imported]:
-    """Yield the traces of a session; `answers` is message id → session, of all turns that were taken so
-    far.
-    """
+class _Holder(NamedTuple):
+    """Where a turn was taken from first."""
+
+    session: str
+    trace_id: str | None
+    """None where no trace could be made of it."""
+
+
+def _traces(group: Group, answers: dict[str, _Holder], _value: Json, file: InputFile) -> Iterator[Imported]:
+    """Yield the traces of a session; `answers` is message id → who has it, of all turns so far."""
     lines = [line for line in group.of(_LINE) if isinstance(line, dict)]
     lines_left = taken_back(lines)
     for _ in range(len(lines) - len(lines_left)):
@@ -357,7 +364,7 @@ def _traces(group: Group, answers: dict[str, str], _value: Json, file: InputFile
     session_turns = turns(lines_left)
     if not session_turns:
         yield Skipped("sessions without a prompt that was answered")
-    before: list[Message] = []
+    continues: str | None = None
     every: list[Trace] = []
     for number, turn in enumerate(session_turns):
         if not turn.is_answered:
@@ -365,36 +372,30 @@ def _traces(group: Group, answers: dict[str, str], _value: Json, file: InputFile
             continue
         ids = turn.message_ids
         holder = next((answers[message_id] for message_id in ids if message_id in answers), None)
-        if holder == group.key:
+        if holder is not None and holder.session == group.key:
             yield Skipped(COPIES)
             continue
-        traces = list(_turn_items(group, number, before, turn, file))
-        answers.update(dict.fromkeys(ids, group.key) if holder is None else {})
-        yield from traces if holder is None else [Skipped(COPIES)]
-        # What was written, without the tools between: a session would be stored once for each of its turns.
-        for item in traces:
-            if isinstance(item, Trace):
-                every.append(item)
-                exchange = (
-                    _message("user", item.input),
-                    _message("assistant", item.final_response),
-                )
-                before += [message for message in exchange if message]
+        items = list(_turn_items(group, number, continues, turn, file))
+        traces = [item for item in items if isinstance(item, Trace)]
+        every += traces
+        if holder is None:
+            holder = _Holder(group.key, traces[-1].trace_id if traces else None)
+            answers.update(dict.fromkeys(ids, holder))
+            yield from items
+        else:
+            yield Skipped(COPIES)
+        continues = holder.trace_id or continues
     if every and has_unread_calls((line for line in lines_left if line.get("type") == "assistant"), *every):
         yield Note(UNKNOWN_CALLS)
 
 
 def _turn_items(
-    group: Group, number: int, before: Sequence[Message], turn: SessionTurn, file: InputFile
+    group: Group, number: int, continues: str | None, turn: SessionTurn, file: InputFile
 ) -> Iterator[Imported]:
     """Yield the trace of a turn with its notes; a field that cannot be read costs its own turn alone."""
 
     def convert(_value: Json, file: InputFile) -> Iterator[Imported]:
         yield from notes(turn)
-        yield trace(NAME, group.key, number, before, turn, file)
+        yield trace(NAME, group.key, number, continues, turn, file)
 
     return guarded(NAME, file, Record(group.line, turn.first), convert)
-
-
-def _message(role: str, text: str | None) -> Message | None:
-    return Message(role=role, text=text) if text else None

@@ -19,7 +19,8 @@ CREATE TABLE traces (
     model          VARCHAR,
     tags           VARCHAR[] NOT NULL,
     tool_path      VARCHAR NOT NULL,
-    follows        VARCHAR,               -- hash of the exchange before the input, as the messages carry it; or summary
+    follows        VARCHAR,               -- hash of the exchange before the input, as the messages carry it; or summary, or trace:ID
+    continues      VARCHAR,               -- source_id of the trace that has what was written before the messages
     input          VARCHAR USING COMPRESSION zstd NOT NULL,
     final_response VARCHAR USING COMPRESSION zstd,
     input_tokens   BIGINT,
