@@ -38,6 +38,8 @@ PAGES = (
     "/traces",
     "/traces?page=5000",
     "/traces?text=nothing",
+    "/traces?text=question",
+    "/traces/TRACE",
     "/traces?where=tool_path+%3D+%27tool7%27",
     "/runs/RUN",
     "/runs/RUN/triage",

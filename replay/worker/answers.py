@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 import json
 import types
 import typing
@@ -45,6 +46,7 @@ def promised(function: Callable[..., Any]) -> str | None:
 def _returned(function: Callable[..., Any]) -> Any:
     """Return the annotated return type; `Any` where there is none, or where it cannot be resolved."""
     try:
+        inspect.unwrap(function)  # raises where it never ends, as below
         return typing.get_type_hints(function).get("return", Any)
     except Exception:
         return Any

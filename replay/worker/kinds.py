@@ -95,6 +95,14 @@ def has_code(value: Any) -> bool:
     return type(value) is types.FunctionType
 
 
+def unwrapped(function: Any) -> Any:
+    """Return what a function was made from by decorators; itself where one of them names itself."""
+    try:
+        return inspect.unwrap(function)
+    except ValueError:
+        return function
+
+
 def code_of(raw: Any) -> Any:
     """Return the function inside a method, a static or class method, or a cache."""
     if type(raw) is CACHE:

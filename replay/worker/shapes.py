@@ -24,7 +24,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from . import failures, replies
+from . import failures, kinds, replies
 
 METHODS = ("run", "solve", "answer", "chat", "invoke", "ainvoke", "__call__")
 STATE_METHODS = ("invoke", "ainvoke")
@@ -161,7 +161,7 @@ def is_async(function: Any) -> bool:
     """Return whether calling something returns what must be awaited."""
     called = None if inspect.isroutine(function) else inspect.getattr_static(type(function), "__call__", None)
     return any(
-        inspect.iscoroutinefunction(candidate) for candidate in (function, inspect.unwrap(function), called)
+        inspect.iscoroutinefunction(candidate) for candidate in (function, kinds.unwrapped(function), called)
     )
 
 

@@ -15,7 +15,7 @@ import types
 from collections.abc import Mapping
 from typing import Any
 
-from . import failures
+from . import failures, kinds
 
 # What the code of a patched function is compiled from. `if False` makes the names of `free` free variables
 # without using them: a function's new code must have as many as its old code. No name of ours may be that
@@ -42,6 +42,8 @@ _BODIES = {
 class Handler:
     """What a patched function calls in place of its code. Each method takes `(args, kwargs)`."""
 
+    answers = True
+    """The function is a tool, and its code runs only if it may."""
     call: Any
     wait: Any
     generate: Any
@@ -81,11 +83,12 @@ def kind_of(code: types.CodeType) -> str:
 
 
 def handler_of(function: object) -> Any:
-    """Return the handler of a patched function; None where it runs the code it was written with."""
+    """Return the handler of a patched tool; None where a function runs the code it was written with."""
     code = getattr(function, "__code__", None)
     if not isinstance(code, types.CodeType) or code not in failures.PATCHED:
         return None
-    return next(constant for constant in code.co_consts if isinstance(constant, Handler))
+    handler = next(constant for constant in code.co_consts if isinstance(constant, Handler))
+    return handler if handler.answers else None
 
 
 def replace_code(function: types.FunctionType, handler: Handler) -> None:
@@ -115,7 +118,7 @@ def replace_code(function: types.FunctionType, handler: Handler) -> None:
 def signature_of(function: Any) -> inspect.Signature | None:
     """Return the signature of a callable; None where it has none that can be read."""
     try:
-        return inspect.signature(function)
+        return inspect.signature(function, follow_wrapped=kinds.unwrapped(function) is not function)
     except (TypeError, ValueError):
         return None
     except Exception:
@@ -182,7 +185,7 @@ def replace_in_factory(function: types.FunctionType, original: types.CodeType) -
         value = value.fget
     elif isinstance(value, functools.cached_property):
         value = value.func
-    factory = inspect.unwrap(getattr(value, "__func__", value))
+    factory = kinds.unwrapped(getattr(value, "__func__", value))
     if type(factory) is types.FunctionType and handler_of(factory) is None:
         factory.__code__ = _with(factory.__code__, original, function.__code__)
 

@@ -33,6 +33,8 @@ def lookup(order_id, verbose=False, *, lang="en"): raise RealToolRan
 def rename(name, title): raise RealToolRan
 def variadic(first, *rest, **more): raise RealToolRan
 async def lookup_async(order_id): raise RealToolRan
+def wrapped_by_itself(order_id) -> str: raise RealToolRan
+wrapped_by_itself.__wrapped__ = wrapped_by_itself
 
 def gives_text(n) -> str: raise RealToolRan
 def gives_maybe_text(n) -> Optional[str]: raise RealToolRan
@@ -163,6 +165,7 @@ ASKED = [
     ("rename", "tools.rename('a', 'b')", "rename", {"name": "a", "title": "b"}),
     ("variadic", "tools.variadic(1, 2, 3, x=4)", "variadic", {"first": 1, "rest": [2, 3], "x": 4}),
     ("lookup_async", "lookup_async('7')", "lookup_async", {"order_id": "7"}),
+    ("wrapped_by_itself", "tools.wrapped_by_itself('7')", "wrapped_by_itself", {"order_id": "7"}),
     ("Shop.lookup", "tools.shop.lookup('7')", "lookup", {"order_id": "7"}),
     ("Shop.lookup", "tools.Shop('two').lookup(order_id='7')", "lookup", {"order_id": "7"}),
     ("Shop.call_tool", "tools.shop.call_tool('a', {'x': 1})", "a", {"x": 1}),
