@@ -296,11 +296,6 @@ class _Server:
         """Return whether it takes trials."""
         return self.program.alive
 
-    @property
-    def pid(self) -> int:
-        """Return the number of its process."""
-        return self.program.pid
-
     def serving(self, line: Line | None) -> contextlib.AbstractContextManager[None]:
         """Return attribute the process's model requests to this trial."""
         return contextlib.nullcontext() if self.address is None else self.address.serving(line)

@@ -143,11 +143,6 @@ class Program:
         return program
 
     @property
-    def pid(self) -> int:
-        """Return the number of its process."""
-        return self._child.pid
-
-    @property
     def alive(self) -> bool:
         """Return whether it can be written to."""
         return self._child.ending is None and not self._child.killed

@@ -365,8 +365,9 @@ class PythonAgent:
     async def _came_to(self, sent: _Sent, worker: WorkerClient, *, isolated: bool) -> Outcome | Lost:
         """Return what a trial came to that has a reply or will get none, or why that does not count."""
         attempt, number = sent.attempt, sent.number
-        # If this process was stopped (Ctrl-Z), the reply may be there, unread.
-        await asyncio.sleep(0)
+        if not sent.reply.done():
+            # If this process was stopped (Ctrl-Z), the reply may be there, unread.
+            await asyncio.sleep(0)
         try:
             message = sent.reply.result()
         except asyncio.InvalidStateError:

@@ -142,11 +142,6 @@ class WorkerClient:
         return self._process.ending is None and not self._process.killed
 
     @property
-    def pid(self) -> int:
-        """Return the number of its process."""
-        return self._process.pid
-
-    @property
     def in_flight(self) -> int:
         """Return how many trials it has been sent and has not ended."""
         return len(self._running)
