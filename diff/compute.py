@@ -79,7 +79,6 @@ from replaydiff.diff.statistics.split import split_variance
 from replaydiff.diff.stopping import LookLevels
 from replaydiff.diff.usage import usage
 from replaydiff.diff.verdicts import combine
-from replaydiff.replay.cycles import no_cycle_search
 from replaydiff.replay.effects import learn_effects
 from replaydiff.replay.errors import UnknownNameError
 from replaydiff.replay.model import Lane, RunRecord, SampleRecord, VersionKind
@@ -93,7 +92,6 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 
-@no_cycle_search()
 def compute(
     con: DuckDBPyConnection,
     run_id: str,
@@ -154,7 +152,6 @@ def compute(
     return ranked(results, candidate) if len(new) > 1 else results[new[0]]
 
 
-@no_cycle_search()
 def graded_items(
     con: DuckDBPyConnection, run: RunRecord, settings: Settings, candidate: Lane | None = None
 ) -> tuple[RunData, list[str]]:

@@ -29,7 +29,6 @@ from replaydiff.importers.base import (
 )
 from replaydiff.importers.jobs import Writable, cores, encoded, run_jobs
 from replaydiff.replay import clock
-from replaydiff.replay.cycles import newer_cycles_only
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.media import MediaFolder, MediaKeeper
 from replaydiff.replay.model import TraceState
@@ -138,7 +137,7 @@ def ingest(
     """
     began = clock.utc_now()
     report = Report(importer.NAME, len(files))
-    with newer_cycles_only(), ExitStack() as stack:
+    with ExitStack() as stack:
         items = _read(importer, files, media_keeper(con, redaction), redaction, default_release)
         if isinstance(items, Generator):
             stack.enter_context(closing(items))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import keyword
 import shlex
 import signal
@@ -16,7 +17,6 @@ import click
 
 from replaydiff.replay import interruption
 from replaydiff.replay.commands.options import App, common_options
-from replaydiff.replay.cycles import search_rarely
 from replaydiff.replay.errors import (
     ExitCode,
     InternalError,
@@ -150,7 +150,8 @@ def cli(ctx: click.Context) -> None:
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command line; it always ends with an exit code of `replay.errors.ExitCode`."""
     app = App()
-    search_rarely()
+    # Little of what a command makes refers back to itself; the default searches after each 700 objects.
+    gc.set_threshold(50_000)
     try:
         _obey_signals()
         with interruption.handled_by(interruption.interrupt):

@@ -29,7 +29,6 @@ from typing import TYPE_CHECKING, Any
 from replaydiff.diff.blocks import judged_trials, trials_of
 from replaydiff.diff.graders.base import PAIRWISE
 from replaydiff.diff.result import DiffResult, ItemChangeKind, ItemVerdict, Kind, Verdict
-from replaydiff.replay.cycles import no_cycle_search
 from replaydiff.replay.model import Case, Decision, GradeState, Lane, Status, effective_decisions
 from replaydiff.replay.settings import Settings
 from replaydiff.replay.terminal.text import single_line
@@ -287,7 +286,6 @@ class Queue:
     """Items of the run that were promoted, dismissed or skipped before."""
 
 
-@no_cycle_search()
 def triage_queue(
     con: DuckDBPyConnection, run_id: str, settings: Settings, *, everything: bool, again: bool
 ) -> Queue:

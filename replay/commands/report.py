@@ -16,7 +16,6 @@ from replaydiff.replay.commands.options import (
     print_json_parts,
     say,
 )
-from replaydiff.replay.cycles import no_cycle_search
 from replaydiff.replay.errors import ExitCode
 
 _DIFF_EPILOG = """\b
@@ -45,7 +44,6 @@ Examples:
     help="Show everything: versions, items, slices, all causes and warnings; with --json all cases.",
 )
 @json_option
-@no_cycle_search()
 def diff(
     app: App,
     run: str | None,
@@ -109,7 +107,6 @@ Examples:
 )
 @metrics_option
 @candidate_option
-@no_cycle_search()
 def report(
     app: App,
     run: str | None,

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 from replaydiff.replay.agents import Rules
 from replaydiff.replay.clock import utc_now
-from replaydiff.replay.cycles import newer_cycles_only
 from replaydiff.replay.engine import observed
 from replaydiff.replay.engine.agents import (
     answers_of,
@@ -307,8 +306,7 @@ def _go(batch: _Execution, write_down: WriteDown | None) -> RunReport:
     import duckdb
 
     try:
-        with newer_cycles_only():
-            return run_sync(batch.complete(write_down), batch.grace_s)
+        return run_sync(batch.complete(write_down), batch.grace_s)
     except KeyboardInterrupt:
         if not batch.stored:
             raise Interrupted("interrupted before anything was replayed; nothing was stored") from None
