@@ -7,6 +7,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
@@ -21,6 +22,7 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
+from replaydiff.replay.api.importing import AUTO
 from replaydiff.replay.commands.options import App, command, json_option, print_json, say
 from replaydiff.replay.errors import ExitCode, InputError, ReplayError
 from replaydiff.replay.terminal.text import single_line
@@ -190,7 +192,8 @@ def import_(
     (exports; most also over their API); braintrust, weave, opik, datadog or openai-agents (exports);
     openai, anthropic, bedrock or litellm (logs of model calls, joined to runs; openai also reads what agent
     frameworks save); claude-code, codex, gemini-cli or adk (session files); atif, inspect or tau2
-    (trajectories and benchmark results); or auto, which detects the format from the first records. PATH is
+    (trajectories and benchmark results); or auto, also where only a path is named, which detects the format
+    from the first records. PATH is
     a file, a folder that is searched for .json, .jsonl, .ndjson, .csv, .parquet, .eval and .traj, or -
     for standard input. Without PATH the traces are fetched over the source's API, with the keys of the
     environment.
@@ -226,6 +229,8 @@ def import_(
         raise InputError(
             "which source? `replay import SOURCE [PATH]`, like `replay import auto traces.jsonl`"
         )
+    if Path(source).suffix or "/" in source:
+        source, paths = AUTO, (source, *paths)
     options: LiveOptions = {"all_environments": bool(filters["all_environments"])}
     if paths:
         options["releases"] = filters["releases"]

@@ -143,7 +143,7 @@ def test_a_return_annotation_says_what_a_tool_returns(
 def test_auto_says_what_it_took_each_file_for_and_why(tmp_path: Path) -> None:
     for source in ("jsonl", "openai", "langfuse"):
         write(tmp_path / f"{source}.jsonl", good_record(source, 1))
-    code, out, err = replay(tmp_path, "import", "auto", ".", "--json")
+    code, out, err = replay(tmp_path, "import", "./", "--json")
     assert code == 0
     assert err.splitlines() == [
         "jsonl.jsonl: detected as jsonl (records have trace_id and started_at)",
@@ -189,6 +189,7 @@ def test_standard_input_is_a_file(tmp_path: Path) -> None:
             ["jsonl"],
             "no file to import; name one, a folder, or - for standard input: `replay import jsonl FILE`",
         ),
+        (["no.jsonl"], "there is no file no.jsonl; check the path"),
         (["jsonl", "no.jsonl"], "there is no file no.jsonl; check the path"),
         (["jsonl", "good.jsonl", "empty.jsonl"], "empty.jsonl is empty; nothing was imported"),
     ],
