@@ -6,11 +6,12 @@
 Each command is a fresh process: wall clock, processor time and memory, its start included. Then each page of
 `replay view` is fetched three times from one server, with its processor time: the first time it
 computes what it shows. The traces
-are short and alike but for their ids, times and tool paths; the runs are copies of one of 50 items.
+have texts of 1.6 kB of their own and no calls; the runs are copies of one of 50 items.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 import tempfile
@@ -33,13 +34,21 @@ COPIES = {
     "run_items": "",
     "trials": "",
 }
+TEXTS = {
+    "'a question' AS input": "'a question about order ' || i || repeat(md5(i::VARCHAR), 8) AS input, "
+    "repeat(md5((i + 7)::VARCHAR), 10) || ' shipped' AS final_response",
+    "'[]'::JSON AS messages": """
+    ('[{"role": "user", "content": "' || repeat(md5((i * 3)::VARCHAR), 30) || '"}]')::JSON AS messages""",
+}
+TRACE = hashlib.md5(b"77777").hexdigest()
 PAGES = (
     "/",
     "/traces",
     "/traces?page=5000",
+    "/traces?page=20000",
     "/traces?text=nothing",
     "/traces?text=question",
-    "/traces/TRACE",
+    "/trace?id=TRACE",
     "/traces?where=tool_path+%3D+%27tool7%27",
     "/runs/RUN",
     "/runs/RUN/triage",
@@ -52,7 +61,10 @@ def fill(folder: Path, traces: int, runs: int) -> None:
     store.parent.mkdir()
     fill_run(store, ITEMS)
     with open_store(store) as con:
-        con.execute(FILL, [traces])
+        filling = FILL
+        for text, longer in TEXTS.items():
+            filling = filling.replace(text, longer)
+        con.execute(filling, [traces])
         for table, changed in COPIES.items():
             con.execute(
                 f"INSERT INTO {table} BY NAME SELECT * EXCLUDE (i) REPLACE (printf('run-%04d', i) AS run_id"
@@ -98,7 +110,7 @@ def pages(folder: Path, chosen: str) -> None:
                 used = processor_ms(server.pid)
                 for _ in range(3):
                     began = time.perf_counter()
-                    opener.open(base + page.replace("RUN", chosen)).read()
+                    opener.open(base + page.replace("RUN", chosen).replace("TRACE", TRACE)).read()
                     took.append((time.perf_counter() - began) * 1000)
                 used = processor_ms(server.pid) - used
                 print(

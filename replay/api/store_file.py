@@ -25,6 +25,13 @@ LAYOUT = "replaydiff.json"
 """The file by which a shared folder is known; `store.shared` is imported for such a folder only."""
 
 
+def cause_in_store(error: Exception) -> Exception:
+    """Return what an error of the database means for the store; the error itself where it means nothing."""
+    from replaydiff.replay.store.connection import explained
+
+    return explained(error) or error
+
+
 class StoreFile:
     """The store as a file: what is in it, merge, publish, backup, prune, compact."""
 

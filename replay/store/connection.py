@@ -65,6 +65,7 @@ _DAMAGED = re.compile(
     r"Failed to load metadata|metadata pointer|corrupted",
     re.IGNORECASE,
 )
+_LACKS_COLUMN = re.compile(r"not found in FROM clause|does not have a column named")
 """DuckDB's messages about a file that is cut off or was written to by another program."""
 _MEMORY = re.compile(r"failed to (allocate|pin) .* used\)")
 """DuckDB's messages at its memory limit, also inside a FATAL error of a commit."""
@@ -317,7 +318,8 @@ def explained(error: BaseException) -> StoreError | None:
             hint=RESTORE,
         )
     is_missing = isinstance(error, duckdb.CatalogException) and "does not exist" in text
-    if is_missing or (isinstance(error, duckdb.BinderException) and "not found in FROM clause" in text):
+    lacks_column = isinstance(error, duckdb.BinderException) and _LACKS_COLUMN.search(text)
+    if is_missing or lacks_column:
         return StoreDamagedError(f"the store is damaged: {_first_line(text)}", hint=RESTORE)
     if isinstance(error, duckdb.OutOfMemoryException) or _MEMORY.search(text):
         return StoreMemoryError(
@@ -331,13 +333,16 @@ def verify(con: DuckDBPyConnection) -> None:
     """Read every value of the store once.
 
     Raises:
-        StoreDamagedError: parts of the file are missing or were changed, or a table is not there.
+        StoreDamagedError: parts of the file are missing or were changed, or a table or column is not there.
     """
     with interruptible(duckdb.connect(config=dict(_CONFIG))) as blank:
         _migrate(blank, 0)
-        missing = sorted(_tables(blank) - _tables(con))
-    if missing:
-        raise StoreDamagedError(f"the store is damaged: it has no table {', '.join(missing)}", hint=RESTORE)
+        tables = sorted(_tables(blank) - _tables(con))
+        columns = sorted(_columns(blank) - _columns(con))
+    if tables:
+        raise StoreDamagedError(f"the store is damaged: it has no table {', '.join(tables)}", hint=RESTORE)
+    if columns:
+        raise StoreDamagedError(f"the store is damaged: it has no column {', '.join(columns)}", hint=RESTORE)
     try:
         for table in sorted(_tables(con)):
             con.execute(f"SELECT bit_xor(hash(whole)) FROM {table} whole").fetchone()
@@ -347,6 +352,12 @@ def verify(con: DuckDBPyConnection) -> None:
 
 def _tables(con: DuckDBPyConnection) -> set[str]:
     return {name for (name,) in con.execute("SELECT table_name FROM duckdb_tables()").fetchall()}
+
+
+def _columns(con: DuckDBPyConnection) -> set[str]:
+    names = con.execute("SELECT table_name, column_name FROM duckdb_columns()").fetchall()
+    tables = _tables(con)
+    return {f"{table}.{column}" for table, column in names if table in tables}
 
 
 def _first_line(text: str) -> str:

@@ -24,6 +24,7 @@ from functools import partial
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qsl, urlencode
 
+import duckdb
 import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -34,6 +35,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from replaydiff.replay.api.store_file import cause_in_store
 from replaydiff.replay.errors import (
     InputError,
     ReplayError,
@@ -175,7 +177,11 @@ def build_app(site: Site, *, host: str, token: str) -> ASGIApp:
 
 
 async def _answer(site: Site, page: Page, request: Request) -> Response:
-    return await run_in_threadpool(page, site, request)
+    try:
+        return await run_in_threadpool(page, site, request)
+    except duckdb.Error as error:
+        # A damaged store is no fault of the page.
+        raise cause_in_store(error) from None
 
 
 async def _perform(site: Site, deed: FormAction, request: Request) -> Response:

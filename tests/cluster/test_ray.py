@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -21,6 +22,8 @@ from tests.cluster.local_cluster import LocalCluster
 from tests.engine.project import SETTINGS, Project, ended, rests, two_revisions
 from tests.engine.test_environments import USING, requirements
 from tests.exit_codes import check_exit
+from tests.stand_ins.batches import message
+from tests.stand_ins.loopback import Request, serving
 from tests.stand_ins.models import models
 
 pytest.importorskip("ray")
@@ -119,6 +122,50 @@ def test_a_lost_cluster_ends_the_run_and_a_new_one_resumes_it(
     assert f"{kept} of 60 trials are there" in done.err
     assert Counter(one.status.value for one in project.trials()) == {"ok": 60}
     assert project.times_called() <= 60 + 6, "only what was running was repeated"
+
+
+@pytest.mark.parametrize("during", ["a look", "the end"])
+def test_a_cluster_that_is_lost_while_judging_costs_no_vote_twice(
+    cluster: LocalCluster, project: Project, during: str
+) -> None:
+    """Between looks the driver is connected while it judges; after the last trial it is not."""
+    project.sample(40)
+    asked: Counter[str] = Counter()
+    lost = threading.Event()
+
+    def vote(request: Request) -> tuple[int, Any]:
+        asked[json.dumps(request.body["messages"])] += 1
+        if sum(asked.values()) >= 5:
+            lost.wait(120)
+        return 200, message(json.dumps({"reasoning": "So it is.", "score": 3}))
+
+    run = [word for word in RUN if word != "--no-judge"]
+    run += ["--until-known"] if during == "a look" else []
+    with LocalCluster(3) as nodes, serving(vote) as server:
+        judge = (
+            f'\n[judge]\nmodel = "claude-opus-5-5"\nbase_url = "{server.url}"\nconcurrency = 2\nvotes = 1\n'
+        )
+        project.settings(SETTINGS + RAY + judge)
+        key = {"ANTHROPIC_API_KEY": "none"}
+        process = project.start(*run, "--executor", "ray", "--concurrency", "6", **nodes.environment, **key)
+        while sum(asked.values()) < 5:
+            assert process.poll() is None, process.communicate()[1]
+            time.sleep(0.1)
+        for node in (2, 0):
+            nodes.kill_node(node)
+        _, err = (lost.set(), process.communicate(timeout=300))[1]
+        code = process.wait()
+        if during == "a look" and code not in (0, 3):
+            check_exit("cluster lost", code, err)
+        else:
+            assert code in (0, 3), err
+        kept = len(project.trials())
+        done = project.replay(
+            "run", "--resume", project.run().id, "--executor", "ray", **cluster.environment, **key
+        )
+    assert done.code in (0, 3), done.err
+    assert len(project.trials()) >= kept
+    assert max(asked.values()) == 1, "no vote is paid for twice"
 
 
 def test_a_killed_driver_resumes(cluster: LocalCluster, project: Project) -> None:

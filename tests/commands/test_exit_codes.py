@@ -180,6 +180,10 @@ def test_damage_where_no_command_looked_is_found_by_doctor(replay: Replay, tmp_p
     ("edit", "words"),
     [
         ("DROP TABLE grades", "no table grades|name grades does not exist"),
+        (
+            "ALTER TABLE trials DROP COLUMN latency_ms",
+            'no column trials.latency_ms|column named "latency_ms"',
+        ),
         ("UPDATE trials SET status = 'done'", "'done'"),
         ("UPDATE runs SET lanes = '[]'", r"'\[\]'"),
         ("UPDATE run_items SET item = '{}'", "'{}'"),

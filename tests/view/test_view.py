@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import duckdb
 import httpx
 import pytest
 
@@ -385,6 +386,16 @@ with open_store(Path(sys.argv[1])) as con:
     print("held", flush=True)
     sys.stdin.readline()
 """
+
+
+def test_a_page_of_a_store_that_lacks_a_column_says_so(shop: Path) -> None:
+    with duckdb.connect(str(shop / ".replay" / "replay.duckdb")) as con:
+        con.execute("ALTER TABLE traces DROP COLUMN latency_ms")
+    with serving(shop) as server, server.client() as client:
+        page = client.get("/trace", params={"id": "trace-01"})
+    assert page.status_code == 500
+    assert "the store is damaged: " in page.text
+    assert "import again" in page.text
 
 
 @contextmanager
