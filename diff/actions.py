@@ -60,14 +60,20 @@ _SENTENCES = {
     "silent": "answers without calling any tool",
     "omitted": "does not call {0}",
     "called": "calls {0}",
-    "error": "ends in {0} ({1})",
+    "error": "ends in an error",
     "failed": "fails {0}: {1}",
     "low": "fails {0}",
     "empty": "gives an empty answer",
-    "stopped": "is stopped at {0}, a call that was never recorded",
+    "stopped": "is stopped at {0}, a call that was not recorded",
+    "unanswered": "is stopped at {0}, which was recorded with other arguments or in another state",
     "form": "answers in the form of {0}",
     "shorter": "answers at least 20 % shorter than usual",
     "longer": "answers at least 25 % longer than usual",
+}
+_ERRORS = {
+    Status.AGENT_ERROR: "ends in an error",
+    Status.TIMEOUT: "ends in a time-out",
+    Status.CRASHED: "ends in a crash",
 }
 _ORDER = {kind: rank for rank, kind in enumerate(_SENTENCES)}
 _OF_ANSWERS = frozenset({"refused", "empty", "form", "shorter", "longer"})
@@ -76,7 +82,9 @@ _OF_CALLS = frozenset(_SENTENCES) - _OF_ANSWERS - _OF_GRADES - {"error"}
 _OF_ARGUMENTS = frozenset({"renamed", "value", "added", "removed", "changed"})
 _COUNTS, _ENDED = "counts", "ended"
 _EFFECTS = _OF_ARGUMENTS | {"extra", "more", "repeated", "omitted", "fewer"}
-_MORE_OR_LESS = _OF_ARGUMENTS | {"extra", "more", "repeated", "fewer", "order", "stopped", "called"}
+_MORE_OR_LESS = _OF_ARGUMENTS | {
+    *("extra", "more", "repeated", "fewer", "order", "stopped", "unanswered", "called")
+}
 """Of a tool that only reads no change of what the agent does: it is still called, or more often."""
 _ADDITIONS = frozenset({"extra", "more", "stopped"})
 _NEUTRAL = frozenset({"called", "form", "shorter", "longer"})
@@ -99,6 +107,9 @@ class Behaviour:
     @property
     def text(self) -> str:
         """Return what the agent does, on one line: `calls cancel_order without calling get_order first`."""
+        if self.kind == "error":
+            status, error = self.parts
+            return _ERRORS[Status(status)] + (f" ({single_line(error, _NAME)})" if error else "")
         limit = _REASON if self.kind == "failed" else _NAME
         sentence = _SENTENCES["low" if self.is_whole_metric else self.kind]
         return sentence.format(*(single_line(part, limit) or "''" for part in self.parts))
@@ -108,7 +119,7 @@ class Behaviour:
         """Return what a version does that acts so less often: `passes judge more often`."""
         if self.is_whole_metric:
             return f"passes {single_line(self.parts[0], _NAME)} more often"
-        return f"less often than before: {self.text}"
+        return f"less often {self.text}"
 
     @property
     def rank(self) -> int:
@@ -135,7 +146,7 @@ class Behaviour:
         `counts`, that the trial says anything of the agent; `ended`, that it came to its end; of a metric's
         failure, that the metric passed or failed it.
         """
-        if self.kind in ("error", "stopped"):
+        if self.kind in ("error", "stopped", "unanswered"):
             return _COUNTS
         return f"graded {self.parts[0]}" if self.kind in _OF_GRADES else _ENDED
 
@@ -158,7 +169,10 @@ class Behaviour:
 
     @property
     def is_addition(self) -> bool:
-        """Return whether a call is made, or a trial is stopped at one, that was not expected."""
+        """Return whether a call is made, or a trial is stopped at one, that was not expected.
+
+        A call of a recorded tool that the recording cannot answer is none: that may be the recording's lack.
+        """
         return self.kind in _ADDITIONS
 
     @property
@@ -198,7 +212,7 @@ class MetricSight:
         if metric in (tool_calls.NAME, RECORDING):
             return self._counts_calls(metric, behaviour, item)
         if metric == tool_calls.TOOLS_NAME:
-            return behaviour.kind in ("omitted", "silent", "skipped", "stopped")
+            return behaviour.kind in ("omitted", "silent", "skipped", "stopped", "unanswered")
         if metric in _ANSWER_METRICS:
             return behaviour.kind in _OF_ANSWERS
         if metric == end_state.NAME:
@@ -213,7 +227,7 @@ class MetricSight:
         rules = tool_calls.match_rules(item, self._by_metric.get(metric, self._settings))
         if any(not tool_calls.counts_tool(name, rules) for name in behaviour.tools[:1]):
             return False
-        if behaviour.kind in ("extra", "more", "repeated", "called", "stopped"):
+        if behaviour.kind in ("extra", "more", "repeated", "called", "stopped", "unanswered"):
             return rules.mode not in ("in_order", "superset")
         if behaviour.kind in ("omitted", "fewer", "silent"):
             return rules.mode != "subset"
@@ -287,7 +301,9 @@ class ActionReader:
                 return behaviours
         behaviours = frozenset(self._read(expected, calls, ended=trial.status is Status.OK))
         if trial.status is Status.DIVERGED and missed:
-            behaviours |= {Behaviour("stopped", (calls[-1].name,))}
+            name = calls[-1].name
+            is_recorded = _times(name, calls) <= _times(name, expected or ())
+            behaviours |= {Behaviour("unanswered" if is_recorded else "stopped", (name,))}
         read.append((key, behaviours))
         return behaviours
 
@@ -393,6 +409,10 @@ def reference(item: Item) -> Sequence[ExpectedCall | ToolCall] | None:
     return item.tape if item.tape or item.case_id is None else None
 
 
+def _times(tool: str, calls: Iterable[ExpectedCall | ToolCall]) -> int:
+    return sum(call.name == tool for call in calls)
+
+
 def _repeated(expected: Iterable[ExpectedCall | ToolCall], calls: Sequence[ToolCall]) -> Iterator[str]:
     """Yield the tools of which a call was repeated with equal arguments, more often than expected."""
     if len(calls) < 2:
@@ -451,7 +471,7 @@ def _answer(graded: GradedTrial, usual: Mapping[str, float]) -> Iterator[Behavio
     trial = graded.trial
     if trial.status.is_error:
         error = _ERROR_CLASS.search((trial.reason or "")[:_READ])
-        yield Behaviour("error", (trial.status.value, error[1] if error else "no further class"))
+        yield Behaviour("error", (trial.status.value, error[1] if error else ""))
         return
     yield from _failed(graded)
     if trial.status is not Status.OK:

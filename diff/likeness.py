@@ -200,9 +200,15 @@ def compare_answers(
         is_beyond=mean_lost > margin or share > max_changed,
         is_yardstick=losses.usual >= FEWEST_COMMON,
         trials={
-            lane: _unlike_trials(every, lane, losses.limit) if word is None else _saying(written, lane, word)
+            lane: counts
             for lane in comparison.run.lanes
             if lane in (Lane.OLD, Lane.OLD2, Lane.NEW)
+            for counts in [
+                _saying(written, lane, word)
+                if word and not is_shown
+                else _unlike_trials(every, lane, losses.limit)
+            ]
+            if counts[1]
         },
         unlike_items=tuple(unlike_items),
         examples=tuple(examples[:_EXAMPLES]),
@@ -237,7 +243,8 @@ def _new_word(
     if not shown:
         return None, 0
     most = max(shown, key=lambda word: (abs(counts[word]), len(word), word))
-    return most, counts[most]
+    side = 1 if counts[most] > 0 else -1
+    return most, side * sum(answers.only.get(most) == side for answers in every)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -230,7 +230,8 @@ class Slice:
 
 def property_words(by: str, value: str) -> str:
     """Return a property of items and its value for a sentence: `metadata.plan = enterprise`."""
-    return f"{single_line(by, _VALUE)} = {single_line(value, _VALUE)}"
+    is_band = value.startswith(("above ", "up to "))
+    return f"{single_line(by, _VALUE)} {'' if is_band else '= '}{single_line(value, _VALUE)}"
 
 
 class CauseState(StrEnum):
@@ -346,7 +347,7 @@ class Likeness:
     p: float = 1.0
     """Of no loss of likeness."""
     trials: Mapping[Lane, tuple[int, int]] = field(default_factory=dict)
-    """By lane, the answers that say `word`, or where there is none are unlike the old ones, and all."""
+    """By lane, the answers that are unlike the old ones, or where only `word` differs say it, and all."""
     unlike_items: tuple[str, ...] = ()
     """Items most of whose answers are unlike the old version's, the least alike first."""
     examples: tuple[str, ...] = ()
@@ -356,18 +357,19 @@ class Likeness:
     word: str | None = None
     """A word that one version says to many inputs, and the other to none of these, beyond chance."""
     word_items: int = 0
-    """To how many more inputs the new version says it; below 0 where the old one does."""
+    """To how many inputs only the new version says it; below 0 where only the old one does."""
 
     @property
     def sentence(self) -> str:
         """Return `likeness 0.08, the old version with itself 0.74`."""
         if self.new is None:
             return "no item has answers of both versions"
-        with_itself = "was asked nothing twice" if self.old is None else f"with itself {self.old:.2f}"
-        version = "new" if self.word_items > 0 else "old"
-        says = f", only the {version} version says {self.word!r} ({abs(self.word_items)} items)"
+        with_itself = "not run twice" if self.old is None else f"with itself {self.old:.2f}"
+        version, items = "new" if self.word_items > 0 else "old", abs(self.word_items)
+        where = f"in {items} item{'' if items == 1 else 's'}"
+        says = f"; {where} only the {version} version says {self.word!r}" if self.word else ""
         measure = "likeness of meaning" if self.by_meaning else "likeness"
-        return f"{measure} {self.new:.2f}, the old version {with_itself}{says if self.word else ''}"
+        return f"{measure} {self.new:.2f}, the old version {with_itself}{says}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

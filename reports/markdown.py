@@ -121,7 +121,7 @@ def _causes(result: DiffResult) -> Iterator[str]:
             yield f"  <br>old: {code(cause.old, 240)}"
             yield f"  <br>new: {code(cause.new, 240)}"
     if len(result.causes) > _CAUSES:
-        yield f"- … and {fmt.plural(len(result.causes) - _CAUSES, 'more cause', 'more causes')}"
+        yield f"- … and {causes.more(result, _CAUSES)}"
 
 
 def _ranking(result: DiffResult) -> Iterator[str]:

@@ -365,6 +365,8 @@ def slices_caption(result: DiffResult) -> str:
     beyond = sum(part.p is not None and part.p <= 1 - result.confidence for part in result.slices)
     changed = f"{fmt.plural(beyond, 'slice')} changed beyond chance" if beyond else "none is beyond chance"
     tested = sum(part.p is not None for part in result.slices)
+    if not tested:
+        return f"in no slice did enough items change for a test; slices under {FEWEST} items are left out"
     corrected = f"p is corrected for the {tested} of {len(result.slices)} in which enough items changed"
     return f"{changed}; {corrected}; slices under {FEWEST} items are left out"
 

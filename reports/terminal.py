@@ -18,7 +18,14 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from replaydiff.diff.result import CauseState, DiffResult, ItemVerdict, LaneSummary, Verdict
+from replaydiff.diff.result import (
+    CauseState,
+    DiffResult,
+    ItemVerdict,
+    LaneSummary,
+    Verdict,
+    property_words,
+)
 from replaydiff.replay.model import Lane, Status
 from replaydiff.replay.terminal.text import encodable, single_line, visible
 from replaydiff.reports import causes, phrases
@@ -166,8 +173,8 @@ def _causes(result: DiffResult, width: int, limit: int) -> RenderableType:
                 line.truncate(width - 7, overflow="ellipsis")
                 rows.add_row(f"  {lane}", line)
             parts.append(rows)
-    if (left := len(result.causes) - limit) > 0:
-        parts.append(Text(f"… and {fmt.plural(left, 'more cause', 'more causes')}", style="dim"))
+    if left := causes.more(result, limit):
+        parts.append(Text(f"… and {left}", style="dim"))
     if any(cause.state is CauseState.OPEN for cause in result.causes):
         parts.append(Text("intended: replay accept ID · a regression: replay reject ID", style="dim"))
     return Group(*parts)
@@ -322,7 +329,7 @@ def _slices(result: DiffResult) -> RenderableType:
         table.add_column(heading, justify="right", no_wrap=True)
     for part in result.slices[:12]:
         table.add_row(
-            f"{single_line(part.by, 30)} = {single_line(part.value, 60)}",
+            property_words(part.by, part.value),
             *([single_line(part.metric, 40)] if several else []),
             fmt.count(part.items),
             fmt.change(part.delta),

@@ -58,11 +58,11 @@ def taken(text: str) -> str:
 
 
 def words(svg: str) -> set[str]:
-    """The words of a picture that are no trace's: without the examples of causes."""
+    """The words of a picture that are no trace's: without its causes."""
     texts = [html.unescape(text) for text in re.findall(r"<text class=[^>]*>(.*?)</text>", svg)]
-    begin = next(at for at, text in enumerate(texts) if text.startswith("In\u00a0"))
+    begin = next(at for at, text in enumerate(texts) if text.startswith("The\u00a0new"))
     end = next(at for at, text in enumerate(texts) if text.startswith("intended:"))
-    texts[begin + 1 : end] = []
+    texts[begin:end] = []
     return set(re.findall(r"[a-z_]{3,}", " ".join(texts)))
 
 

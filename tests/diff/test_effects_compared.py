@@ -152,6 +152,28 @@ def test_a_new_write_holds_where_the_reads_were_never_recorded(tmp_path: Path, s
     assert "new 80 of 80 trials, old 0, old2 0" in result.reason
 
 
+def test_a_recorded_write_that_the_tape_cannot_answer_blames_nobody(tmp_path: Path) -> None:
+    """The old version stops elsewhere, so nothing says that it would have made the call as recorded."""
+    items = [item(f"t{n:02}") for n in range(40)]
+    ended: dict[str, Any] = {"status": Status.DIVERGED, "reason": "other arguments"}
+    reworded = call("cancel_order", order_id="1", reason="as asked")
+    done = [
+        trial(of, lane, index, calls=[made], rules=[Rule.MISS], **ended)
+        for of in items
+        for lane, made in (
+            (Lane.OLD, call("find_order")),
+            (Lane.OLD2, call("find_order")),
+            (Lane.NEW, reworded),
+        )
+        for index in range(2)
+    ]
+    with filled(tmp_path, items, done) as con:
+        result = compute(con, RUN_ID, settings(tmp_path, match=MatchSection()))
+    assert result.answer is Answer.CANNOT_TELL
+    assert "the replay cannot be trusted" in result.reason
+    assert any("which was recorded with other arguments" in cause.text for cause in result.causes)
+
+
 def test_differences_are_ordered_by_how_grave_they_are() -> None:
     kinds = (ItemChangeKind.DIFFERENT_ARGUMENTS, ItemChangeKind.EXTRA_EFFECT, ItemChangeKind.MISSING_EFFECT)
     differences = [EffectDifference(kind, "cancel_order") for kind in kinds]

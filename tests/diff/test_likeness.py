@@ -102,8 +102,8 @@ def test_a_line_in_long_answers_that_only_one_version_has_is_named(tmp_path: Pat
     result = answered(tmp_path, f"{CANCELLED} Pay at pay.example/confirm.", 0.2, terms=terms)
     assert result.answer is Answer.CANNOT_TELL
     assert (
-        "likeness 1.00, the old version with itself 1.00, only the new version says 'pay.example/confirm' "
-        "(12 items)" in result.reason
+        "likeness 1.00, the old version with itself 1.00; in 12 items only the new version says "
+        "'pay.example/confirm'" in result.reason
     )
     (cause,) = [cause for cause in result.causes if cause.is_answers]
     assert cause.counts == "new 24 of 120 trials, old 0, old2 0"

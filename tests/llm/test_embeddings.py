@@ -69,7 +69,7 @@ def test_answers_of_one_meaning_are_alike_in_other_words_and_no_text_is_sent_twi
     opened = project(tmp_path, server.url)
     likeness = compared(opened)
     assert (likeness.by_meaning, likeness.new, likeness.word) == (True, pytest.approx(1.0), None)
-    assert likeness.sentence == "likeness of meaning 1.00, the old version was asked nothing twice"
+    assert likeness.sentence == "likeness of meaning 1.00, the old version not run twice"
     assert [len(request.body["input"]) for request in server.answered] == [40]
     assert {request.path for request in server.answered} == {"/v1/embeddings"}
     assert "Authorization" not in server.answered[0].headers
