@@ -3,8 +3,6 @@
 Both follow the fields of `replay.model.Trace`, `ToolCall` and `Step` and their types: a field that is added
 there needs a column in a migration and nothing here.
 
-Rows are packed into columns that DuckDB reads without a copy (`arrow`).
-
 A record is what `replay import jsonl` reads back. Messages are written in OpenAI's shape, which every tool
 for chats knows. `tool_path` marks a record as our own: what is null in it was unknown, and is not worked out
 anew from the messages.
@@ -24,7 +22,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from replaydiff.replay.model import Message, Step, ToolCall, Trace, TraceState, Usage, Witness
-from replaydiff.replay.store import arrow, sql
+from replaydiff.replay.store import sql
 from replaydiff.replay.store.sql import clean_text, encode
 
 _SQL_TYPES: dict[Any, str] = {
@@ -37,15 +35,12 @@ _SQL_TYPES: dict[Any, str] = {
 }
 """Type of a field → type of its column; a field of any other type is JSON text."""
 _JSON = "VARCHAR"
-_ARROW_TYPES = {
-    "BOOLEAN": arrow.BOOLEAN,
-    "INTEGER": arrow.INT32,
-    "BIGINT": arrow.INT64,
-    "DOUBLE": arrow.DOUBLE,
-    "VARCHAR": arrow.TEXT,
-    "TIMESTAMP": arrow.TIMESTAMP,
-    "VARCHAR[]": arrow.list_of(arrow.TEXT),
+_CLEANED: dict[Any, Callable[[Any], Any]] = {
+    float: sql.real,
+    str: clean_text,
+    tuple[str, ...]: lambda texts: [*map(clean_text, texts)],
 }
+"""Type of a field → what makes its values storable."""
 _APART = ("trace_id", "source", "updated_at", "metadata", "messages", "steps", "tool_calls")
 """Fields of a trace that are not among the short columns."""
 
@@ -74,7 +69,7 @@ class _Column(NamedTuple):
 def _of_field(name: str, kind: Any) -> _Column:
     if kind not in _SQL_TYPES:
         return _Column(name, name, _JSON, encode)
-    return _Column(name, name, _SQL_TYPES[kind], sql.real if kind is float else None)
+    return _Column(name, name, _SQL_TYPES[kind], _CLEANED.get(kind))
 
 
 def _tokens(name: str) -> _Column:
@@ -84,7 +79,10 @@ def _tokens(name: str) -> _Column:
 
 _BESIDE = {
     "ended_at": (_Column("state", "state", "VARCHAR"),),
-    "tags": (_Column("tool_path", "tool_path", "VARCHAR"), _Column("follows", "follows", "VARCHAR")),
+    "tags": (
+        _Column("tool_path", "tool_path", "VARCHAR", clean_text),
+        _Column("follows", "follows", "VARCHAR", clean_text),
+    ),
     "usage": (_tokens("input_tokens"), _tokens("output_tokens")),
 }
 """Field → columns behind it that are worked out, so that SQL can ask for them."""
@@ -97,20 +95,23 @@ class _Table:
         self.types = {column.name: column.type for column in columns}
         self._read = attrgetter(*(column.attribute for column in columns))
         self._converted = [(n, column.convert) for n, column in enumerate(columns) if column.convert]
-        self.arrow_types = {
-            column.name: arrow.JSON_TEXT if column.convert is encode else _ARROW_TYPES[column.type]
-            for column in columns
-        }
         fields = [(column.name, Any, None) for column in columns]
         self.object_of = msgspec.defstruct("_Columns", fields, omit_defaults=True)
         """Values → one object; what is None is left out when it is encoded."""
 
     def values_of(self, value: Any) -> list[Any]:
-        """Return the columns of a value."""
+        """Return the columns of a value.
+
+        Raises:
+            ValueError: a value is not of its column's type; names the column.
+        """
         values = list(self._read(value))
         for position, convert in self._converted:
             if values[position] is not None:
-                values[position] = convert(values[position])
+                try:
+                    values[position] = convert(values[position])
+                except (TypeError, AttributeError) as error:
+                    raise ValueError(f"{[*self.types][position]} cannot be stored: {error}") from error
         return values
 
 
@@ -165,41 +166,23 @@ class TraceRow(NamedTuple):
     characters: int
     """How much text it is."""
 
+    def values(self) -> tuple[Any, ...]:
+        """Return the values of `ROW_COLUMNS`."""
+        texts = (self.metadata, self.messages, self.steps)
+        return self.source, self.source_id, self.digest, self.updated_at, *texts, *self.columns
 
-PACKED: dict[str, arrow.ColumnType] = {
-    "source": arrow.TEXT,
-    "source_id": arrow.TEXT,
-    "content_hash": arrow.TEXT,
-    "updated_at": arrow.TIMESTAMP,
-    "metadata": arrow.JSON_TEXT,
-    "messages": arrow.JSON_TEXT,
-    "steps": arrow.JSON_TEXT,
-    "calls": arrow.list_of(arrow.struct_of(_CALL.arrow_types)),
-    **_TRACE.arrow_types,
+
+ROW_COLUMNS = {
+    "source": "VARCHAR",
+    "source_id": "VARCHAR",
+    "content_hash": "VARCHAR",
+    "updated_at": "TIMESTAMP",
+    "metadata": _JSON,
+    "messages": _JSON,
+    "steps": _JSON,
+    **COLUMNS,
 }
-"""What a packed row holds: name → type. `calls` are the rows of its tool calls but for the trace's id."""
-
-
-def pack_rows(rows: Sequence[TraceRow]) -> tuple[arrow.ArrowColumn, ...]:
-    """Return rows as columns for DuckDB, in the order of `PACKED`.
-
-    Raises:
-        ValueError: a value is not of its column's type; names the column.
-    """
-    fields: Any = TraceRow(*zip(*rows, strict=True))
-    texts = (fields.metadata, fields.messages, fields.steps, fields.calls)
-    by_column = (
-        *(fields.source, fields.source_id, fields.digest, fields.updated_at),
-        *texts,
-        *zip(*fields.columns, strict=True),
-    )
-    packed = []
-    for (name, kind), values in zip(PACKED.items(), by_column, strict=True):
-        try:
-            packed.append(arrow.column(kind, values))
-        except (TypeError, ValueError, OverflowError) as error:
-            raise ValueError(f"{name} of a trace cannot be stored: {error}") from error
-    return tuple(packed)
+"""What `TraceRow.values` returns: name → SQL type."""
 
 
 def encode_trace(trace: Trace) -> TraceRow:

@@ -23,7 +23,7 @@ from replaydiff.replay.interruption import interruptible
 from replaydiff.replay.model import Score, ToolCall, Trace, Witness
 from replaydiff.replay.months import UTC_ZONE, month_range, months_between
 from replaydiff.replay.result_form import ResultForms
-from replaydiff.replay.store import arrow, sql
+from replaydiff.replay.store import sql
 from replaydiff.replay.store.connection import transaction
 from replaydiff.replay.store.histories import continued, with_histories
 from replaydiff.replay.store.memory import all_rows
@@ -31,32 +31,24 @@ from replaydiff.replay.store.samples import SAMPLED
 from replaydiff.replay.store.sql import encode, resolve
 from replaydiff.replay.store.trace_codec import (
     CALL_COLUMNS,
-    PACKED,
+    ROW_COLUMNS,
     TraceRow,
     encode_trace,
     json_readers,
-    pack_rows,
 )
 from replaydiff.replay.store.where import guarded, selection
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-_INSERT = """
-INSERT INTO traces BY NAME
-SELECT * EXCLUDE (calls), $now::TIMESTAMP AS imported_at FROM new_traces
-"""
-_INSERT_CALLS = """
-INSERT INTO tool_calls BY NAME
-SELECT trace_id, unnest(call)
-FROM (SELECT trace_id, unnest(calls) AS call FROM new_traces)
-"""
 _READ_BATCH = 200
 """Traces that are read first. Each batch scans the tables, so later ones are larger, up to `_READ_BYTES`."""
 _READ_BYTES = 4 * 2**20
 """About how much text a batch may hold."""
 _HINT = "see `replay traces`"
 
+_TRACE_ROW = {"trace_id": "VARCHAR", "imported_at": "TIMESTAMP", **ROW_COLUMNS}
+_CALL_ROW = {"trace_id": "VARCHAR", **CALL_COLUMNS}
 _TRACE_JSON, _CALL_JSON = json_readers(Trace), json_readers(ToolCall)
 
 
@@ -119,11 +111,11 @@ def write_rows(con: DuckDBPyConnection, rows: Sequence[TraceRow]) -> Written:
 
 def _insert(con: DuckDBPyConnection, rows: Mapping[str, TraceRow]) -> None:
     """Insert rows under these ids."""
-    columns = (arrow.column(arrow.TEXT, [*rows]), *pack_rows([*rows.values()]))
-    con.register("new_traces", arrow.table({"trace_id": arrow.TEXT, **PACKED}, [columns]))
-    con.execute(_INSERT, {"now": utc_now()})
-    con.execute(_INSERT_CALLS)
-    con.unregister("new_traces")
+    now = utc_now()
+    traces = [(trace_id, now, *row.values()) for trace_id, row in rows.items()]
+    calls = [(trace_id, *call) for trace_id, row in rows.items() for call in row.calls]
+    sql.insert(con, "traces", _TRACE_ROW, traces)
+    sql.insert(con, "tool_calls", _CALL_ROW, calls)
 
 
 def _touch(con: DuckDBPyConnection, touched: Sequence[tuple[str, datetime]]) -> None:

@@ -21,7 +21,6 @@ from replaydiff.replay.store.trace_codec import (
     COLUMNS,
     encode_trace,
     field_types,
-    pack_rows,
     trace_record,
 )
 from replaydiff.replay.store.traces import (
@@ -181,7 +180,7 @@ def test_an_id_that_looks_like_a_renamed_one_has_content_apart(con: DuckDBPyConn
 
 def test_a_batch_that_fails_leaves_nothing(con: DuckDBPyConnection) -> None:
     bad = trace("bad", started_at="no time")
-    with pytest.raises(Exception, match="started_at"):
+    with pytest.raises(Exception, match="no time"):
         write_traces(con, [trace("good"), bad])
     assert count_traces(con) == 0
     assert write_traces(con, [trace("good")]) == Written(new=1)
@@ -359,5 +358,5 @@ def test_a_record_of_an_export_holds_every_field(tmp_path: Path) -> None:
 
 
 def test_a_value_of_another_type_is_refused_with_its_column() -> None:
-    with pytest.raises(ValueError, match="name of a trace cannot be stored"):
-        pack_rows([encode_trace(trace("a", name=["no text"]))])
+    with pytest.raises(ValueError, match="name cannot be stored"):
+        encode_trace(trace("a", name=["no text"]))
