@@ -361,7 +361,7 @@ def _effects_lost(evidence: Evidence) -> RuleMatch | None:
         if follows and _is_worse(metric, tolerance):
             words = {
                 "figures": sentences.figures(name, metric, evidence),
-                "tolerance": f"{tolerance:g}",
+                "tolerance": f"{100 * tolerance:g}",
                 "causes": _effect_causes(evidence),
             }
             return RuleMatch(words=words, metric=metric)
@@ -450,10 +450,16 @@ def _no_shared_cause(evidence: Evidence) -> RuleMatch | None:
 
 
 def _changed_words(metric: MetricDelta) -> dict[str, str]:
+    otherwise = metric.changed - metric.regressed - metric.improved
+    moved = {
+        "no longer do what production did": metric.regressed,
+        "do it again": metric.improved,
+        "differ in another way": otherwise,
+    }
     return {
         "changed": f"{metric.behaviour} changed in {metric.changed} of "
         f"{sentences.items(metric.changed + metric.unchanged + metric.inconclusive)}",
-        "moved": f"{metric.regressed} no longer do what production did, {metric.improved} do it again",
+        "moved": ", ".join(f"{number} {what}" for what, number in moved.items() if number) or "none moved",
     }
 
 
@@ -877,7 +883,7 @@ EFFECTS_LOST = AnswerRule(
     "its trials, and the new version does it less often, beyond `tolerance` and noise, in ways that nobody "
     "accepted",
     test=_effects_lost,
-    sentence="{figures}: less by more than {tolerance}{causes}; if that is intended, accept the cause",
+    sentence="{figures}: less by more than {tolerance} points{causes}; if that is intended, accept the cause",
     next=TRIAGE,
 )
 NEW_EFFECT = AnswerRule(

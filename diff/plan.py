@@ -287,8 +287,20 @@ def _normal(
     ship = normal_cdf((tolerance - ends) / se) if se > 0 else float(ends <= tolerance)
     se, ends = _error(pilot, size, loss, tail)
     hold = normal_cdf((loss - max(ends, tolerance)) / se) if se > 0 else float(loss > max(ends, tolerance))
-    unalarmed = 1 - _ALARM * (1 - confidence) * bool(size.repeated and pilot.noise)
+    unalarmed = 1 - _alarms(pilot, size, confidence)
     return ship * unalarmed, hold * unalarmed
+
+
+def _alarms(pilot: NoiseEstimate, size: Design, confidence: float) -> float:
+    """Return how often the old version's lanes differ by chance: hardly ever where few trials vary."""
+    if not size.repeated or not pilot.noise:
+        return 0.0
+    if not pilot.binary:
+        return _ALARM * (1 - confidence)
+    rng = np.random.default_rng(0)
+    rates = _pass_rates(pilot, min(size.repeated, _MOST_SIMULATED), rng)
+    lanes = zip(rng.binomial(size.trials, rates), rng.binomial(size.trials, rates), strict=True)
+    return fmean(_differs_from_itself(old, repeat, size.trials, confidence) for old, repeat in lanes)
 
 
 SIMULATED_RUNS = 200

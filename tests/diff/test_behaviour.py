@@ -45,7 +45,7 @@ def test_leaving_a_recording_that_nobody_vouches_for_is_a_change_and_no_loss(tmp
     result = diffed(tmp_path, [*some, *rest], [*done, *more], every_call)
     assert result.answer is Answer.HOLD
     assert result.reason == (
-        "agrees with production's tool calls in 100% → 76% on 50 items: less by more than 0.05; new: calls "
+        "agrees with production's tool calls in 100% → 76% on 50 items: less by more than 5 points; new: calls "
         "cancel_order without calling get_order_status first: new 36 of 150 trials, old 0; if that is intended, "
         "accept the cause"
     )
