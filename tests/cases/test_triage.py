@@ -141,7 +141,7 @@ def test_everything_is_listed_where_it_is_asked_for(shop: Path) -> None:
         for name in entry["alike"]  # type: ignore[attr-defined]
     }
     assert names == {str(trace["trace_id"]) for trace in _traces()}
-    assert entries[-1]["kind"] == "nothing"
+    assert entries[-1]["kind"] == "unremarkable"
 
 
 def test_a_pipe_gets_the_list(shop: Path) -> None:
