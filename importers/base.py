@@ -222,6 +222,17 @@ class LiveImporter(Importer, Protocol):
         """
 
 
+class AddedImporter(LiveImporter, Protocol):
+    """A source with an API that lists parts of traces by the parts' own times.
+
+    A part that was added to a trace days later looks like a trace, and would replace the stored one.
+    """
+
+    def expect(self, folder: Path, earlier: Iterable[str]) -> None:
+        """Note in a query's folder the ids of the stored traces that began before it, from which it must not
+        take parts alone."""
+
+
 class MirroredImporter(LiveImporter, Protocol):
     """A source with an API that can tell which traces were deleted there."""
 

@@ -19,7 +19,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from replaydiff.importers.base import Imported, LiveImporter, MirroredImporter, Query, RecordError, ShowStatus
+from replaydiff.importers.base import (
+    AddedImporter,
+    Imported,
+    LiveImporter,
+    MirroredImporter,
+    Query,
+    RecordError,
+    ShowStatus,
+)
 from replaydiff.importers.fields import parse_time
 from replaydiff.importers.ingest import DELETED_COUNTED, Report, check, media_keeper, write
 from replaydiff.importers.jobs import encoded
@@ -149,6 +157,10 @@ def ingest_live(
             private_folder(folder)
             (folder / _QUERY).write_bytes(msgspec.json.encode(query))
             (folder / _BEGUN).write_text(clock.utc_now().isoformat())
+            if query.start is not None and hasattr(importer, "expect"):
+                with opened() as (con, _):
+                    earlier = traces_between(con, importer.NAME, None, query.start)
+                cast("AddedImporter", importer).expect(folder, earlier)
         query = before or query
         read_ids: set[str] = set()
         with closing(_live(importer, query, folder, show_status, read_ids)) as items:

@@ -82,6 +82,8 @@ class Langfuse:
     """Id → the bytes of a file."""
     generation: str = "events"
     faults: Faults = lambda _number, _path, _query: None
+    most: int = 1000
+    """Rows of a page with a cursor, whatever is asked for."""
     pause: float = 0.0
     """Seconds before each answer."""
     heavy: int | None = None
@@ -147,7 +149,7 @@ class Langfuse:
             following = {"cursor": base64.urlsafe_b64encode(str(number).encode()).decode()}
             rows, meta = rows[:10], following
         else:
-            rows, meta = _after_cursor(rows, query, "startTime", 1000)
+            rows, meta = _after_cursor(rows, query, "startTime", 1000, self.most)
         groups = [name for value in query.get("fields", ["core,basic"]) for name in value.split(",")]
         keys = {*_CORE, *(key for group in groups for key in _GROUPS.get(group, ()))}
         whole = {key for value in query.get("expandMetadata", []) for key in value.split(",")}
@@ -250,10 +252,12 @@ def _limit(query: Query, most: int) -> int:
     return limit
 
 
-def _after_cursor(rows: list[Row], query: Query, column: str, most: int) -> tuple[list[Row], Row]:
+def _after_cursor(
+    rows: list[Row], query: Query, column: str, highest: int, most: int = 1000
+) -> tuple[list[Row], Row]:
     """A page of the rows, newest first."""
     rows = sorted(rows, key=lambda row: (str(row[column]), str(row["id"])), reverse=True)
-    limit = _limit(query, most)
+    limit = min(_limit(query, highest), most)
     if "cursor" in query:
         after = base64.urlsafe_b64decode(query["cursor"][-1]).decode()
         places = [place for place, row in enumerate(rows) if row["id"] == after]

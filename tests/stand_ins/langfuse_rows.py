@@ -122,7 +122,7 @@ def older_observation(row: Row) -> Row:
     for key in ("input", "output"):
         try:
             found[key] = json.loads(row[key])
-        except ValueError:
+        except (TypeError, ValueError):
             found[key] = row[key]
     return {**found, "model": row.get("providedModelName")}
 

@@ -44,6 +44,7 @@ class FetchedRows(Spool):
             "CREATE TABLE IF NOT EXISTS chosen (trace_id TEXT PRIMARY KEY, done INTEGER)",
             "CREATE INDEX IF NOT EXISTS chosen_still ON chosen (trace_id) WHERE NOT done",
             "CREATE TABLE IF NOT EXISTS rated (trace_id TEXT PRIMARY KEY)",
+            "CREATE TABLE IF NOT EXISTS earlier (trace_id TEXT PRIMARY KEY) WITHOUT ROWID",
         ):
             self._con.execute(statement)
 
@@ -131,6 +132,25 @@ class FetchedRows(Spool):
         self._con.execute(
             "INSERT OR IGNORE INTO chosen SELECT DISTINCT trace_id, 0 FROM observations WHERE ended >= ?",
             (_moment(end),),
+        )
+
+    def expect(self, trace_ids: Iterable[str]) -> None:
+        """Note traces that began before the span."""
+        self._con.executemany("INSERT OR IGNORE INTO earlier VALUES (?)", ((key,) for key in trace_ids))
+        self.commit()
+
+    def want_stored(self, trace_ids: Iterable[str]) -> None:
+        """Ask for those of these traces whole that are stored and began before the span."""
+        self._con.executemany(
+            "INSERT OR IGNORE INTO chosen SELECT trace_id, 0 FROM earlier WHERE trace_id = ?",
+            ((key,) for key in trace_ids),
+        )
+
+    def want_earlier(self) -> None:
+        """Ask for the traces whole that began before the span and have something in it."""
+        self._con.execute(
+            "INSERT OR IGNORE INTO chosen SELECT DISTINCT trace_id, 0 FROM observations"
+            " WHERE trace_id IN (SELECT trace_id FROM earlier)"
         )
 
     def want_all(self) -> None:

@@ -2,7 +2,8 @@
 
 Servers that store observations alone (version 4, and Langfuse Cloud) have no trace records. Observations are
 walked through by their start, and traces that the time range cuts are fetched completely by trace id: those
-with rows just outside the range, with a parent that is not in it, or with something that ended after it.
+with rows just outside the range, with a parent that is not in it, with something that ended after it, or
+stored ones that began before it.
 
 Older servers (self-hosted, versions 2 and 3) have tables of traces, observations and scores. Traces are
 walked through by their time; their observations come from the table of observations, many traces a page, and
@@ -39,7 +40,7 @@ from replaydiff.importers.sources.langfuse.pages import (
 )
 from replaydiff.importers.sources.langfuse.rows import rows, table
 from replaydiff.replay import clock
-from replaydiff.replay.model import Json
+from replaydiff.replay.model import Json, JsonObject
 
 SCORE_LIMITS = (100, 20, 5, 1)
 _AHEAD = timedelta(days=1)
@@ -183,12 +184,12 @@ class Comments(Fetching):
             return numbered_page(self._http, _COMMENTS, {"objectType": "TRACE"}, after, limit, attempts)
 
         def keep(rows: Iterable[Json]) -> None:
-            for row in rows:
-                new = self._query.updates and self._is_new(row)
-                if new:
-                    self._answers.keep([row], _COMMENTS, Others.WANT)
-                # Its trace is completed afterwards; the comment is not asked for again.
-                self._answers.keep([row], _COMMENTS, Others.KEEP if new else Others.LEAVE)
+            answer = [*rows]
+            # Those of traces that are asked for afterwards, too: comments are not asked for again.
+            self._answers.keep(answer, _COMMENTS)
+            if self._query.updates:
+                comments = (row for row in answer if isinstance(row, dict))
+                self._answers.want(str(row.get("objectId")) for row in comments if self._is_new(row))
 
         try:
             fetch_pages(self._answers, "comments", self._span, SCORE_LIMITS, ask, keep, whole=True)
@@ -196,8 +197,8 @@ class Comments(Fetching):
             if error.status not in GONE:
                 raise
 
-    def _is_new(self, row: Json) -> bool:
-        at = fields.time(row, "updatedAt", "createdAt") if isinstance(row, dict) else None
+    def _is_new(self, row: JsonObject) -> bool:
+        at = fields.time(row, "updatedAt", "createdAt")
         return at is not None and at >= self._span.start
 
 
@@ -317,6 +318,7 @@ class Events(_Traces):
             "after the span", TimeRange(start=end, end=max(min(end + EDGE, clock.utc_now()), end))
         )
         self._answers.unless_done("cut", partial(self._answers.want_cut, start, end, NEAR))
+        self._answers.unless_done("earlier", self._answers.want_earlier)
 
     def _trace_ids(self, name: str, span: TimeRange, others: Others = Others.LEAVE, **selection: str) -> None:
         """Want the traces whole that have rows in a span; those of which nothing is here as `others` says."""
@@ -426,20 +428,17 @@ class Tables(_Traces):
             CredentialsError, HttpError: the server refuses.
         """
         query, span = self._query, self._span
-        filtered = query.environments or query.releases or query.tags or query.names or query.users
-        chosen = reaching_back(query, span) if filtered else span
         fetch_pages(
             self._answers,
             "traces",
-            chosen,
+            self._chosen_span,
             TABLE_LIMITS,
             self._traces,
             partial(self._answers.keep, where=TRACES),
         )
-        if filtered:
+        if self._filtered:
             self._answers.unless_done("filtered", self._answers.want_all)
-        else:
-            others = Others.WANT if query.updates else Others.LEAVE
+        if not self._filtered or query.updates:
             wider = TimeRange(start=span.start, end=span.end + EDGE)
             fetch_pages(
                 self._answers,
@@ -447,14 +446,40 @@ class Tables(_Traces):
                 wider,
                 TABLE_LIMITS,
                 self._observations,
-                partial(self._answers.keep, where=OBSERVATIONS, others=others),
+                self._keep_observations,
             )
+        if not self._filtered:
             self._answers.unless_done("listed", self._answers.want_listed)
         self._whole_traces()
         self._ratings.fetch()
         self._comments.fetch()
         self._whole_traces()
         self._scales.fetch()
+
+    @property
+    def _filtered(self) -> bool:
+        query = self._query
+        return bool(query.environments or query.releases or query.tags or query.names or query.users)
+
+    @property
+    def _chosen_span(self) -> TimeRange:
+        return reaching_back(self._query, self._span) if self._filtered else self._span
+
+    @cached_property
+    def _ratings(self) -> Ratings:
+        return Ratings(self._http, self._answers, self._query, self._chosen_span, self._show_status)
+
+    def _keep_observations(self, rows: Iterable[Json]) -> None:
+        """Keep rows of listed traces, and want stored ones whole to which something was added.
+
+        With filters, traces of which nothing is stored are those that the filters leave out.
+        """
+        if not self._filtered:
+            others = Others.WANT if self._query.updates else Others.LEAVE
+            self._answers.keep(rows, OBSERVATIONS, others)
+            return
+        ids = {row.get("traceId") for row in rows if isinstance(row, dict)}
+        self._answers.want_stored(key for key in ids if isinstance(key, str))
 
     def _traces(self, window: TimeRange, after: str | None, limit: int, attempts: int) -> Page:
         selection: Selection = {

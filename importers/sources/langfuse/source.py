@@ -148,6 +148,15 @@ def origin(query: Query) -> str:  # noqa: ARG001 - a key belongs to one project,
     return f"{keys.base_url} ({keys.public_key})"
 
 
+def expect(folder: Path, earlier: Iterable[str]) -> None:
+    """Note the stored traces that began before a query; see `AddedImporter`."""
+    answers = FetchedRows(folder)
+    try:
+        answers.expect(earlier)
+    finally:
+        answers.close()
+
+
 def read_live(query: Query, folder: Path, show_status: ShowStatus) -> Iterator[Imported]:
     """Ask for the traces of `query`; see `LiveImporter`."""
     keys = access()
