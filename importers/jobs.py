@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING
 from replaydiff.importers.base import AllReceived, Deferred, FileJob, Imported, Job, Note, Reject, Skipped
 from replaydiff.importers.convert import received
 from replaydiff.replay.errors import UnavailableError
-from replaydiff.replay.model import Trace
+from replaydiff.replay.model import Trace, media_in
+from replaydiff.replay.model.media import without_others
 from replaydiff.replay.store.trace_codec import TraceRow, encode_trace
 
 if TYPE_CHECKING:
@@ -57,12 +58,19 @@ def encoded(
         release: that of traces which name none.
     """
     for item in items:
+        hashes: set[str] = set()
         if isinstance(item, Trace):
-            item = media.trace(item)
+            item, hashes = media.trace(item)
         if release is not None and isinstance(item, Trace) and item.release is None:
             item = replace(item, release=release)
         redacted = item if redaction is None else redaction.item(item)
-        yield encode_trace(redacted) if isinstance(redacted, Trace) else redacted
+        if not isinstance(redacted, Trace):
+            yield redacted
+            continue
+        row = encode_trace(redacted)
+        if any(medium.sha256 not in hashes for medium in media_in([*row.values(), *row.calls])):
+            row = encode_trace(without_others(redacted, hashes))
+        yield row
 
 
 def run_jobs(

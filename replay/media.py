@@ -105,10 +105,6 @@ class MediaFolder:
         except FileNotFoundError:
             return None
 
-    def is_absent(self, media: Media) -> bool:
-        """Return whether the bytes of a medium are not here."""
-        return not (self.path / media.sha256).exists()
-
     def base64(self, media: Media) -> str | None:
         """Return the bytes of a medium as base64; None where they are not there."""
         content = self.read(media.sha256)
@@ -160,13 +156,13 @@ class MediaKeeper:
     """False: bytes are dropped (`[import.redact] media = "drop"`)."""
     largest_bytes: int = LARGEST_BYTES
 
-    def trace(self, trace: Trace) -> Trace:
-        """Return a trace whose bytes are kept, with why some of its media cannot be had."""
+    def trace(self, trace: Trace) -> tuple[Trace, set[str]]:
+        """Return a trace whose bytes are kept, with why some of its media cannot be had, and their hashes."""
         work = _Extraction(self)
         messages = work.messages(trace.messages)
         calls = tuple(work.call(call) for call in trace.tool_calls)
         metadata = work.value(trace.metadata)
-        return replace(
+        stored_trace = replace(
             trace,
             input=work.text(trace.input),
             final_response=None if trace.final_response is None else work.text(trace.final_response),
@@ -176,16 +172,18 @@ class MediaKeeper:
             steps=tuple(work.step(step) for step in trace.steps),
             media_missing=tuple(dict.fromkeys((*trace.media_missing, *work.reasons))),
         )
+        return stored_trace, work.hashes
 
-    def served(self, calls: Iterable[ServedCall]) -> tuple[ServedCall, ...]:
-        """Return the calls of a trial whose bytes are kept."""
+    def trial(
+        self, served: Iterable[ServedCall], requests: Iterable[ModelCall]
+    ) -> tuple[tuple[ServedCall, ...], tuple[ModelCall, ...], set[str]]:
+        """Return the calls and recorded requests of a trial whose bytes are kept, and their hashes."""
         work = _Extraction(self)
-        return tuple(_changed(served, call=work.call(served.call)) for served in calls)
-
-    def requests(self, calls: Iterable[ModelCall]) -> tuple[ModelCall, ...]:
-        """Return recorded requests to models whose bytes are kept."""
-        work = _Extraction(self)
-        return tuple(_changed(call, request=work.value(call.request)) for call in calls)
+        return (
+            tuple(_changed(served_call, call=work.call(served_call.call)) for served_call in served),
+            tuple(_changed(call, request=work.value(call.request)) for call in requests),
+            work.hashes,
+        )
 
 
 def _contents(message: Message) -> Json:
@@ -205,6 +203,8 @@ class _Extraction:
         """Identity of a message → it with references: steps repeat those before them."""
         self.reasons: list[str] = []
         """Why some media cannot be had."""
+        self.hashes: set[str] = set()
+        """SHA-256 of the media that are kept."""
 
     def value(self, value: Json) -> Json:
         """Return a value with references in the place of bytes."""
@@ -249,7 +249,7 @@ class _Extraction:
         for part in parts if isinstance(parts, list) else ():
             if reason := missing_reason(part):
                 self.reasons.append(reason)
-            elif is_media(part) and any(self._keeper.folder.is_absent(media) for media in media_in(part)):
+            elif is_media(part) and next(media_in(part), None) is not None:
                 self.reasons.append(ABSENT)
 
     def _keep(self, text: str, media_type: str, name: str) -> str:
@@ -267,9 +267,11 @@ class _Extraction:
         if content is None:
             self.reasons.append(BROKEN)
             return text
+        sha256 = self._keeper.folder.add(content)
+        self.hashes.add(sha256)
         return Media(
             media_type=media_type_of(content, media_type),
-            sha256=self._keeper.folder.add(content),
+            sha256=sha256,
             size=len(content),
             name=name,
         ).reference

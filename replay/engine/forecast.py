@@ -1,16 +1,16 @@
 """What a run will likely cost, before it starts: from what the items' traces took, at the prices of the
 versions' models.
 
-A trial is taken to read and write as many tokens as its trace did. Where the version asks the model that
-production asked, the cost that was recorded counts; elsewhere the tokens at the price of the version's model.
-Trials of items without recorded tokens are taken to be like the mean of the others. What has no known price
-is named and never counted as free. A simulated user is counted at the most it can say, since nobody knows how
-many trials leave the recording.
+A trial is taken to read and write as many tokens as its trace did, one of a conversation as all its traces.
+Where the version asks the model that production asked, the cost that was recorded counts; elsewhere the
+tokens at the price of the version's model. Trials of items without recorded tokens are taken to be like the
+mean of the others. What has no known price is named and never counted as free. A simulated user is counted at
+the most it can say, since nobody knows how many trials leave the recording.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,16 @@ from replaydiff.replay.engine.conversation import EXTRA_TURNS
 from replaydiff.replay.interruption import interruptible
 from replaydiff.replay.llm import prices
 from replaydiff.replay.llm.anthropic import is_loopback
-from replaydiff.replay.model import JsonObject, Lane, Mode, RunRecord, Usage, Version, VersionKind
+from replaydiff.replay.model import (
+    JsonObject,
+    Lane,
+    Mode,
+    RunRecord,
+    Usage,
+    Version,
+    VersionKind,
+    total_usage,
+)
 from replaydiff.replay.settings import Price, Settings
 from replaydiff.replay.store import sql
 from replaydiff.replay.store.runs import HAS_REPEAT
@@ -164,18 +173,16 @@ def forecast(
         if isinstance(user, str)
         else "0"
     )
-    a_trace = "count(*) OVER (PARTITION BY i.trace_id)" if run.mode is Mode.STEP else "1"
+    parts_of = "count(*) OVER (PARTITION BY i.trace_id)" if run.mode is Mode.STEP else "1"
     rows = interruptible(con.cursor()).execute(
-        f"SELECT i.item_id, length(i.item), {HAS_REPEAT.format(item='i.item')}, t.usage,"
-        f" t.input_tokens, t.output_tokens, t.cost_usd, t.model, {a_trace}, {turns_of}"
-        " FROM run_items i LEFT JOIN traces t ON t.trace_id = i.trace_id"
-        " WHERE i.run_id = ?",
-        [run.id],
+        f"{_RECORDED} SELECT i.item_id, length(i.item), {HAS_REPEAT.format(item='i.item')}, recorded.traces,"
+        f" {parts_of}, {turns_of}"
+        " FROM run_items i LEFT JOIN recorded USING (item_id) WHERE i.run_id = $run",
+        {"run": run.id, "sample": run.sample},
     )
     while batch := rows.fetchmany(_READ):
-        for item_id, letters, has_repeat, usage, read, written, cost_usd, recorded, parts, turns in batch:
-            took = _took(usage, read, written, parts)
-            paid = None if cost_usd is None else cost_usd / parts
+        for item_id, letters, has_repeat, traces, parts, turns in batch:
+            took, paid, recorded = _recorded(traces, parts)
             for lane, count in counts.items():
                 if lane == Lane.OLD2 and not has_repeat:
                     continue
@@ -266,11 +273,42 @@ def _add(
         count.cost_usd += trials * cost
 
 
-def _took(usage: str | None, read: int | None, written: int | None, parts: int) -> Usage | None:
-    """Return the tokens of an item; a decision has its share of its trace's."""
+_RECORDED = """
+WITH members AS (
+    SELECT item_id, unnest(list_prepend(i.trace_id, coalesce(s.turns, []))) AS trace_id
+    FROM run_items i LEFT JOIN sample_items s ON s.sample = $sample AND s.trace_id = i.trace_id
+    WHERE i.run_id = $run
+), recorded AS (
+    SELECT item_id, list((usage, input_tokens, output_tokens, cost_usd, model) ORDER BY started_at) AS traces
+    FROM members JOIN traces USING (trace_id) GROUP BY item_id
+)
+"""
+"""What was recorded of each item: of a conversation all its traces."""
+_Recorded = tuple[str | None, int | None, int | None, float | None, str | None]
+
+
+def _recorded(
+    traces: Sequence[_Recorded] | None, parts: int
+) -> tuple[Usage | None, float | None, str | None]:
+    """Return tokens, cost and model of an item; a decision, one of so many parts, has its share of them.
+
+    Tokens or costs of some of its traces alone would look like those of all.
+    """
+    usages = [_took(usage, read, written) for usage, read, written, _, _ in traces or ()]
+    costs = [cost for *_, cost, _ in traces or () if cost is not None]
+    models = [model for *_, model in traces or () if model]
+    whole = total_usage(usages) if None not in usages else None
+    paid = sum(costs) / parts if costs and len(costs) == len(usages) else None
+    return None if whole is None else _share(whole, parts), paid, models[-1] if models else None
+
+
+def _took(usage: str | None, read: int | None, written: int | None) -> Usage | None:
+    """Return the tokens of a trace, if they were recorded."""
     whole = _read_usage(usage) if usage else Usage(input_tokens=read or 0, output_tokens=written or 0)
-    if not whole.input_tokens and not whole.output_tokens:
-        return None
+    return whole if whole.input_tokens or whole.output_tokens else None
+
+
+def _share(whole: Usage, parts: int) -> Usage:
     return Usage(
         input_tokens=whole.input_tokens // parts,
         output_tokens=whole.output_tokens // parts,

@@ -29,6 +29,7 @@ from replaydiff.replay.event_loop import underway
 from replaydiff.replay.llm.base import LONGEST_WAIT_S, too_long_a_wait
 from replaydiff.replay.media import MediaFolder, MediaKeeper
 from replaydiff.replay.model import Item, Lane, Mode, RunRecord, Status
+from replaydiff.replay.model.media import without_others
 from replaydiff.replay.settings import Settings
 from replaydiff.replay.store.runs import count_items
 from replaydiff.replay.store.trials import finished_keys, spent_tokens, spent_usd
@@ -278,11 +279,8 @@ class Runner:
 
     def _without_bytes(self, outcome: Outcome) -> Outcome:
         """Return an outcome with references to the media in its tool calls and recorded requests."""
-        return replace(
-            outcome,
-            served=self._media.served(outcome.served),
-            model_calls=self._media.requests(outcome.model_calls),
-        )
+        served, requests, hashes = self._media.trial(outcome.served, outcome.model_calls)
+        return without_others(replace(outcome, served=served, model_calls=requests), hashes)
 
     def _redacted(self, outcome: Outcome) -> Outcome:
         return outcome if self._redactor is None else self._redactor.outcome(outcome)

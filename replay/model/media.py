@@ -9,7 +9,9 @@ the agent received. A reference is plain text without quotes or line ends, and n
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import is_dataclass, replace
+from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
 from replaydiff.replay.model.json import Json
@@ -17,6 +19,9 @@ from replaydiff.replay.model.light import light_dataclass
 
 MARK = "replay-media:"
 """How a reference begins."""
+_DISARMED = "replay-media%3A"
+"""How a text begins that looks like one and is none."""
+_Value = TypeVar("_Value")
 _REFERENCE = re.compile(r"replay-media:([0-9a-f]{64}):(\d{1,15}):([\w.+-]+/[\w.+-]+):([\w.~%-]*);", re.ASCII)
 
 
@@ -49,6 +54,33 @@ def replace_references(text: str, replacement: Callable[[Media], str]) -> str:
     if MARK not in text:
         return text
     return _REFERENCE.sub(lambda match: replacement(_media_of(match)), text)
+
+
+def without_others(value: _Value, hashes: Collection[str]) -> _Value:
+    """Return a value in which references to other media than these are plain text, its keys included.
+
+    Anybody can write what looks like a reference: a trace or trial refers only to what came with it.
+    """
+    holder: Any = value
+    if isinstance(holder, str):
+        holder = replace_references(holder, lambda media: _disarmed(media, hashes))
+    elif isinstance(holder, list):
+        holder = [without_others(entry, hashes) for entry in holder]
+    elif isinstance(holder, tuple):
+        holder = tuple(without_others(entry, hashes) for entry in holder)
+    elif isinstance(holder, dict):
+        holder = {without_others(key, hashes): without_others(entry, hashes) for key, entry in holder.items()}
+    elif is_dataclass(holder) and not isinstance(holder, type):
+        old = {name: getattr(holder, name) for name in holder.__dataclass_fields__}
+        new = {name: without_others(entry, hashes) for name, entry in old.items()}
+        changed = {name: entry for name, entry in new.items() if entry != old[name]}
+        holder = replace(holder, **changed) if changed else holder
+    return holder  # type: ignore[no-any-return]
+
+
+def _disarmed(media: Media, hashes: Collection[str]) -> str:
+    text = media.reference
+    return text if media.sha256 in hashes else text.replace(MARK, _DISARMED, 1)
 
 
 def described(text: str) -> str:

@@ -130,3 +130,29 @@ def test_agents_that_report_no_tokens_are_not_held_to_them_and_that_is_said(
     done = replay("run", "--new", "git:v2", "--set", "run.max_tokens=10")
     assert len(project.trials()) == 2
     assert "note: 2 trials report no tokens, and they did not count against max_tokens" in done.err
+
+
+def test_a_conversation_costs_what_all_its_traces_took(
+    replay: Replay, project: Project, tmp_path: Path
+) -> None:
+    def turn(number: int, **fields: object) -> dict[str, object]:
+        usage = {"input_tokens": 9_000, "output_tokens": 1_000}
+        fields = {"usage": usage, "model": "known", "final_response": f"answer {number}", **fields}
+        return {
+            "trace_id": f"t{number}",
+            "session_id": "s",
+            "started_at": f"2026-10-01T10:0{number}:00Z",
+            "ended_at": f"2026-10-01T10:0{number}:10Z",
+            "input": f"question {number}",
+            **fields,
+        }
+
+    rows = [turn(0), turn(1), turn(2, cost_usd=0.05)]
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert replay("import", "jsonl", str(tmp_path / "t.jsonl")).code == 0
+    assert replay("sample", "--name", "talks").code == 0
+    done = replay("run", "--sample", "talks", "--old", "git:v1", "--new", "git:v2", "--trials", "1", "--json")
+    forecast = json.loads(done.out)["forecast"]
+    # A cost that one of three traces names is not the conversation's.
+    assert (forecast["trials"], forecast["tokens"]) == (2, 60_000)
+    assert forecast["cost_usd"] == pytest.approx(2 * 3 * 0.19)

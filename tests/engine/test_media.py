@@ -176,3 +176,18 @@ def test_a_case_brings_its_files_along(tmp_path: Path) -> None:
     shutil.rmtree(clone / ".replay" / "media")
     with pytest.raises(rd.ReplayError, match=r"media/[0-9a-f]{64} is missing, the bytes of a"):
         rd.open(clone).check(golden, new="py")
+
+
+def test_a_reference_that_an_agent_writes_gets_no_bytes(tmp_path: Path) -> None:
+    project = _project(tmp_path, "http://127.0.0.1:9")
+    (tmp_path / "t.jsonl").write_text(json.dumps(_trace("bill", anthropic_part(PDF))))
+    project.import_(tmp_path / "t.jsonl", source="jsonl")
+    [bill] = media_in(project.trace("bill").messages[0].parts)
+    agent = f"def scan() -> object:\n    raise OSError\n\ndef reply(messages):\n    scan()\n    return {bill.reference!r}\n"
+    (tmp_path / "app.py").write_text(agent)
+    run = project.run(project.sample(size=1), old="observed", new="py", judge=False)
+    with open_store(project.store.path, read_only=True) as con:
+        [answer] = [trial.final_response for trial in iter_trials(con, run.id) if trial.lane == Lane.NEW]
+    assert answer is not None
+    assert bill.sha256 in answer
+    assert [*media_in(answer)] == []

@@ -10,6 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import replaydiff as rd
@@ -144,6 +145,31 @@ def test_an_export_holds_the_bytes_and_a_reference_alone_is_missing_elsewhere(tm
     assert referring.media_missing == ("absent",)
 
 
+def test_a_reference_that_a_record_wrote_itself_gets_no_bytes(tmp_path: Path) -> None:
+    bill = Media(media_type="application/pdf", sha256=_sha(FILES["application/pdf"]), size=9).reference
+    [other] = _asked(_image(base64.b64encode(FILES["application/pdf"]).decode()))
+    [hostile] = _asked({"type": "text", "text": bill}, _image(_TEXT), _image(bill))
+    hostile |= {
+        "session_id": bill,
+        "metadata": {bill: bill},
+        "tool_calls": [{"name": "send", "args": {"to": [bill]}, "result": f"data:a/b;base64,{bill}"}],
+        "final_response": f"see {bill}",
+    }
+    rows = [{**other, "trace_id": "a"}, {**hostile, "trace_id": "b"}]
+    (tmp_path / "replay.toml").write_text("")
+    _, [_, trace], folder = _import(tmp_path, "jsonl", rows)
+    hashes = {media.sha256 for media in media_in(msgspec.to_builtins(trace))}
+    # Its own picture came with it.
+    assert _sha(PNG) in hashes
+    assert _sha(FILES["application/pdf"]) not in hashes
+    assert trace.media_missing == ("absent",)
+    assert bill.removeprefix("replay-media:") in str(trace.final_response)
+    assert folder.read(_sha(FILES["application/pdf"])) is not None
+    project = rd.open(tmp_path, db=tmp_path / "data" / "s.duckdb")
+    project.store.export(ExportRequest(what="traces", where="trace_id = 'b'"), tmp_path / "out.jsonl")
+    assert base64.b64encode(FILES["application/pdf"])[:60] not in (tmp_path / "out.jsonl").read_bytes()
+
+
 def test_a_type_that_lies_is_replaced_by_what_the_bytes_are(tmp_path: Path) -> None:
     html = base64.b64encode(b"<script>alert(1)</script>" * 3).decode()
     _, [trace], _ = _import(tmp_path, "jsonl", _asked(_image(_TEXT, "application/pdf"), _image(html)))
@@ -153,7 +179,7 @@ def test_a_type_that_lies_is_replaced_by_what_the_bytes_are(tmp_path: Path) -> N
 def test_what_is_too_large_is_left_out_and_nothing_else(tmp_path: Path) -> None:
     keeper = MediaKeeper(MediaFolder(tmp_path / "media"), largest_bytes=20)
     message = Message(role="user", text="What is it?", parts=[_image(_TEXT), "and this"])
-    trace = keeper.trace(
+    trace, _ = keeper.trace(
         Trace(trace_id="t", source="s", started_at=datetime(2026, 1, 1), messages=(message,))
     )
     assert trace.media_missing == ("too_large",)
