@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from replaydiff.replay.errors import SHORT_OF, NoSpaceError, VersionError
-from replaydiff.replay.files import FILE_CONTENTS, acquire, is_locked, mark_of, private_folder, write_whole
+from replaydiff.replay.files import FILE_CONTENTS, acquire, mark_of, private_folder, write_whole
 from replaydiff.replay.model import WrittenFile
 
 WORKTREES = "worktrees"
@@ -491,10 +491,10 @@ def _remove_left(homes: Path) -> None:
     """Remove the folders of engines that were killed."""
     for lock in homes.glob("*.lock"):
         with contextlib.suppress(OSError):
-            descriptor = os.open(lock, os.O_RDWR)
+            # Held meanwhile: its folder may be about to be made.
+            descriptor = acquire(lock, wait=False, flags=os.O_RDWR)
             try:
-                if not is_locked(descriptor):
-                    _remove_tree(lock.with_suffix(""))
-                    lock.unlink()
+                _remove_tree(lock.with_suffix(""))
+                lock.unlink()
             finally:
                 os.close(descriptor)

@@ -79,6 +79,7 @@ class Observer:
         self.is_active = described is not None
         self._new_executables: set[str] = set()
         """Files of the trial's folder whose new mode `landlock` ignores."""
+        self._logs: set[str] = set()
         self._opened: set[str] = set()
         """Files of the trial's folder that other code than that opened for writing in a trial."""
         self._buffered: weakref.WeakSet[Any] | None = None
@@ -114,11 +115,20 @@ class Observer:
         reported = _reported(events, self._proxied.pop(trial, []))
         if any(what.startswith(RAN) for what in events):
             self._write_buffers()
-            reported["opened"] = sorted(os.path.relpath(path, self._folder) for path in self._opened)
+            reported["opened"] = sorted(
+                os.path.relpath(path, self._folder) for path in self._opened | self._logs
+            )
         return reported
 
-    def ran(self, part: str) -> None:
-        """Note that a part of a listed tool's work runs, in words."""
+    def ran(self, part: str, gets_file: bool) -> None:
+        """Note that a part of a listed tool's work runs, in words.
+
+        Args:
+            part: the function.
+            gets_file: it may write to what other code opened.
+        """
+        if gets_file:
+            self._opened.clear()
         self._keep(RAN + part, depth=5)
 
     def _write_buffers(self) -> None:
@@ -247,8 +257,9 @@ class Observer:
         frame: FrameType | None = None if calls.is_running() else sys._getframe(2)
         while frame is not None:
             if frame.f_globals.get("__name__") == "logging":
-                is_of_agent = True
-                break
+                if path is not None:
+                    self._logs.add(path)
+                return
             part = self.parts_of_tools.get(frame.f_code)
             if part is not None:
                 self._keep(f"a write by {part}, a part of a listed tool")

@@ -16,6 +16,11 @@ from typing import Any
 
 from . import calls, kinds, trampoline
 
+DEEPEST = 4
+"""Tables and attributes within each other that are looked into."""
+HANDLES = ("_io", "sqlite3")
+"""Modules whose objects are open files and databases."""
+Note = Callable[[str, bool], None]
 KINDS = ("function", "coroutine", "generator")
 """Kinds of functions that are watched. What is sent into an async generator would not reach it."""
 
@@ -25,8 +30,8 @@ class PartOfTool(trampoline.Handler):
 
     answers = False
 
-    def __init__(self, function: types.FunctionType, path: str, note: Callable[[str], None]) -> None:
-        """Watch a function; `note` gets the path."""
+    def __init__(self, function: types.FunctionType, path: str, note: Note) -> None:
+        """Watch a function; `note` gets the path, and whether the function gets an open file or database."""
         self.path, self._function, self._note = path, function, note
         self.written = function.__code__
         self._original = trampoline.copied(function)
@@ -45,24 +50,25 @@ class PartOfTool(trampoline.Handler):
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a plain function."""
-        self._begin()
+        self._begin(args, kwargs)
         return self._original(*args, **kwargs)
 
     async def wait(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run an async function."""
-        self._begin()
+        self._begin(args, kwargs)
         return await self._original(*args, **kwargs)
 
     def generate(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a generator."""
-        self._begin()
+        self._begin(args, kwargs)
         return (yield from self._original(*args, **kwargs))
 
-    def _begin(self) -> None:
+    def _begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         # What a tool calls that may run is its own work.
         if not calls.is_running():
             self.disarm()
-            self._note(self.path)
+            gets_file = any(type(value).__module__ in HANDLES for value in (*args, *kwargs.values()))
+            self._note(self.path, gets_file)
 
 
 def can_be_watched(function: Any) -> bool:
@@ -100,14 +106,20 @@ def _called_by(function: types.FunctionType) -> Iterator[Any]:
             yield from _functions_in(value, names)
 
 
-def _functions_in(value: Any, names: set[str]) -> Iterator[Any]:
+def _functions_in(value: Any, names: set[str], depth: int = 0) -> Iterator[Any]:
     """Yield the functions that code with these names may call of a value that it names."""
-    if isinstance(value, (types.FunctionType, types.MethodType, functools.partial)):
-        yield getattr(value, "__func__", getattr(value, "func", value))
+    inner: list[Any] = []
+    if isinstance(value, (types.FunctionType, types.MethodType, functools.partial, kinds.CACHE)):
+        yield getattr(kinds.code_of(value), "func", kinds.code_of(value))
     elif isinstance(value, types.ModuleType):
-        yield from (vars(value)[name] for name in names & vars(value).keys())
+        inner = [vars(value)[name] for name in names & vars(value).keys()]
     elif kinds.is_table(value):
-        yield from list(value.values() if isinstance(value, Mapping) else value)
+        inner = list(value.values() if isinstance(value, Mapping) else value)
     else:
-        methods = kinds.agents_methods(value if isinstance(value, type) else type(value))
-        yield from (method for name, method in methods.items() if name in names)
+        for base in (value if isinstance(value, type) else type(value)).__mro__:
+            methods = vars(base).items() if kinds.is_agents(base) else ()
+            yield from (kinds.code_of(method) for name, method in methods if name in names)
+        if not isinstance(value, type) and kinds.is_agents(type(value)):
+            inner = [attribute for name, attribute in kinds.attributes(value) if name in names]
+    for member in inner if depth < DEEPEST else ():
+        yield from _functions_in(member, names, depth + 1)

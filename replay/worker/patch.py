@@ -82,7 +82,7 @@ class Patches:
         """Functions that do a part of a listed tool's work."""
         self.watched: set[types.CodeType] = set()
         """The code of these functions, as it was written."""
-        self._note_part: Callable[[str], None] | None = None
+        self._note_part: parts.Note | None = None
         self._searched = 0
         """Tools whose parts were looked for."""
         self._caches: list[Any] = []
@@ -179,7 +179,7 @@ class Patches:
 
     # --- when something is patched -----------------------------------------------------------------
 
-    def watch_parts(self, note: Callable[[str], None]) -> None:
+    def watch_parts(self, note: parts.Note) -> None:
         """Note from the next trial on when a part of a tool runs by itself; `note` gets in words what ran."""
         self._note_part = note
         self._look_for_parts()

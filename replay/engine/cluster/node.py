@@ -26,7 +26,7 @@ from replaydiff.replay.agents.base import CorpusRecording
 from replaydiff.replay.engine.cluster.shipping import unpack
 from replaydiff.replay.engine.environments import environment
 from replaydiff.replay.errors import ReplayError, VersionError
-from replaydiff.replay.files import acquire, is_locked, private_folder
+from replaydiff.replay.files import acquire, private_folder
 from replaydiff.replay.llm.base import ModelFailure
 from replaydiff.replay.model import Item, Json, JsonObject, ServedCall, ToolCall, Version
 from replaydiff.replay.tape import State
@@ -351,11 +351,11 @@ def _working_folder() -> tuple[Path, int]:
     private_folder(jobs)
     for lock in jobs.glob("*.lock"):
         with contextlib.suppress(OSError):
-            descriptor = os.open(lock, os.O_RDWR)
+            # Held meanwhile: its folder may be about to be made.
+            descriptor = acquire(lock, wait=False, flags=os.O_RDWR)
             try:
-                if not is_locked(descriptor):
-                    shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
-                    lock.unlink()
+                shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
+                lock.unlink()
             finally:
                 os.close(descriptor)
     home = Path(tempfile.mkdtemp(prefix="job-", dir=jobs))
