@@ -106,6 +106,10 @@ class AnswerRule:
     sentence: str
     """The reason; words in braces are those of the match."""
     next: NextCommand
+    names_causes: bool = False
+    """Whether the sentence names the causes that decide, so that nothing is added to it."""
+    names_slices: bool = False
+    """Whether it names the slices that are worse, so that these are not added."""
 
     def conclude(self, evidence: Evidence) -> Conclusion | None:
         """Return the answer by this rule; None where it does not apply."""
@@ -116,7 +120,6 @@ class AnswerRule:
             answer=self.answer,
             reason=self.sentence.format_map(match.words),
             next=self.next.of(evidence, match),
-            rule=self.name,
         )
 
 
@@ -854,8 +857,6 @@ def _regressions_may_be_shocks(name: str, metric: MetricDelta, evidence: Evidenc
 
 # --- the table ---
 
-_HARMED, _GAIN, _NO_LOSS = "harmed slice", "gain without loss", "no loss"
-"""Rules whose sentences name the slices that are worse."""
 _HOLD, _CANNOT, _SHIP = Answer.HOLD, Answer.CANNOT_TELL, Answer.SHIP
 
 LOSS = AnswerRule(
@@ -885,6 +886,7 @@ EFFECTS_LOST = AnswerRule(
     test=_effects_lost,
     sentence="{figures}: less by more than {tolerance} points{causes}; if that is intended, accept the cause",
     next=TRIAGE,
+    names_causes=True,
 )
 NEW_EFFECT = AnswerRule(
     name="new effect",
@@ -894,6 +896,7 @@ NEW_EFFECT = AnswerRule(
     test=_new_effect,
     sentence="{cause}; if that is intended, accept the cause",
     next=SHOW_CAUSE,
+    names_causes=True,
 )
 
 NEW_WRITE = AnswerRule(
@@ -905,6 +908,7 @@ NEW_WRITE = AnswerRule(
     test=_new_write_beside_distrust,
     sentence="{cause}; if that is intended, accept the cause ({why})",
     next=SHOW_CAUSE,
+    names_causes=True,
 )
 
 
@@ -945,6 +949,7 @@ RULES: tuple[AnswerRule, ...] = (
         test=_rejected,
         sentence="{causes} rejected: {named}",
         next=SHOW_CAUSE,
+        names_causes=True,
     ),
     AnswerRule(
         name="no pair",
@@ -1249,7 +1254,8 @@ RULES: tuple[AnswerRule, ...] = (
         next=LABEL,
     ),
     AnswerRule(
-        name=_HARMED,
+        name="harmed slice",
+        names_slices=True,
         answer=_CANNOT,
         condition="a slice of the items is significantly worse on a deciding metric, nobody accepted that, "
         'and `[gate] slices` is `"decide"`',
@@ -1269,7 +1275,7 @@ RULES: tuple[AnswerRule, ...] = (
     ),
     _write_rule("quality", lambda _: True),
     AnswerRule(
-        name=_GAIN,
+        name="gain without loss",
         answer=_SHIP,
         condition="no `[gate] metrics` are named, a deciding metric is significantly better, and those whose "
         "interval ends below −`tolerance` show no sign of a loss: their change is not below 0, the old "
@@ -1280,7 +1286,8 @@ RULES: tuple[AnswerRule, ...] = (
         next=MORE_ITEMS,
     ),
     AnswerRule(
-        name=_NO_LOSS,
+        name="no loss",
+        names_slices=True,
         answer=_SHIP,
         condition="every deciding metric's interval ends at or above −`tolerance`, trials without a score "
         "at their worst, and no more items regressed than may",
@@ -1298,12 +1305,12 @@ def decide(evidence: Evidence) -> Conclusion:
     Args:
         evidence: what is known of the run.
     """
-    conclusions = (rule.conclude(evidence) for rule in RULES)
-    conclusion = next(conclusion for conclusion in conclusions if conclusion is not None)
-    if conclusion.rule in ("rejected cause", EFFECTS_LOST.name, NEW_EFFECT.name, NEW_WRITE.name):
+    conclusions = ((rule, rule.conclude(evidence)) for rule in RULES)
+    rule, conclusion = next((rule, conclusion) for rule, conclusion in conclusions if conclusion is not None)
+    if rule.names_causes:
         return conclusion
     additions = [_CONTROL] if evidence.run.has_control else []
-    if conclusion.rule not in (_HARMED, _NO_LOSS) and (parts := _worse_than_all(evidence)):
+    if not rule.names_slices and (parts := _worse_than_all(evidence)):
         additions.append(f"worse where {_named(parts)}")
     additions += [part.sentence for part in evidence.broken[:_NAMED]]
     if conclusion.answer is Answer.SHIP:

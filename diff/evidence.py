@@ -108,8 +108,6 @@ class Conclusion:
     """One sentence."""
     next: str
     """The next command to type."""
-    rule: str
-    """The name of the rule that gave it."""
 
 
 def ungraded(evidence: Evidence) -> str:
