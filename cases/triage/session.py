@@ -345,7 +345,7 @@ class Session:
         left = label_blind(self._settings, self._decisions, self._run.id)
         if left is not None:
             self._show()
-            _print(f"{left} have no label yet; once you are done: replay calibrate {self._run.id} --read")
+            _print(f"{left} have no label yet; once you are done: replay calibrate {self._run.id} --labels")
             return
         trials = self._entry.item.lanes.get(Lane.NEW, ())
         if not trials:

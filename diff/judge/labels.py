@@ -17,6 +17,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+import itertools
 import json
 import random
 import re
@@ -182,6 +183,15 @@ def read_sheet(path: Path) -> dict[str, int]:
             raise InputError(f"{path}:{line}: label must be one of {scale}, or empty, not {text[:20]!r}")
         labels[key] = int(text)
     return labels
+
+
+def is_sheet(path: Path) -> bool:
+    """Return whether a file of labels is a sheet: its rows have the keys of responses.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    return any({"key", "label"} <= row.keys() for _, row in itertools.islice(rows(path), 1))
 
 
 def relabelled(path: Path, key: str, label: int | None, note: str) -> str:

@@ -199,7 +199,7 @@ class Cases:
             mail: send the mail addresses of reviewers, too.
             platform: its name, as in `replaydiff.cases.push.PLATFORMS`.
             queue: an annotation queue of Langfuse that gets what triage lists of the run; labels that people
-                gave there are kept as sheets for `replay calibrate --read`.
+                gave there are kept as sheets for `replay calibrate --labels`.
             show_status: called with what was sent so far.
 
         Raises:

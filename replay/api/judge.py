@@ -145,7 +145,7 @@ def _next_step(
     if labelled < min(settings.gate.labels, scored) and calibrated < settings.gate.labels:
         return f"replay calibrate {run} --label"
     if labelled > calibrated:
-        return f"replay calibrate {run} --read"
+        return f"replay calibrate {run} --labels"
     size = 2 * max(calibrated, settings.gate.labels)
     return f"replay calibrate {run} --label more.csv --size {size}"
 
@@ -261,6 +261,16 @@ class JudgeLabels:
         left = LabellingSession(Path(path), self._settings.judge.rubric).run()
         total = len(labels.read(Path(path)))
         return total - left, total
+
+    def is_sheet(self, source: str) -> bool:
+        """Return whether labels are a sheet that `draw_labels` wrote: other sources are existing labels.
+
+        Raises:
+            InputError: it is a file that cannot be read.
+        """
+        from replaydiff.diff.judge import labels
+
+        return not source.startswith("score:") and labels.is_sheet(Path(source))
 
     def calibrate(
         self,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 10
 _LABEL_FOLDER = ""
-"""`--label` and `--read` without a file: the sheets in `.replay/labels`."""
+"""`--label` and `--labels` without a file: the sheets in `.replay/labels`."""
 
 
 @command("calibrate")
@@ -33,33 +33,25 @@ _LABEL_FOLDER = ""
 @click.option("--size", type=click.IntRange(1), default=50, show_default=True, help="Rows of a new sheet.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Another seed draws other rows.")
 @click.option(
-    "--read",
-    "filled",
+    "--labels",
     multiple=True,
     is_flag=False,
     flag_value=_LABEL_FOLDER,
-    metavar="[SHEET]",
-    help="Read a filled sheet; one for each person who labelled (repeatable); "
-    "without a value: everyone's of the run.",
-)
-@click.option(
-    "--labels",
-    "existing",
-    multiple=True,
-    metavar="SOURCE",
-    help="Labels that exist already: score:NAME of the traces, or a CSV or .jsonl file; repeatable.",
+    metavar="[SOURCE]",
+    help="Read labels: a filled sheet, one for each person (repeatable); without a value: everyone's of the "
+    "run; or labels from elsewhere: score:NAME of the traces, or a CSV or .jsonl file.",
 )
 @click.option(
     "--by",
     default="trace_id",
     show_default=True,
     metavar="FIELD",
-    help="With a file of --labels: the field of a trace that its rows name, like metadata.task_id.",
+    help="With a file from elsewhere: the field of a trace that its rows name, like metadata.task_id.",
 )
 @click.option(
     "--judge",
     metavar="score:NAME",
-    help="With --labels: the verdicts of a judge that ran elsewhere; default the judge that graded RUN.",
+    help="With labels from elsewhere: the verdicts of such a judge; default the judge that graded RUN.",
 )
 @click.option("--where", metavar="COND", help="With --judge: only traces that fit, like \"release = '2.1'\".")
 @click.option(
@@ -75,8 +67,7 @@ def calibrate(
     label: str | None,
     size: int,
     seed: int,
-    filled: tuple[str, ...],
-    existing: tuple[str, ...],
+    labels: tuple[str, ...],
     by: str,
     judge: str | None,
     where: str | None,
@@ -89,38 +80,41 @@ def calibrate(
 
     First label responses that the judge has graded in RUN (default: the latest run), without seeing its
     scores: 1 poor, 2 fair, 3 good, by the same rubric. Label in this terminal, in a CSV sheet, or in
-    `replay view`. Then --read the labels: it prints agreement and Cohen's kappa per lane and the
+    `replay view`. Then read them with --labels: it prints agreement and Cohen's kappa per lane and the
     disagreements to look at first, and writes a calibration for this model, prompt and rubric. If the labels
     prove enough agreement in each lane ([gate] agreement, labels), the judge may gate, and labelled pairs of
     old and new answers correct the change that it reports. Keep the file under version control.
 
-    --labels reads existing labels of recorded responses instead: a score of the traces, or a file. The judge
-    is then the one that graded the observed lanes of RUN; --judge names a score with the verdicts of another
-    judge.
+    --labels also reads labels from elsewhere, of recorded responses: a score of the traces, or a file. The
+    judge is then the one that graded the observed lanes of RUN; --judge names a score with the verdicts of
+    another judge.
 
     \b
     Examples:
       replay calibrate
       replay calibrate --label
-      replay calibrate --read
+      replay calibrate --labels
       replay calibrate --label sheet.csv
-      replay calibrate --read ada.csv --read bo.csv
+      replay calibrate --labels ada.csv --labels bo.csv
       replay calibrate --labels score:human --judge score:helpfulness
       replay calibrate --labels labels.jsonl --by metadata.task_id
     """
-    if sum([label is not None, bool(filled), bool(existing)]) > 1:
-        raise InputError("--label, --read and --labels are one step each; give one of them")
-    if existing:
+    if label is not None and labels:
+        raise InputError("--label and --labels are one step each; give one of them")
+    sheets = [source for source in labels if source == _LABEL_FOLDER or app.project.judge.is_sheet(source)]
+    if sheets and len(sheets) < len(labels):
+        raise InputError("--labels reads sheets or labels from elsewhere; read the one, then the other")
+    if labels and not sheets:
         if where is not None and (judge is None or run is not None):
             raise InputError("--where is for all traces, with --judge and without RUN")
         calibration = app.project.judge.calibrate_existing(
-            *existing, by=by, judge=judge, where=where, run=run, output=output
+            *labels, by=by, judge=judge, where=where, run=run, output=output
         )
         return _print(calibration, as_json)
     if judge is not None or where is not None:
-        raise InputError("--judge and --where go with --labels")
-    if filled:
-        return _read(app, run, filled, output, as_json)
+        raise InputError("--judge and --where go with --labels from elsewhere")
+    if sheets:
+        return _read(app, run, sheets, output, as_json)
     if label is not None:
         _label(app, run, label, size, seed)
     else:
@@ -150,11 +144,11 @@ def _draw(app: App, run: str | None, path: Path, size: int, seed: int) -> None:
     if drawn < size:
         say(f"the judge has graded {drawn} responses of this run, so the sheet has no more")
     click.echo(f"{path}: {drawn} responses; write 1 (poor), 2 (fair) or 3 (good) into the column label")
-    click.echo(f"next: replay calibrate --read {path}")
+    click.echo(f"next: replay calibrate --labels {path}")
 
 
 def _label(app: App, run: str | None, sheet: str, size: int, seed: int) -> None:
-    path, read = Path(sheet), f"--read {sheet}"
+    path, read = Path(sheet), f"--labels {sheet}"
     reads_keys = sys.stdin.isatty()
     if sheet == _LABEL_FOLDER:
         if not reads_keys:
@@ -162,7 +156,7 @@ def _label(app: App, run: str | None, sheet: str, size: int, seed: int) -> None:
                 "--label reads keys, and standard input is not a terminal; name a sheet and fill it elsewhere"
             )
         run, path = app.project.judge.personal_sheet(run, size=size, seed=seed)
-        read = f"{run} --read"
+        read = f"{run} --labels"
     elif path.suffix != ".jsonl" or not reads_keys or not path.exists():
         _draw(app, run, path, size, seed)
         if path.suffix != ".jsonl" or not reads_keys:
@@ -176,10 +170,10 @@ def _label(app: App, run: str | None, sheet: str, size: int, seed: int) -> None:
         click.echo(f"next: replay calibrate {read}")
 
 
-def _read(app: App, run: str | None, filled: Sequence[str], output: str | None, as_json: bool) -> ExitCode:
-    sheets = [name for name in filled if name != _LABEL_FOLDER]
+def _read(app: App, run: str | None, sheets: Sequence[str], output: str | None, as_json: bool) -> ExitCode:
+    files = [name for name in sheets if name != _LABEL_FOLDER]
     return _print(
-        app.project.judge.calibrate(*sheets, run=run, run_sheets=_LABEL_FOLDER in filled, output=output),
+        app.project.judge.calibrate(*files, run=run, run_sheets=_LABEL_FOLDER in sheets, output=output),
         as_json,
     )
 

@@ -150,7 +150,7 @@ def push(
     LangSmith scores are feedback; in Braintrust scores that are not between 0 and 1 are metadata.
 
     With --queue, people label the new version's answers in Langfuse as poor, fair or good; the same command
-    fetches what they said, for `replay calibrate --read`. Unlike on sheets, they see the judge's scores.
+    fetches what they said, for `replay calibrate --labels`. Unlike on sheets, they see the judge's scores.
 
     Sending the same again changes nothing. Cases that left the golden set are archived in Langfuse and
     Phoenix, and deleted elsewhere; what was archived or edited there is left alone, but MLflow, LangSmith and
@@ -208,7 +208,7 @@ def _show(result: PushResult) -> None:
         click.echo(f"experiment: {single_line(name)}")
     if result.labels:
         click.echo(
-            f"{result.labels} new labels from the queue; `replay calibrate {result.run} --read` uses them"
+            f"{result.labels} new labels from the queue; `replay calibrate {result.run} --labels` uses them"
         )
     if pushed.left_edited:
         say(

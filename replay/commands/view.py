@@ -33,7 +33,7 @@ def view(
 
     The store is read for each page and not locked in between, so imports and runs continue. The page of a run
     in progress shows its trials as they end. Triage promotes, edits and dismisses as `replay triage` does.
-    Labels go into a sheet that `replay calibrate --read` reads.
+    Labels go into a sheet that `replay calibrate --labels` reads.
 
     \b
     Examples:

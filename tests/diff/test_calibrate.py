@@ -104,7 +104,7 @@ def test_both_lanes_are_drawn_from_alike(graded: Path, capsys: pytest.CaptureFix
     rows = [json.loads(line) for line in Path("sheet.jsonl").read_text().splitlines()]
     Path("sheet.jsonl").write_text("".join(json.dumps({**row, "label": 2}) + "\n" for row in rows))
     capsys.readouterr()
-    assert _run(graded, "--read", "sheet.jsonl", "--json") == 0
+    assert _run(graded, "--labels", "sheet.jsonl", "--json") == 0
     apart = json.loads(capsys.readouterr().out)["disagreements"]
     assert len([one for one in apart if one["lane"] == "old"]) == 20
 
@@ -114,7 +114,7 @@ def test_read_back_it_is_bound_to_the_judge_and_says_what_to_read_first(
 ) -> None:
     assert _run(graded, "--label", "ada.csv") == 0
     _fill(Path("ada.csv"), _truth)
-    assert _run(graded, "--read", "ada.csv") == 0
+    assert _run(graded, "--labels", "ada.csv") == 0
     text = capsys.readouterr().out
     written = json.loads(Path(f"cases/calibration/{judge_hash('m', 'p', 'r')}.json").read_text())
     assert (written["model"], written["prompt_hash"], written["rubric_hash"]) == ("m", "p", "r")
@@ -135,7 +135,7 @@ def test_labellers_are_held_against_each_other_and_differences_are_no_measure(
     _fill(Path("ada.csv"), _truth)
     _fill(Path("bo.csv"), lambda row: 2 if row["response"] == "answer 7" else _truth(row))
     capsys.readouterr()
-    assert _run(graded, "--read", "ada.csv", "--read", "bo.csv", "--json") == 0
+    assert _run(graded, "--labels", "ada.csv", "--labels", "bo.csv", "--json") == 0
     document = json.loads(capsys.readouterr().out)
     (pair,) = document["between"].values()
     assert pair["labels"] == 50
@@ -148,7 +148,7 @@ def test_with_a_good_calibration_the_judge_may_gate(graded: Path, capsys: pytest
     assert _run(graded, "--label", "sheet.csv", "--size", "100") == 0
     _fill(Path("sheet.csv"), lambda row: _judged(graded)[row["key"]])
     capsys.readouterr()
-    assert _run(graded, "--read", "sheet.csv") == 0
+    assert _run(graded, "--labels", "sheet.csv") == 0
     text = capsys.readouterr().out
     assert text.endswith("; the judge may gate\n")
     assert "50 labelled pairs correct the change" in text
@@ -199,7 +199,7 @@ def _label_by(path: Path, truth: dict[tuple[int, str], int], size: int = 120) ->
     Path("truth.csv").unlink(missing_ok=True)
     assert _run(path, "--label", "truth.csv", "--size", str(size)) == 0
     _fill(Path("truth.csv"), lambda row: labels[row["key"]])
-    return _run(path, "--read", "truth.csv")
+    return _run(path, "--labels", "truth.csv")
 
 
 def test_a_constant_judge_may_not_gate_and_labels_find_the_loss(
@@ -313,15 +313,16 @@ def test_the_lower_bound_of_agreement_is_wilsons(hits: int, total: int) -> None:
 @pytest.mark.parametrize(
     ("args", "sentence"),
     [
-        (["--label", "a.csv", "--read", "b.csv"], "--label, --read and --labels are one step each"),
+        (["--label", "a.csv", "--labels", "b.csv"], "--label and --labels are one step each"),
         (["--label"], "standard input is not a terminal"),
-        (["--read"], "there are no labels for run"),
+        (["--labels"], "there are no labels for run"),
         (["--label", "there.csv"], "there.csv exists already, and may contain labels"),
-        (["--read", "none.csv"], "none.csv cannot be read: No such file or directory; name a filled sheet"),
-        (["--read", "there.csv"], "there.csv:2: no key or label; it is not a sheet"),
-        (["--read", "five.csv"], "five.csv:2: label must be one of 1, 2, 3, or empty, not '5'"),
-        (["--read", "other.csv"], "1 labelled rows are of no run that a judge graded"),
-        (["--read", "blank.csv"], "no row of blank.csv has a label"),
+        (["--labels", "none.csv"], "none.csv cannot be read: No such file or directory; name a filled sheet"),
+        (["--labels", "there.csv"], "existing labels are of recorded responses; label its own with"),
+        (["--labels", "blank.csv", "--labels", "score:x"], "reads sheets or labels from elsewhere"),
+        (["--labels", "five.csv"], "five.csv:2: label must be one of 1, 2, 3, or empty, not '5'"),
+        (["--labels", "other.csv"], "1 labelled rows are of no run that a judge graded"),
+        (["--labels", "blank.csv"], "no row of blank.csv has a label"),
     ],
 )
 def test_what_is_no_sheet_is_said_and_nothing_is_written(
@@ -375,9 +376,9 @@ def test_labelling_at_a_terminal_is_blind_and_goes_on_where_it_stopped(
     assert sorted(_labels()) == ["", "", "2", "3"]
 
     seen = typed(Path.cwd(), [("2 of 4 labelled", "3"), ("3 of 4 labelled", "3")], *args, **PERSON)
-    assert f"next: replay calibrate {RUN_ID} --read" in seen
+    assert f"next: replay calibrate {RUN_ID} --labels" in seen
     assert sorted(_labels()) == ["2", "3", "3", "3"]
-    assert _run(graded, "--read", "--json") == 0
+    assert _run(graded, "--labels", "--json") == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["labels"], document["labelled_by"]) == (4, ["Ada"])
 
@@ -397,14 +398,14 @@ def test_sheets_find_their_run_and_everyone_of_it_is_read(
         later = replace(get_run(con, RUN_ID), id="20991231-000000-ffff", created_at=datetime(2099, 12, 31))
         create_run(con, later, [item("t1")])
     capsys.readouterr()
-    assert _run(graded, "--read", str(path / f"{RUN_ID}.Ada.jsonl"), "--json") == 0
+    assert _run(graded, "--labels", str(path / f"{RUN_ID}.Ada.jsonl"), "--json") == 0
     assert json.loads(capsys.readouterr().out)["runs"] == [RUN_ID]
-    assert _run(graded, RUN_ID, "--read", "--json") == 2
+    assert _run(graded, RUN_ID, "--labels", "--json") == 2
     assert "by a majority where people differ" in capsys.readouterr().err
     other = Path("elsewhere/ada.jsonl")
     other.parent.mkdir()
     other.write_text((path / f"{RUN_ID}.Ada.jsonl").read_text())
-    assert _run(graded, "--read", "elsewhere/ada.jsonl", "--read", str(path / f"{RUN_ID}.Ada.jsonl")) == 0
+    assert _run(graded, "--labels", "elsewhere/ada.jsonl", "--labels", str(path / f"{RUN_ID}.Ada.jsonl")) == 0
     text = capsys.readouterr().out
     assert "ada and Ada: 100% of 6 labels alike" in text
 
@@ -413,7 +414,7 @@ def test_the_labels_of_two_judges_are_not_mixed(graded: Path, capsys: pytest.Cap
     """The rubric changed, and another run was judged by it; the old calibration stays beside the new one."""
     assert _run(graded, "--label", "one.csv", "--size", "5") == 0
     _fill(Path("one.csv"), lambda row: 3)
-    assert _run(graded, "--read", "one.csv") == 0
+    assert _run(graded, "--labels", "one.csv") == 0
     with open_store(graded) as con:
         con.execute('UPDATE grades SET detail = json_merge_patch(detail, \'{"rubric_hash": "r2"}\')')
     capsys.readouterr()
@@ -423,7 +424,7 @@ def test_the_labels_of_two_judges_are_not_mixed(graded: Path, capsys: pytest.Cap
     assert document["metrics"]["judge"]["calibration"] is None
     assert any("only that of another model, prompt or rubric" in warning for warning in document["warnings"])
     # The same labels hold the new judge to account.
-    assert _run(graded, "--read", "one.csv") == 0
+    assert _run(graded, "--labels", "one.csv") == 0
     assert {path.name for path in Path("cases/calibration").iterdir()} == {
         f"{judge_hash('m', 'p', rubric)}.json" for rubric in ("r", "r2")
     }
@@ -453,14 +454,14 @@ def test_without_an_option_it_shows_the_state_and_the_next_step(
     assert _run(graded, "--label", str(own), "--size", "120") == 0
     rows = [json.loads(line) for line in own.read_text().splitlines()]
     own.write_text("".join(json.dumps({**row, "label": 3}) + "\n" for row in rows))
-    assert state()["next"] == f"replay calibrate {RUN_ID} --read"
-    assert _run(graded, "--read") == 0
+    assert state()["next"] == f"replay calibrate {RUN_ID} --labels"
+    assert _run(graded, "--labels") == 0
     refused = state()
     assert not refused["may_gate"]
     assert refused["labelled"] == {"Ada": 120}
     assert refused["next"] == f"replay calibrate {RUN_ID} --label more.csv --size 240"
     own.write_text("".join(json.dumps({**row, "label": _truth(row)}) + "\n" for row in rows))
-    assert _run(graded, "--read") == 0
+    assert _run(graded, "--labels") == 0
     assert state()["labelled"] == {"Ada": 120}
     assert _run(graded) == 0
     shown = capsys.readouterr().out

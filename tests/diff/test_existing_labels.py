@@ -188,9 +188,9 @@ def test_a_file_of_labels_names_the_answers_of_observed_lanes_that_called_no_too
             ["--labels", "same.csv", "--by", "source", "--judge", "score:helpful"],
             "same.csv:2: 20 responses have source",
         ),
-        (["--judge", "score:helpful"], "--judge and --where go with --labels"),
+        (["--judge", "score:helpful"], "--judge and --where go with --labels from elsewhere"),
         (["--labels", "score:human", "--where", "true"], "--where is for all traces"),
-        (["--labels", "score:human", "--label", "x.csv"], "--label, --read and --labels are one step"),
+        (["--labels", "score:human", "--label", "x.csv"], "--label and --labels are one step"),
     ],
 )
 def test_what_cannot_be_compared_is_one_sentence(

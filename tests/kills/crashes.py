@@ -71,7 +71,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "export": ("export", "runs", "-o", "runs.jsonl"),
     "export as Parquet": ("export", "traces", "-o", "traces.parquet"),
     "calibrate --label": ("calibrate", "--label", "new.csv", "--size", "20"),
-    "calibrate --read": ("calibrate", "--read", "sheet.csv"),
+    "calibrate --labels": ("calibrate", "--labels", "sheet.csv"),
     "promote a trace": ("promote", "order-1", "--trait", "polite"),
     "report": ("report", "--format", "html", "-o", "report.html"),
 }

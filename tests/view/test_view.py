@@ -912,7 +912,7 @@ def test_labels_are_given_blind_with_the_keyboard_and_calibrate_reads_them(
     ]
     assert [row["label"] for row in rows] == ["3", "1", "2", "3"]
     assert rows[2]["note"] == "not 1 of the best"
-    done = replay(server.folder, "calibrate", RUN_ID, "--read", str(path), "--json")
+    done = replay(server.folder, "calibrate", RUN_ID, "--labels", str(path), "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["labels"] == 4
     assert tab.console == []

@@ -62,7 +62,7 @@ def row(site: Site, request: Request) -> Response:
         shown=_shown(rows[position]) if rows else None,
         labels=LABELS,
         people=people,
-        reads=" ".join(f"--read {site.near(str(path))}" for path in sheets.paths().values()),
+        reads=" ".join(f"--labels {site.near(str(path))}" for path in sheets.paths().values()),
         saved=f"/runs/{quote(run, safe='')}/labels/sheet?{urlencode({'by': by})}",
         address=address,
     )
