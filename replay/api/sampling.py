@@ -78,7 +78,6 @@ def draw_sample(store: Path, settings: Settings, options: SampleOptions, channel
         drawn.warnings.extend(_unanswered(con, drawn.items))
         drawn.warnings.extend(_twice(con, drawn.items))
         drawn.warnings.extend(_alike(con, drawn.items))
-        drawn.warnings.extend(_unlinked(con, drawn.items))
     for warning in drawn.warnings:
         channel.message(f"warning: {warning}")
     return drawn
@@ -230,16 +229,3 @@ def _alike(con: DuckDBPyConnection, items: Sequence[SampleItem]) -> Iterator[str
             f"{single_line(rows[0][0] or '', _SHOWN_INPUT)!r}): those whose tool calls concern the same "
             "object, or none, count as one observation; tell them apart with metadata.task_id"
         )
-
-
-def _unlinked(con: DuckDBPyConnection, items: Sequence[SampleItem]) -> Iterator[str]:
-    """Warn of traces that neither a session nor a user links."""
-    from replaydiff.diff.clusters import UNLINKED, without_session
-
-    row = con.execute(
-        "SELECT count(*) FROM traces WHERE trace_id IN (SELECT unnest(?))"
-        " AND coalesce(session_id, '') = '' AND coalesce(user_id, '') = ''",
-        [[item.trace_id for item in items]],
-    ).fetchone()
-    if row and row[0] and row[0] >= UNLINKED * len(items):
-        yield without_session(row[0], len(items))
