@@ -18,7 +18,7 @@ import stat
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from replaydiff.replay.engine.checkout import (
     add_worktree,
@@ -240,8 +240,17 @@ def _dirty_modules(top: Path, modules: Iterable[str]) -> str:
 
 
 def _ignored(top: Path, options: Sequence[str]) -> list[str]:
+    """Return the files and folders that git ignores, none of them within another.
+
+    A folder that ignores itself (`*` in its own .gitignore) is listed with all that is in it.
+    """
     words = ("ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z")
-    return [name.rstrip("/") for name in git(top, *words, options=options).split("\0") if name]
+    listed = set(git(top, *words, options=options).split("\0")) - {""}
+    return [
+        name.rstrip("/")
+        for name in sorted(listed)
+        if listed.isdisjoint(f"{parent}/" for parent in PurePosixPath(name).parents)
+    ]
 
 
 def _copy_empty_folders(top: Path, into: Path, options: Sequence[str]) -> None:
@@ -374,7 +383,8 @@ def _link(source: Path, target: Path) -> None:
 def _copy_file(source: Path, target: Path) -> bytes:
     """Copy a file with its mode; return the SHA-256 of its content."""
     digest = hashlib.sha256()
-    with source.open("rb") as reader, target.open("wb") as writer:
+    # Only ever a new file: what is there may be a link to the source.
+    with source.open("rb") as reader, target.open("xb") as writer:
         while chunk := reader.read(_CHUNK):
             digest.update(chunk)
             writer.write(chunk)

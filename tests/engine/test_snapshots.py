@@ -223,3 +223,15 @@ def test_the_objects_of_a_snapshot_are_kept_as_long_as_it_is_there(project: Proj
     folder = taken(project)
     subprocess.run(["git", "gc", "--quiet", "--prune=now"], cwd=project.folder, check=True)
     assert is_there(str(folder), project.folder / ".replay")
+
+
+def test_an_environment_that_ignores_itself_is_linked_and_stays_as_it_is(project: Project) -> None:
+    environment = project.folder / ".venv"
+    (environment / "bin").mkdir(parents=True)
+    for name in ("pyvenv.cfg", "bin/activate", "bin/python"):
+        (environment / name).write_text(name)
+    (environment / ".gitignore").write_text("*")
+    before = {path: path.read_text() for path in environment.rglob("*") if path.is_file()}
+    snapshot = taken(project)
+    assert (snapshot / ".venv" / "bin").resolve() == environment / "bin"
+    assert {path: path.read_text() for path in environment.rglob("*") if path.is_file()} == before
