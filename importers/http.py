@@ -148,14 +148,13 @@ class JsonClient:
         """
         import httpx
 
-        from replaydiff.replay.llm.anthropic import authorities, is_loopback
+        from replaydiff.replay.llm.anthropic import is_loopback
 
         self._http = httpx.Client(
             headers={"Accept": "application/json", "User-Agent": "replaydiff", **headers},
             timeout=timeout,
             # A proxy of the environment cannot reach what answers on this machine.
             trust_env=not is_loopback(base_url),
-            verify=authorities(base_url),
         )
         self._base, self._service, self._keys = base_url, service, keys
         self._secrets = [value for value in headers.values() if value]

@@ -25,7 +25,7 @@ from replaydiff.replay.agents.attempt import Attempt, cancelled
 from replaydiff.replay.agents.base import Outcome, Rules
 from replaydiff.replay.agents.exchange import Endpoint
 from replaydiff.replay.errors import VersionError
-from replaydiff.replay.llm.anthropic import authorities, is_loopback
+from replaydiff.replay.llm.anthropic import is_loopback
 from replaydiff.replay.model import Item, Json, JsonObject, Status, Version
 from replaydiff.replay.serving import LARGEST
 
@@ -78,7 +78,6 @@ class HttpAgent:
             # A kept connection that the other side has just closed looks like a crash.
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
             trust_env=not is_loopback(self._url),
-            verify=authorities(self._url),
         )
         if self._endpoint is not None:
             await self._endpoint.start()

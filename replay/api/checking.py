@@ -55,7 +55,6 @@ def check(
     """
     from replaydiff.cases.check.select import select_cases
     from replaydiff.replay.model import Lane
-    from replaydiff.replay.store.connection import reading_session
 
     options = {**options, "new": new_versions(options) or (WORKING_TREE,)}
     settings = _settings(settings_with(base, options), threshold)
@@ -66,8 +65,7 @@ def check(
         channel.message(choice.note)
     if choice.source is None:
         return None
-    with reading_session(store):
-        start = running.start(store, settings, options, choice.source, lanes)
+    start = running.start(store, settings, options, choice.source, lanes)
     ended = running.replay_and_judge(store, settings, judge, start, channel, lane=Lane.NEW)
     return _checked(store, settings, ended)
 

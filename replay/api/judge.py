@@ -272,6 +272,8 @@ class JudgeLabels:
 
         return not source.startswith("score:") and labels.is_sheet(Path(source))
 
+    ais_sheet = in_thread(is_sheet)
+
     def calibrate(
         self,
         *sheets: str | Path,

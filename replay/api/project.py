@@ -266,21 +266,19 @@ class Project:
             Interrupted: by a signal; `resume` continues.
         """
         from replaydiff.replay.api import running
-        from replaydiff.replay.store.connection import reading_session
 
         trust_by_use(self.settings)
         settings = settings_with(self.settings, options)
         judge = running.judge_of(options, settings)
         lanes = running.lanes_of(options, settings)
-        with reading_session(self.store.path):
-            source = running.items_of(
-                self.store.path,
-                options,
-                self.channel,
-                sample=sample.name if isinstance(sample, Sample) else sample,
-                golden=self._golden(cases),
-            )
-            start = running.start(self.store.path, settings, options, source, lanes)
+        source = running.items_of(
+            self.store.path,
+            options,
+            self.channel,
+            sample=sample.name if isinstance(sample, Sample) else sample,
+            golden=self._golden(cases),
+        )
+        start = running.start(self.store.path, settings, options, source, lanes)
         return Run(self, running.replay_and_judge(self.store.path, settings, judge, start, self.channel))
 
     arun = in_thread(run)
@@ -344,7 +342,6 @@ class Project:
         """
         from replaydiff.diff.gate import check_form
         from replaydiff.replay.api import running
-        from replaydiff.replay.store.connection import reading_session
 
         trust_by_use(self.settings)
         check_form(gate)
@@ -355,17 +352,16 @@ class Project:
         lanes = running.lanes_of(options, settings)
         if sample is None and not cases:
             draw = running.with_size_for_calls(draw or {}, settings, options, lanes)
-        with reading_session(self.store.path):
-            source = running.items_to_compare(
-                self.store.path,
-                self.settings,
-                options,
-                self.channel,
-                sample=sample.name if isinstance(sample, Sample) else sample,
-                golden=self._golden(cases),
-                draw=draw or {},
-            )
-            start = running.start(self.store.path, settings, options, source, lanes)
+        source = running.items_to_compare(
+            self.store.path,
+            self.settings,
+            options,
+            self.channel,
+            sample=sample.name if isinstance(sample, Sample) else sample,
+            golden=self._golden(cases),
+            draw=draw or {},
+        )
+        start = running.start(self.store.path, settings, options, source, lanes)
         ended = running.replay_and_judge(self.store.path, settings, judge, start, self.channel)
         run = Run(self, ended)
         return run, run.diff(metrics=metrics, gate=gate)

@@ -12,7 +12,6 @@ import asyncio
 import inspect
 import json
 import os
-import ssl
 import time
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
@@ -96,16 +95,6 @@ def is_loopback(base_url: str | None) -> bool:
     return host is not None and (host in ("localhost", "::1") or host.startswith("127."))
 
 
-def authorities(base_url: str | None) -> ssl.SSLContext | bool:
-    """Return whom a client trusts: nobody for a plain address of this machine, else those of the system.
-
-    Reading them takes 36 ms, and there they would certify nothing.
-    """
-    if base_url is None or not is_loopback(base_url) or urlsplit(base_url).scheme != "http":
-        return True
-    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-
-
 def check_credentials(base_url: str | None = None, purpose: Purpose = JUDGE) -> None:
     """Find a key before anything is spent. `base_url` is that of the settings; loopback needs no key.
 
@@ -150,7 +139,7 @@ async def connect(
     # Its text is for programmers; `retirement` warns the user.
     warnings.filterwarnings("ignore", message="The model '.*' is deprecated", category=DeprecationWarning)
     local = is_loopback(base_url)
-    direct: dict[str, Any] = {"trust_env": False, "mounts": _DIRECT, "verify": authorities(base_url)}
+    direct: dict[str, Any] = {"trust_env": False, "mounts": _DIRECT}
     # Spans of our own questions do not belong into the user's telemetry. Version 1 makes none.
     spans: dict[str, Any] = {"open_telemetry": False} if "open_telemetry" in _parameters() else {}
     async with AsyncAnthropic(

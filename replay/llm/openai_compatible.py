@@ -26,7 +26,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from replaydiff.replay.errors import CredentialsError, KeyRefusedError, SettingsError
 from replaydiff.replay.llm import prices
-from replaydiff.replay.llm.anthropic import JUDGE, TIMEOUT_S, Purpose, authorities, is_loopback
+from replaydiff.replay.llm.anthropic import JUDGE, TIMEOUT_S, Purpose, is_loopback
 from replaydiff.replay.llm.attachments import as_chat_part, pieces_of
 from replaydiff.replay.llm.base import (
     PASSING,
@@ -132,9 +132,7 @@ async def connect(
     address, headers = endpoint(base_url, purpose)
     local = is_loopback(base_url)
     # A proxy of the environment cannot reach what answers on this machine.
-    async with httpx.AsyncClient(
-        headers=headers, timeout=timeout_s, trust_env=not local, verify=authorities(base_url)
-    ) as client:
+    async with httpx.AsyncClient(headers=headers, timeout=timeout_s, trust_env=not local) as client:
         yield OpenAICompatibleModel(
             client,
             purpose,

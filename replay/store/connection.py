@@ -17,7 +17,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -167,18 +167,6 @@ def _note_shared_file_system(path: Path) -> None:
             path,
             kind,
         )
-
-
-def reading_session(path: Path) -> AbstractContextManager[object]:
-    """Return a context in which the store stays open for reading, if there is one.
-
-    Opening a file takes DuckDB 15 ms of processor time, and opening it once more next to none. Nothing may
-    open the store for writing within.
-
-    Raises:
-        StoreError: it cannot be used.
-    """
-    return open_store(path, read_only=True) if path.exists() else nullcontext()
 
 
 def _upgraded(con: DuckDBPyConnection, path: Path, present: int) -> DuckDBPyConnection:
