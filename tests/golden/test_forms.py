@@ -143,7 +143,7 @@ _BOMB = "- &a [1,1,1,1,1,1,1,1,1]\n" + "".join(
         ("g.yaml", b'- id: a\n  input: !!python/object/apply:os.system ["id"]\n', "g.yaml:2: not valid YAML: tags such as"),
         ("g.yaml", b"- id: a\n  input: x\n  id: b\n", "g.yaml:3: not valid YAML: the key 'id' comes twice"),
         ("g.yaml", b"- id: a\n  max_cost_usd: .nan\n", "g.yaml:2: not valid YAML: .nan is not a JSON number"),
-        ("g.yaml", b"[" * 5000, "nested deeper than 100"),
+        ("g.yaml", b"[" * 900, "nested deeper than 100"),
         ("g.yaml", b"cases:\n- a\n", "g.yaml:1: a golden set in YAML is a list of cases"),
         ("g.csv", b'id,input\na,"x\n', "g.csv:2: not a row"),
         ("g.csv", b"id,input\na,x\nb,z,w\n", "g.csv:3: the row has 3 cells and the first line 2 names"),

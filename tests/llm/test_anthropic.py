@@ -9,6 +9,7 @@ import json
 import time
 
 import pytest
+from anthropic.resources.messages.messages import DEPRECATED_MODELS
 
 from replaydiff.replay.demo.stand_in import Fault, StandIn
 from replaydiff.replay.errors import CredentialsError, ReplayError, SettingsError, UnavailableError
@@ -274,7 +275,8 @@ def test_an_unreachable_place_is_named() -> None:
 
 
 def test_a_model_near_its_end_of_life_is_told_once_and_not_by_python() -> None:
-    assert "end of life" in (anthropic.retirement("claude-3-5-haiku-20241022") or "")
+    [retired, *_] = DEPRECATED_MODELS
+    assert "end of life" in (anthropic.retirement(retired) or "")
     assert anthropic.retirement("claude-opus-5-5") is None
     with StandIn() as stand_in:
         _ask(stand_in.url, _request(model="claude-sonnet-4-5"))
