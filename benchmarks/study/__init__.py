@@ -1,0 +1,1 @@
+"""A study with a real model: what the tool says beside what was true."""
