@@ -156,5 +156,254 @@ def adk(session: str, turns: Sequence[Turn]) -> list[Record]:
     return [{"id": session, "appName": "shop", "userId": "u1", "events": events}]
 
 
+Exchange = tuple[list[Record], Record]
+"""What a model was given, and what it answered, as messages of chat completions."""
+
+
+def exchanges(turns: Sequence[Turn]) -> Iterator[tuple[int, Turn, list[Exchange], list[tuple[str, Call]]]]:
+    """Yield each turn with its number, its model calls, whose history are all turns before, and its tools."""
+    messages: list[Record] = []
+    for number, turn in enumerate(turns):
+        messages.append({"role": "user", "content": turn.user})
+        asked: list[Exchange] = []
+        tools: list[tuple[str, Call]] = []
+        for calls in rounds_of(number, turn):
+            requests = [
+                {"id": key, "type": "function", "function": {"name": name, "arguments": json.dumps(args)}}
+                for key, (name, args, _) in calls
+            ]
+            answer: Record = {"role": "assistant", "content": None, "tool_calls": requests}
+            asked.append(([*messages], answer))
+            results = [{"role": "tool", "tool_call_id": key, "content": call[2]} for key, call in calls]
+            messages += [answer, *results]
+            tools += calls
+        answer = {"role": "assistant", "content": turn.answer}
+        asked.append(([*messages], answer))
+        messages.append(answer)
+        yield number, turn, asked, tools
+
+
+def jsonl(session: str, turns: Sequence[Turn]) -> list[Record]:
+    """A trace for each turn, without any history."""
+    clock = Clock()
+    return [
+        {
+            "trace_id": f"{session}-{number}",
+            "session_id": session,
+            "started_at": clock.text(),
+            "ended_at": clock.text(),
+            "input": turn.user,
+            "tool_calls": [
+                {"id": key, "name": name, "args": args, "result": result}
+                for key, (name, args, result) in tools
+            ],
+            "final_response": turn.answer,
+        }
+        for number, turn, _, tools in exchanges(turns)
+    ]
+
+
+def openai(session: str, turns: Sequence[Turn]) -> list[Record]:
+    """A record for each model call, as a gateway logs them."""
+    clock = Clock()
+    return [
+        {
+            "session_id": session,
+            "request": {"model": "m", "messages": messages},
+            "response": {
+                "id": f"{session}-{number}-{step}",
+                "object": "chat.completion",
+                "created": int(clock.tick().timestamp()),
+                "model": "m",
+                "choices": [{"index": 0, "message": answer}],
+            },
+        }
+        for number, _, asked, _ in exchanges(turns)
+        for step, (messages, answer) in enumerate(asked)
+    ]
+
+
+def anthropic(session: str, turns: Sequence[Turn]) -> list[Record]:
+    """A record for each model call, in the shape of the Messages API."""
+    clock = Clock()
+
+    def blocks(message: Record) -> Record:
+        if message["role"] == "tool":
+            result = {"type": "tool_result", "tool_use_id": message["tool_call_id"]}
+            return {"role": "user", "content": [{**result, "content": message["content"]}]}
+        uses = [
+            {
+                "type": "tool_use",
+                "id": call["id"],
+                "name": call["function"]["name"],
+                "input": json.loads(call["function"]["arguments"]),
+            }
+            for call in message.get("tool_calls", ())
+        ]
+        text = [{"type": "text", "text": message["content"]}] if message["content"] else []
+        return {"role": message["role"], "content": [*text, *uses]}
+
+    return [
+        {
+            "session_id": session,
+            "timestamp": clock.text(),
+            "request": {"model": "m", "messages": [blocks(message) for message in messages]},
+            "response": {
+                "id": f"{session}-{number}-{step}",
+                "type": "message",
+                "model": "m",
+                **blocks(answer),
+            },
+        }
+        for number, _, asked, _ in exchanges(turns)
+        for step, (messages, answer) in enumerate(asked)
+    ]
+
+
+def litellm(session: str, turns: Sequence[Turn]) -> list[Record]:
+    """A payload for each model call."""
+    clock = Clock()
+    return [
+        {
+            "id": f"{session}-{number}-{step}",
+            "session_id": session,
+            "call_type": "acompletion",
+            "status": "success",
+            "startTime": clock.tick().timestamp(),
+            "model": "m",
+            "messages": messages,
+            "response": {
+                "id": "r",
+                "object": "chat.completion",
+                "choices": [{"index": 0, "message": answer}],
+            },
+        }
+        for number, _, asked, _ in exchanges(turns)
+        for step, (messages, answer) in enumerate(asked)
+    ]
+
+
+Part = tuple[str, str, Any, Any, str]
+"""What a span is, its name, what went in and came out, and the id of a tool's call."""
+
+
+def parts_of(turn: Turn, asked: Sequence[Exchange], tools: Sequence[tuple[str, Call]]) -> Iterator[Part]:
+    """Yield the spans of a turn, its root first, in the order of their start."""
+    yield "agent", "agent", turn.user, turn.answer, ""
+    waiting = [*tools]
+    for messages, answer in asked:
+        yield "llm", "chat", messages, answer, ""
+        for _ in answer.get("tool_calls", ()):
+            key, (name, args, result) = waiting.pop(0)
+            yield "tool", name, args, result, key
+
+
+def langfuse(session: str, turns: Sequence[Turn]) -> list[Record]:
+    """A trace for each turn, an observation a line."""
+    clock, rows = Clock(), list[Record]()
+    kinds = {"agent": "AGENT", "llm": "GENERATION", "tool": "TOOL"}
+    for number, turn, asked, tools in exchanges(turns):
+        for place, (kind, name, given, output, key) in enumerate(parts_of(turn, asked, tools)):
+            rows.append(
+                {
+                    "id": f"{session}-{number}-{place}",
+                    "traceId": f"{session}-{number}",
+                    "sessionId": session,
+                    "type": kinds[kind],
+                    "name": name,
+                    "parentObservationId": f"{session}-{number}-0" if place else None,
+                    "startTime": clock.text(),
+                    "endTime": clock.text(),
+                    "input": given if isinstance(given, str) else json.dumps(given),
+                    "output": output if isinstance(output, str) else json.dumps(output),
+                    "metadata": {"tool_call_id": key} if key else {},
+                }
+            )
+    return rows
+
+
+def otlp(session: str, turns: Sequence[Turn]) -> list[Record]:
+    """A trace for each turn, with the attributes of OpenInference."""
+    clock, records = Clock(), list[Record]()
+    kinds = {"agent": "AGENT", "llm": "LLM", "tool": "TOOL"}
+
+    def listed(attributes: Record) -> list[Record]:
+        return [{"key": key, "value": {"stringValue": value}} for key, value in attributes.items()]
+
+    def message(prefix: str, recorded: Record) -> Record:
+        attributes = {f"{prefix}.role": recorded["role"]}
+        if recorded.get("content"):
+            attributes[f"{prefix}.content"] = recorded["content"]
+        if "tool_call_id" in recorded:
+            attributes[f"{prefix}.tool_call_id"] = recorded["tool_call_id"]
+        for place, call in enumerate(recorded.get("tool_calls", ())):
+            inner = f"{prefix}.tool_calls.{place}.tool_call"
+            attributes[f"{inner}.id"] = call["id"]
+            attributes[f"{inner}.function.name"] = call["function"]["name"]
+            attributes[f"{inner}.function.arguments"] = call["function"]["arguments"]
+        return attributes
+
+    for number, turn, asked, tools in exchanges(turns):
+        spans = []
+        for place, (kind, name, given, output, key) in enumerate(parts_of(turn, asked, tools)):
+            attributes = {"openinference.span.kind": kinds[kind], "session.id": session}
+            if kind == "llm":
+                for position, recorded in enumerate(given):
+                    attributes |= message(f"llm.input_messages.{position}.message", recorded)
+                attributes |= message("llm.output_messages.0.message", output)
+            else:
+                attributes["input.value"] = given if isinstance(given, str) else json.dumps(given)
+                attributes["output.value"] = output
+            if key:
+                attributes["tool.name"] = name
+            spans.append(
+                {
+                    "traceId": f"{session}-{number}",
+                    "spanId": f"{session}-{number}-{place}",
+                    "parentSpanId": f"{session}-{number}-0" if place else "",
+                    "name": name,
+                    "startTimeUnixNano": str(int(clock.tick().timestamp()) * 10**9),
+                    "endTimeUnixNano": str(int(clock.tick().timestamp()) * 10**9),
+                    "attributes": listed(attributes),
+                }
+            )
+        records.append({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]})
+    return records
+
+
+def langsmith(session: str, turns: Sequence[Turn]) -> list[Record]:
+    """A trace for each turn, a run a line."""
+    clock, rows = Clock(), list[Record]()
+    kinds = {"agent": "chain", "llm": "llm", "tool": "tool"}
+    for number, turn, asked, tools in exchanges(turns):
+        for place, (kind, name, given, output, key) in enumerate(parts_of(turn, asked, tools)):
+            shown = {"generations": [[{"message": output}]]} if kind == "llm" else {"output": output}
+            rows.append(
+                {
+                    "id": f"{session}-{number}-{place}",
+                    "trace_id": f"{session}-{number}-0",
+                    "parent_run_id": f"{session}-{number}-0" if place else None,
+                    "run_type": kinds[kind],
+                    "name": name,
+                    "start_time": clock.text(),
+                    "end_time": clock.text(),
+                    "inputs": {"messages": given} if kind == "llm" else {"input": given},
+                    "outputs": {**shown, "tool_call_id": key} if key else shown,
+                    "extra": {"metadata": {"thread_id": session}},
+                }
+            )
+    return rows
+
+
 SESSION_FILES = {"claude-code": claude_code, "codex": codex, "gemini-cli": gemini_cli, "adk": adk}
 """Formats whose files hold whole sessions."""
+TRACES_BY_TURN = {
+    "jsonl": jsonl,
+    "openai": openai,
+    "anthropic": anthropic,
+    "litellm": litellm,
+    "langfuse": langfuse,
+    "otlp": otlp,
+    "langsmith": langsmith,
+}
+"""Formats in which each turn of the user is a trace of its own."""
