@@ -34,6 +34,17 @@ COMMANDS = (
     "diff",
 )
 """What is typed after `git clone`."""
+IN_PYTHON = """
+import replaydiff as rd
+
+project = rd.open(".", db="python.duckdb")
+project.import_("logs")
+sample = project.sample(month="2026-10", name="monthly")
+run = project.run(sample, old="git:v1", new=".", calls=60)
+diff = run.diff()
+print(diff.answer, [cause.text for cause in diff.causes][:1])
+"""
+"""The same steps after `init`, in a script or a notebook; a store of its own."""
 MESSAGES = 24
 DRIVER = """
 import asyncio, inspect, json, sys
@@ -126,8 +137,10 @@ def measure(agent: Agent, work: Path) -> str:
             words = [str(Path(sys.executable).parent / "replay"), *command.split()]
             done = subprocess.run(words, cwd=clone, stdout=file, stderr=subprocess.STDOUT)
         if done.returncode not in (0, 3):
-            return f"| {agent.title} | stopped at `replay {command}`, {work} | | | | | |"
+            return f"| {agent.title} | stopped at `replay {command}`, {work} | | | | | | |"
     minutes = (time.monotonic() - started) / 60
+    script = subprocess.run([sys.executable, "-c", IN_PYTHON], cwd=clone, capture_output=True, text=True)
+    (work / "python.txt").write_text(script.stdout + script.stderr)
     shown = subprocess.run([words[0], "diff", "--json"], cwd=clone, stdout=subprocess.PIPE, check=False)
     diff = json.loads(shown.stdout)
     settings = (clone / "replay.toml").read_text().splitlines()
@@ -137,21 +150,22 @@ def measure(agent: Agent, work: Path) -> str:
         if line.startswith(("entrypoint", "adapter", "tools", "factory"))
     ]
     causes = [cause["text"] for cause in diff["causes"]]
+    same = script.stdout.strip() == f"{diff['answer']} {causes[:1]}"
     ended = sum(sum(lane["statuses"].values()) for lane in diff["lanes"].values())
     ran = canary.read_text().removeprefix(real).count("\n")
     server.shutdown()
     return (
         f"| {agent.title} | {len(COMMANDS)} | 0 | `{'`, `'.join(named)}` | {diff['answer']}: {causes[0] if causes else diff['reason']} "
-        f"| {ended} | {ran} | {minutes:.1f} |"
+        f"| {'yes' if same else f'no, {work}'} | {ended} | {ran} | {minutes:.1f} |"
     )
 
 
 def main() -> None:
     """Measure the named agents, or all."""
     print(
-        "| agent | commands | edits | proposed by `replay init` | first answer | trials | real tools | minutes |"
+        "| agent | commands | edits | proposed by `replay init` | first answer | in Python the same | trials | real tools | minutes |"
     )
-    print("|---|---|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|---|---|")
     for name in sys.argv[1:] or AGENTS:
         work = Path(tempfile.mkdtemp(prefix=f"first-answer-{name}-"))
         print(measure(AGENTS[name], work), flush=True)
