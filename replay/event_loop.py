@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Cancellation:
-    """A request, from any thread, to cancel the coroutine that `run_sync` runs for someone."""
+    """A request, from any thread, to end the coroutine that `run_sync` runs for someone, as a signal does."""
 
     def __init__(self) -> None:
         # Not a plain lock: the handler of a signal may request it while the same thread holds the lock.
@@ -167,7 +167,7 @@ async def _cancellable(work: Coroutine[Any, Any, T], stopping: Cancellation, gra
     stopping.apply_to(lambda: loop.call_soon_threadsafe(stop))
     cancellation = CANCELLATION.get()
     if cancellation is not None:
-        cancellation.apply_to(lambda: loop.call_soon_threadsafe(task.cancel))
+        cancellation.apply_to(lambda: loop.call_soon_threadsafe(calls.stop))
     try:
         return await task
     finally:

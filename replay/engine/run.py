@@ -8,6 +8,8 @@ journal before the next is begun in its place.
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
 import logging
 import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -45,7 +47,7 @@ from replaydiff.replay.engine.schedule import order, repeated_items
 from replaydiff.replay.engine.user_error import latest_error
 from replaydiff.replay.engine.versions import resolve, resumed
 from replaydiff.replay.errors import InputError, Interrupted, StoreWriteError, VersionError
-from replaydiff.replay.event_loop import run_sync
+from replaydiff.replay.event_loop import CANCELLATION, Cancellation, run_sync
 from replaydiff.replay.llm import prices
 from replaydiff.replay.model import (
     Item,
@@ -93,6 +95,8 @@ if TYPE_CHECKING:
 
 WriteDown = Callable[["DuckDBPyConnection", RunRecord], RunRecord]
 """Writes a new run with its items to the store, and returns it as it is then."""
+TakeLook = Callable[["DuckDBPyConnection", RunRecord, int], "Look"]
+"""Takes a look at the first so many items of a run."""
 _log = logging.getLogger(__name__)
 LOOKS = "until_known"
 """Key of a run's settings that says when it looks at its answer."""
@@ -120,7 +124,7 @@ class Hooks:
     """Called as trials end, with one or several at a time."""
     judged: bool = False
     """A judge will grade the trials, which is part of what the run will cost."""
-    look: Callable[[DuckDBPyConnection, RunRecord, int], Look] | None = None
+    look: TakeLook | None = None
     """Takes a look at the first so many items of a run that may stop early; None where none may."""
 
 
@@ -444,10 +448,30 @@ class _Execution:
             if finished <= (self.run.looks[-1].items if self.run.looks else 0):
                 return False
             journal.drain()
-            self.run = add_look(con, self.run, self._hooks.look(con, self.run, finished))
+            self.run = add_look(con, self.run, await self._look(self._hooks.look, con, finished))
             if finished < items:
                 break
         return bool(self.run.looks and self.run.looks[-1].stopped)
+
+    async def _look(self, look: TakeLook, con: DuckDBPyConnection, finished: int) -> Look:
+        """Take a look in a thread: its judge takes long, and the executor's cluster may be lost meanwhile.
+
+        Votes that are in flight then are waited for.
+        """
+        loop, ending = asyncio.get_running_loop(), Cancellation()
+        context = contextvars.copy_context()
+        context.run(CANCELLATION.set, ending)
+        looking = loop.run_in_executor(None, context.run, look, con, self.run, finished)
+        failing = asyncio.ensure_future(getattr(self._executor, "failure", loop.create_future)())
+        try:
+            await asyncio.wait({looking, failing}, return_when=asyncio.FIRST_COMPLETED)
+            if looking.done():
+                return looking.result()
+            raise failing.result()
+        finally:
+            ending.request()
+            failing.cancel()
+            await asyncio.gather(looking, failing, return_exceptions=True)
 
     def _next_looks(self, items: int) -> list[int]:
         """Return how many items each look to come has; all of them where the run does not stop early."""

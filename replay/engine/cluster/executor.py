@@ -19,7 +19,7 @@ from replaydiff.replay.engine.cluster.node import AgentFacts, RemotePlan
 from replaydiff.replay.engine.cluster.shipping import pack, stage
 from replaydiff.replay.engine.environments import required_folder
 from replaydiff.replay.engine.executors import LocalExecutor
-from replaydiff.replay.errors import SettingsError, VersionError
+from replaydiff.replay.errors import ReplayError, SettingsError, VersionError
 from replaydiff.replay.gateway.providers import BASES
 from replaydiff.replay.model import Version, VersionKind
 from replaydiff.replay.settings import RaySection, Settings
@@ -115,6 +115,13 @@ class RayExecutor(LocalExecutor):
         number = len(self._remote)
         self._remote[number] = (version, rules)
         return RemoteAgent(number, rules, self._open_once, lambda: self._hosts)
+
+    async def failure(self) -> ReplayError:
+        """Return why no more trials can run, once that is so: the cluster is lost."""
+        if self._hosts is None:
+            never: asyncio.Future[ReplayError] = asyncio.get_running_loop().create_future()
+            return await never
+        return await self._hosts.failure()
 
     async def _open_once(self) -> dict[int, AgentFacts]:
         if self._opened is None:

@@ -132,6 +132,7 @@ class Hosts:
         self._hosts: list[Host] = []
         self._facts: HostFacts | None = None
         self._failure: ReplayError | None = None
+        self._has_failed = asyncio.Event()
         self._keeping: list[asyncio.Task[None]] = []
         self._lost_starts = 0
         self._is_lost = False
@@ -328,7 +329,15 @@ class Hosts:
     def _fail(self, failure: ReplayError) -> None:
         """Let everyone who waits for a place, now or later, raise this."""
         self._failure = self._failure or failure
+        self._has_failed.set()
         self._free.put_nowait(None)
+
+    async def failure(self) -> ReplayError:
+        """Return why no more trials can run, once that is so."""
+        await self._has_failed.wait()
+        if self._failure is None:
+            raise RuntimeError("nothing failed")
+        return self._failure
 
 
 async def _end(host: Host) -> None:
