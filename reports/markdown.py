@@ -103,7 +103,7 @@ def _lines(result: DiffResult, shown: int) -> Iterator[str]:
         yield from _lanes(result)
     yield f"<sub>Where the run was made: {code(visible(result.next), 1000)}</sub>"
     yield ""
-    about = [*phrases.run_line(result.run), phrases.compared(result), phrases.NOISE_SOURCE[result.noise]]
+    about = [*phrases.run_line(result), phrases.compared(result), phrases.NOISE_SOURCE[result.noise]]
     if phrases.is_check(result):
         about.pop()
     yield f"<sub>replaydiff · {' · '.join(escape(part, 200) for part in about)}</sub>"

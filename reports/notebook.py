@@ -36,7 +36,7 @@ def notebook_html(result: DiffResult) -> str:
                     f"{lane}: {phrases.version_name(result.lanes[lane].version)}"
                     for lane in phrases.lanes(result)
                 ),
-                *phrases.run_line(result.run),
+                *phrases.run_line(result),
                 phrases.compared(result),
             ],
             causes=causes.shown(result, causes.SHOWN),

@@ -30,7 +30,7 @@ from replaydiff.diff.result import (
 )
 from replaydiff.diff.slices import FEWEST
 from replaydiff.diff.statistics.split import VarianceSplit
-from replaydiff.replay.model import Json, JsonObject, Lane, RunRecord, Trial
+from replaydiff.replay.model import Json, JsonObject, Lane, Trial
 from replaydiff.replay.terminal.text import listed, single_line
 from replaydiff.reports import format as fmt
 
@@ -121,8 +121,17 @@ def version_facts(version: JsonObject) -> Iterator[tuple[str, str]]:
         yield from ((key, _plain_text(value)) for key, value in packages.items())
 
 
-def run_line(run: RunRecord) -> list[str]:
-    """Return the run in a few words: its id, what was replayed, how often."""
+_TURNS = {
+    "recorded": "the user's recorded turns",
+    "history": "each turn of the user after the recorded history",
+    "simulated": "the user's recorded turns, simulated ones where a version leaves them",
+}
+"""How conversations were replayed (`[user] turns`), for people."""
+
+
+def run_line(result: DiffResult) -> list[str]:
+    """Return the run in a few words: its id, what was replayed and, of conversations, how, and how often."""
+    run = result.run
     source = (
         f"sample {run.sample}"
         if run.sample
@@ -130,7 +139,9 @@ def run_line(run: RunRecord) -> list[str]:
         if run.golden_path
         else ""
     )
-    return [part for part in (f"run {run.id}", source, fmt.plural(run.trials, "trial")) if part]
+    trials = (graded.trial for item in result.items for lane in item.lanes.values() for graded in lane)
+    turns = _TURNS.get(str(run.settings.get("turns")), "") if any(trial.turns for trial in trials) else ""
+    return [part for part in (f"run {run.id}", source, turns, fmt.plural(run.trials, "trial")) if part]
 
 
 def compared(result: DiffResult) -> str:

@@ -196,7 +196,7 @@ def _warnings(warnings: Sequence[str]) -> RenderableType:
 
 
 def _heading(result: DiffResult) -> RenderableType:
-    parts = [*phrases.run_line(result.run), phrases.compared(result)]
+    parts = [*phrases.run_line(result), phrases.compared(result)]
     if not phrases.is_check(result):
         parts.append(phrases.NOISE_SOURCE[result.noise])
     if result.run.finished_at is None:

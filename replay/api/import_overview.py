@@ -104,7 +104,7 @@ def content_lines(overview: StoreOverview) -> Iterator[str]:
     """Yield whether traces are conversations, and what a sample would draw."""
     if overview.in_sessions:
         share = f"{overview.in_sessions:,} of {_count(overview.traces, 'trace')}"
-        yield f"sessions: {share} in {_count(overview.sessions, 'conversation')}"
+        yield f"sessions: {share} in {_count(overview.sessions, 'session')}"
     else:
         yield "sessions: no trace names one, so each counts as a conversation of its own"
     if overview.complete:

@@ -92,6 +92,8 @@ def _turns(
     if unit == "trace":
         return None
     conversations = read_conversations(con)
+    for sentence in conversations.sentences():
+        channel.message(f"warning: {sentence}")
     several = len(conversations.turns)
     if not conversations.are_drawn(unit):
         if several:
@@ -105,8 +107,6 @@ def _turns(
         f"drawing conversations: {traces} traces of sessions join to {several} of several turns; --unit "
         "trace draws single traces"
     )
-    for sentence in conversations.sentences():
-        channel.message(f"warning: {sentence}")
     return conversations.turns
 
 

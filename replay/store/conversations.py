@@ -59,10 +59,9 @@ class Conversations:
     def sentences(self) -> Iterator[str]:
         """Yield a sentence for each reason why traces of sessions were not joined."""
         for reason, sessions in self.apart.items():
-            number = f"{len(sessions)} session{'s' * (len(sessions) != 1)}"
             yield (
-                f"{number} (like {sessions[0]!r}) {reason}: their traces are not joined, and each is a "
-                "conversation of its own"
+                f"sessions that {reason}: {len(sessions)} (like {sessions[0]!r}); their traces are not "
+                "joined, and each is a conversation of its own"
             )
 
 

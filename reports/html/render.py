@@ -130,7 +130,7 @@ def embedded(data: dict[str, Any]) -> str:
 
 
 def _about(result: DiffResult) -> list[str]:
-    parts = [*phrases.run_line(result.run), phrases.compared(result)]
+    parts = [*phrases.run_line(result), phrases.compared(result)]
     if not phrases.is_check(result):
         parts.append(phrases.NOISE_SOURCE[result.noise])
     parts.append(f"{fmt.moment(result.run.created_at)} UTC")

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from replaydiff.replay.agents import Outcome
-from replaydiff.replay.model import Item, Message, Status, ToolCall, Trace, Turn
+from replaydiff.replay.model import Item, Lane, Message, Status, ToolCall, Trace, Turn
 from replaydiff.replay.sampling import draw
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.samples import write_sample
 from replaydiff.replay.turns import user_turns
 from tests.commands.conftest import Replay
-from tests.engine.project import WHEN, Project
+from tests.engine.project import WHEN, Project, order
 
 SHOP = '''
 import json
@@ -236,8 +236,10 @@ def test_an_agent_that_keeps_the_conversation_has_a_process_for_each_trial(
 
 def test_with_history_each_turn_comes_after_what_was_recorded(replay: Replay, project: Project) -> None:
     sampled(project, talk())
-    assert replay("run", "--new", ".", "--set", "user.turns=history").code == 0
-    [trial] = project.trials()
+    assert replay("run", "--old", "observed", "--new", ".", "--set", "user.turns=history").code == 0
+    shown = " ".join(replay("diff", "--verbose").out.split())
+    assert "each turn of the user after the recorded history" in shown
+    [trial] = [trial for trial in project.trials() if trial.lane == Lane.NEW]
     assert [turn.response for turn in trial.turns[:2]] == ["status: open", "done: cancelled"]
     given = json.loads(trial.final_response or "")
     assert [one["content"] for one in given if one["role"] == "assistant" and one["content"]] == [
@@ -340,3 +342,17 @@ def test_a_session_is_shown_sampled_and_promoted_as_a_conversation(replay: Repla
     checked = replay("check", "--new", "hasty")
     assert checked.code == 0, checked.out + checked.err
     assert [len(trial.turns) for trial in project.trials()][-1] == 2
+
+
+def test_a_session_of_two_users_is_left_apart_with_a_sentence(replay: Replay, project: Project) -> None:
+    project.traces(
+        [
+            order(number, session_id="s", user_id=user, started_at=WHEN + timedelta(minutes=number))
+            for number, user in enumerate(("ann", "bob"))
+        ]
+    )
+    drawn = replay("sample", "--name", "apart")
+    assert (
+        "sessions that have traces of several users: 1 (like 's'); their traces are not joined" in drawn.err
+    )
+    assert "apart: 2 of 2 traces" in drawn.out
