@@ -84,6 +84,8 @@ class Langfuse:
     faults: Faults = lambda _number, _path, _query: None
     most: int = 1000
     """Rows of a page with a cursor, whatever is asked for."""
+    change: Callable[[str, Query, Row], Row] = lambda _path, _query, body: body
+    """What becomes of an answer on its way, by path and query."""
     pause: float = 0.0
     """Seconds before each answer."""
     heavy: int | None = None
@@ -308,6 +310,7 @@ def reading(**options: Any) -> Iterator[Langfuse]:
             with lock:
                 fault = stand_in.fault(path, query)
                 status, body = stand_in.answer(path, query)
+                body = stand_in.change(path, query, body) if status == 200 else body
                 if self.headers.get("Authorization") != wanted:
                     status, body = (
                         401,

@@ -17,7 +17,7 @@ the range up to today.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property, partial
@@ -31,6 +31,8 @@ from replaydiff.importers.http import HttpError, JsonClient, Params
 from replaydiff.importers.sources.langfuse.answers import FetchedRows, Others
 from replaydiff.importers.sources.langfuse.pages import (
     GONE,
+    NEWER,
+    SHORT,
     Page,
     TimeRange,
     cursor_page,
@@ -249,6 +251,8 @@ EDGE = timedelta(hours=1)
 """How far outside of the span rows are looked at (their ids alone) to find the traces that it cuts."""
 NEAR = timedelta(days=1)
 """A missing parent of a trace that is first seen this near to the start may stand before it."""
+CONTENTS = frozenset(("input", "name", "output"))
+"""What every row has, if only null."""
 CUT_CHARACTERS = 200
 """Longer values of metadata are cut by the server, unless their keys are named."""
 _MOST_EXPANDED = 40
@@ -279,6 +283,14 @@ class _Traces(Fetching, ABC):
             self._show_status(f"{left:,} traces to complete")
             left -= 1
             self._complete(trace_id)
+
+    def _with_contents(self, rows: Iterable[Json]) -> Iterator[Json]:
+        """Yield the rows, and note where they lack a field that all servers give."""
+        for row in rows:
+            absent = sorted(CONTENTS - row.keys()) if isinstance(row, dict) else []
+            if absent:
+                self._answers.mark(SHORT, f"the server answers rows without {' and '.join(absent)}; {NEWER}")
+            yield row
 
     @abstractmethod
     def _complete(self, trace_id: str) -> None:
@@ -353,7 +365,7 @@ class Events(_Traces):
         return selection
 
     def _keep(self, rows: Iterable[Json]) -> None:
-        self._answers.keep(rows, V2_OBSERVATIONS)
+        self._answers.keep(self._with_contents(rows), V2_OBSERVATIONS)
 
     def _full_page(self, window: TimeRange, after: str | None, limit: int, attempts: int) -> Page:
         page = self._page(self._of(window), after, limit, attempts)
@@ -476,7 +488,7 @@ class Tables(_Traces):
         """
         if not self._filtered:
             others = Others.WANT if self._query.updates else Others.LEAVE
-            self._answers.keep(rows, OBSERVATIONS, others)
+            self._answers.keep(self._with_contents(rows), OBSERVATIONS, others)
             return
         ids = {row.get("traceId") for row in rows if isinstance(row, dict)}
         self._answers.want_stored(key for key in ids if isinstance(key, str))
@@ -520,7 +532,7 @@ class Tables(_Traces):
                 self._span,
                 TABLE_LIMITS,
                 partial(self._observations_of, trace_id),
-                partial(self._answers.keep, where=OBSERVATIONS),
+                self._keep_whole,
                 of=trace_id,
                 whole=True,
                 finish=partial(self._answers.got, trace_id),
@@ -529,6 +541,9 @@ class Tables(_Traces):
             self._answers.keep(self._trace(trace_id), TRACES)
             self._answers.got(trace_id)
             self._answers.commit()
+
+    def _keep_whole(self, rows: Iterable[Json]) -> None:
+        self._answers.keep(self._with_contents(rows), OBSERVATIONS)
 
     def _observations_of(
         self, trace_id: str, _window: TimeRange, after: str | None, limit: int, attempts: int

@@ -23,7 +23,7 @@ from typing import Any
 
 from replaydiff.importers import fields
 from replaydiff.importers.joining import ModelTurn, joined_calls, tool_run
-from replaydiff.importers.sources.langfuse.rows import TraceRows, table
+from replaydiff.importers.sources.langfuse.rows import TYPES, TraceRows, table
 from replaydiff.replay.messages import canonical_args, decode, read_args, read_messages, read_text
 from replaydiff.replay.model import Json, JsonObject, Message, Score, ToolCall, Usage
 from replaydiff.replay.result_form import scalar_of
@@ -156,7 +156,7 @@ def _observation(row: JsonObject) -> Observation:
     return Observation(
         id=str(row["id"]),
         parent=fields.text(row, "parentObservationId"),
-        type=str(row.get("type", "SPAN")).upper(),
+        type=kind if (kind := str(row.get("type", "SPAN")).upper()) in TYPES else "SPAN",
         name=fields.text(row, "name") or "",
         started_at=fields.parse_time(row["startTime"], "startTime"),
         ended_at=fields.time(row, "endTime"),

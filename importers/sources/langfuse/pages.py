@@ -35,6 +35,7 @@ from replaydiff.replay.langfuse_keys import LangfuseKeys
 from replaydiff.replay.model import Json, JsonObject
 
 PREFIX = "/api/public"
+NEWER = "the server may be newer than this version of replaydiff: please report it, with the server's version"
 GONE = (404, 410)
 """What a server answers for an endpoint that it does not have (yet, or any more)."""
 
@@ -108,7 +109,9 @@ def cursor_page(
     parameters = {**params, "limit": limit, **({"cursor": after} if after else {})}
     rows, meta = _page(http.get(path, parameters, heavy_attempts=heavy_attempts), path)
     cursor = meta.get("cursor")
-    following = cursor if isinstance(cursor, str) and cursor else None
+    if cursor is not None and not isinstance(cursor, str):
+        raise HttpError(f"the cursor that {PREFIX}{path} answers is no text; {NEWER}")
+    following = cursor or None
     check_next(after, following, f"{PREFIX}{path}")
     return Page(rows, following)
 
@@ -126,10 +129,10 @@ def numbered_page(
     parameters = {**params, "limit": limit, "page": number}
     rows, meta = _page(http.get(path, parameters, heavy_attempts=heavy_attempts), path)
     pages, total = meta.get("totalPages"), meta.get("totalItems")
-    more = number < pages if isinstance(pages, int) else len(rows) == limit
-    return Page(
-        rows, str(before + limit) if more and rows else None, total if isinstance(total, int) else None
-    )
+    # Counts may be wrong: the page behind a full one is asked for, and one behind an empty one, too.
+    announced = number < pages if isinstance(pages, int) else bool(rows)
+    more = len(rows) >= limit or (announced and bool(rows or before))
+    return Page(rows, str(before + limit) if more else None, total if isinstance(total, int) else None)
 
 
 def _page(answer: Json, path: str) -> tuple[list[Json], JsonObject]:
@@ -137,9 +140,13 @@ def _page(answer: Json, path: str) -> tuple[list[Json], JsonObject]:
     if not isinstance(rows, list):
         raise HttpError(f"the answer to {PREFIX}{path} is not a page of Langfuse; is the address right?")
     meta = cast("JsonObject", answer).get("meta")
-    return rows, meta if isinstance(meta, dict) else {}
+    if not isinstance(meta, dict):
+        raise HttpError(f"the answer to {PREFIX}{path} does not say whether more pages follow; {NEWER}")
+    return rows, meta
 
 
+SHORT = "short"
+"""Mark: what a server counts and did not answer."""
 FIRST_WINDOW, LONGEST_WINDOW = timedelta(days=1), timedelta(days=366)
 SHORTEST_WINDOW = timedelta(minutes=1)
 MANY_PAGES = 20
@@ -178,6 +185,8 @@ class Position:
     patience: int = PATIENCE
     total: int | None = None
     """The fewest rows of the window that its pages counted so far."""
+    read: int = 0
+    """Rows of the window that were answered."""
     again: bool = False
     """The window was begun anew, since the server knew its own cursor no longer."""
     done: bool = False
@@ -222,7 +231,7 @@ def fetch_pages(
         length = span.end - span.start
         length = length if whole else min(FIRST_WINDOW, length)
         position = Position(of=of, end=span.end, window=length, limit=limits[0])
-    previous: list[Json] | None = None
+    check = _Check(name)
     while not position.done:
         window = TimeRange(start=max(span.start, position.end - position.window), end=position.end)
         smallest = position.limit == limits[-1] and (whole or position.window <= SHORTEST_WINDOW)
@@ -234,18 +243,73 @@ def fetch_pages(
                 raise
             position = smaller
         else:
-            if page.rows == previous and position.after is not None:
-                raise HttpError(
-                    f"the server answers the same page of {name} again and again; please report it, with the "
-                    "version of the server"
-                )
-            previous = page.rows
+            page = check.page(position, page)
             keep(page.rows)
-            position = _next(position, page, window, span, limits, whole)
+            if check.may_go_on(position, page, limits):
+                position = replace(position, limit=next(size for size in limits if size < position.limit))
+            else:
+                if page.after is None and (counted := check.missing(position, page)):
+                    spool.mark(SHORT, counted)
+                position = _next(position, page, window, span, limits, whole)
             if position.done:
                 finish()
         spool.mark(f"walk {name}", msgspec.json.encode(position).decode())
         spool.commit()
+
+
+class _Check:
+    """Compares the pages of a walk, since a server may tell where the next one is wrongly, or not at all."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._previous: list[Json] | None = None
+        self._positions: set[str] = set()
+        self._single = 0
+        """Rows of a full page behind which none was announced."""
+
+    def page(self, position: Position, page: Page) -> Page:
+        """Return the page; without a next one where numbered pages have ended, whatever their count says.
+
+        Raises:
+            HttpError: the pages begin again, or one shows that rows behind another were not announced.
+        """
+        if position.after is None:
+            self._previous, self._positions = None, set()
+        if self._single > len(page.rows) and position.after is None and page.after is None:
+            raise HttpError(
+                f"the server has more than {len(page.rows)} rows of {self._name} and does not say where the "
+                f"next ones are; {NEWER}"
+            )
+        is_numbered = page.total is not None
+        if is_numbered and not page.rows and self._previous == []:
+            page = replace(page, after=None)
+        elif page.after in self._positions or (
+            page.rows == self._previous and (page.rows or not is_numbered)
+        ):
+            raise HttpError(
+                f"the server answers the same page of {self._name} again and again; please report it, with "
+                "the version of the server"
+            )
+        self._previous = page.rows
+        if page.after is not None:
+            self._positions.add(page.after)
+        return page
+
+    def may_go_on(self, position: Position, page: Page, limits: Sequence[int]) -> bool:
+        """Return whether a first page is full and announces no other, so that smaller ones must tell."""
+        is_last = page.after is None and position.after is None and page.total is None
+        self._single = len(page.rows) if is_last and len(page.rows) >= position.limit > limits[-1] else 0
+        return self._single > 0
+
+    def missing(self, position: Position, page: Page) -> str:
+        """Return a sentence where the server counts more rows of a window than it answered."""
+        read = position.read + len(page.rows)
+        if page.total is None or read >= page.total:
+            return ""
+        return (
+            f"the server counts {page.total:,} rows of {self._name} and answered {read:,}: traces may miss "
+            "some; import the same span again"
+        )
 
 
 def _marked(spool: Spool, name: str, of: str) -> Position | None:
@@ -257,7 +321,7 @@ def _marked(spool: Spool, name: str, of: str) -> Position | None:
 def _smaller(position: Position, error: HttpError, limits: Sequence[int], whole: bool) -> Position | None:
     """Return what to ask for instead; None where nothing smaller is left."""
     if error.status == 400 and position.after is not None and not position.again:
-        return replace(position, after=None, again=True)
+        return replace(position, after=None, read=0, again=True)
     if not error.heavy:
         return None
     fewer = next((limit for limit in limits if limit < position.limit), None)
@@ -274,9 +338,15 @@ def _next(
     limit, good = _limit(position, page, limits)
     if position.total is not None and page.total is not None and page.total < position.total:
         # Rows were deleted meanwhile, and rows behind them moved to pages that were read before.
-        return replace(position, after=None, total=page.total, pages=0)
-    total = page.total if position.total is None else position.total
-    position = replace(position, limit=limit, good=good, pages=position.pages + 1, total=total)
+        return replace(position, after=None, total=page.total, pages=0, read=0)
+    position = replace(
+        position,
+        limit=limit,
+        good=good,
+        pages=position.pages + 1,
+        total=page.total if position.total is None else position.total,
+        read=position.read + len(page.rows),
+    )
     if page.after is not None:
         return replace(position, after=page.after)
     length = position.window
@@ -291,6 +361,7 @@ def _next(
         after=None,
         pages=0,
         total=None,
+        read=0,
         again=False,
         done=whole or window.start <= span.start,
     )

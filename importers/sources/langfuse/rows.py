@@ -51,6 +51,10 @@ _SNAKE = re.compile(r"_([a-z])")
 _SNAKE_ROW = frozenset(("trace_id", "project_id", "start_time"))
 
 
+_OBSERVATION = frozenset(("id", "traceId", "startTime", "type"))
+_NO_TRACE = frozenset(("sessionId", "datasetRunId", "experimentId"))
+
+
 class Sort(StrEnum):
     """What a row is about."""
 
@@ -102,6 +106,9 @@ def read_row(values: JsonObject) -> Row:
     """
     row: JsonObject = {key: value for key, value in camel_keys(values).items() if value not in (None, "")}
     sort = sort_of(row)
+    if sort is None and row.keys() >= _OBSERVATION:
+        # A server that is newer may have further types.
+        sort = Sort.OBSERVATION
     if sort is None:
         shown = ", ".join(list(values)[:6]) or "nothing"
         raise RecordError(f"neither an observation, a trace nor a score of Langfuse: it has {shown}")
@@ -111,12 +118,16 @@ def read_row(values: JsonObject) -> Row:
     trace_id = row_id if sort is Sort.TRACE else _trace_of(row)
     if sort is Sort.COMMENT:
         # Of observations, sessions and prompts there are comments, too.
+        if not isinstance(row["objectType"], str):
+            raise RecordError(f"objectType of the comment must be text, not {kind_of(row['objectType'])}")
         trace_id = row["objectId"] if row["objectType"] == "TRACE" else ""
     if not isinstance(row_id, str) or not isinstance(trace_id, str):
         missing = "id" if not isinstance(row_id, str) else "traceId"
-        if sort is Sort.SCORE and missing == "traceId":
+        if sort is Sort.SCORE and missing == "traceId" and _is_of_no_trace(row):
             return Row(sort, str(row_id), "", row)
         raise RecordError(f"the {sort} has no {missing}")
+    if sort is Sort.SCORE:
+        _check_value(row, values)
     if sort is Sort.OBSERVATION and "startTime" not in row:
         raise RecordError("the observation has no startTime")
     return Row(sort, row_id, trace_id, row)
@@ -132,7 +143,7 @@ def sort_of(row: Mapping[str, Any]) -> Sort | None:
         return Sort.SCORE
     if str(row.get("type", "")).upper() in TYPES and ("startTime" in row or "traceId" in row):
         return Sort.OBSERVATION
-    if "timestamp" in row and "id" in row and "traceId" not in row:
+    if "timestamp" in row and "id" in row and row.keys().isdisjoint(("traceId", "subject")):
         return Sort.TRACE
     return None
 
@@ -156,6 +167,25 @@ def _trace_of(row: Mapping[str, Any]) -> Json:
         trace_id: Json = row.get("traceId")
         return trace_id
     return subject.get("traceId") or (subject.get("id") if subject.get("kind") == "trace" else None)
+
+
+def _check_value(score: JsonObject, values: JsonObject) -> None:
+    value = score.get("value", score.get("stringValue"))
+    if isinstance(value, list | dict):
+        raise RecordError(f"the value of the score must be a number or text, not {kind_of(value)}")
+    if {"value", "stringValue", "string_value"}.isdisjoint(values):
+        raise RecordError("the score has no value")
+    if not isinstance(score["dataType"], str):
+        raise RecordError(f"dataType of the score must be text, not {kind_of(score['dataType'])}")
+    if score["dataType"] == "CATEGORICAL" and not isinstance(score.get("stringValue", value), str):
+        raise RecordError("the score is of a category, and its text is missing")
+
+
+def _is_of_no_trace(score: Mapping[str, Any]) -> bool:
+    """Return whether a score says that it is of something else."""
+    subject = score.get("subject")
+    kind = subject.get("kind") if isinstance(subject, dict) else None
+    return kind in ("session", "experiment") or not score.keys().isdisjoint(_NO_TRACE)
 
 
 def table(row: Mapping[str, Any], key: str) -> JsonObject:

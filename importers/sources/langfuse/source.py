@@ -24,13 +24,13 @@ import msgspec
 
 from replaydiff.importers import fields
 from replaydiff.importers.base import Imported, InputFile, Job, Note, Query, RecordError, ShowStatus, Skipped
-from replaydiff.importers.convert import Group, Rows, Spool, done, group_jobs, guarded, spooled
+from replaydiff.importers.convert import Group, Rows, Spool, done, group_jobs, guarded, refused, spooled
 from replaydiff.importers.http import HttpError, JsonClient
 from replaydiff.importers.reading import Record
 from replaydiff.importers.sources.langfuse.answers import FetchedRows
 from replaydiff.importers.sources.langfuse.fetch import SCALES, TRACES, V2_OBSERVATIONS, Events, Tables
 from replaydiff.importers.sources.langfuse.media import fetch_media, with_media
-from replaydiff.importers.sources.langfuse.pages import GONE, PREFIX, TimeRange, access, connect
+from replaydiff.importers.sources.langfuse.pages import GONE, PREFIX, SHORT, TimeRange, access, connect
 from replaydiff.importers.sources.langfuse.rows import (
     Sort,
     TraceRows,
@@ -167,6 +167,8 @@ def read_live(query: Query, folder: Path, show_status: ShowStatus) -> Iterator[I
             fetch_media(http, answers, folder, show_status)
         address = keys.base_url + PREFIX
         yield from answers.rejects(NAME, address)
+        if short := answers.marked(SHORT):
+            yield Note(short)
         file = InputFile(path="", name=address, size=0, modified=0.0)
         scales = msgspec.json.decode(answers.marked(SCALES) or "{}", type=dict[str, tuple[float, float]])
         for group in answers.traces():
@@ -211,7 +213,11 @@ def _chosen(
     if trace is None:
         yield from traces
         return
-    began = fields.time(group.traces[-1], "timestamp") if group.traces else None
+    try:
+        began = fields.time(group.traces[-1], "timestamp") if group.traces else None
+    except RecordError as error:
+        yield refused(NAME, file, record, str(error))
+        return
     began = began or trace.started_at
     early = query.start is not None and began < query.start and not query.updates
     if early or began >= query.end or not _matches(trace, query):

@@ -27,7 +27,7 @@ from replaydiff.importers.sources.langfuse.observation import (
     tool_calls,
 )
 from replaydiff.importers.sources.langfuse.observation import produced as answer
-from replaydiff.importers.sources.langfuse.rows import TraceRows, table
+from replaydiff.importers.sources.langfuse.rows import TYPES, TraceRows, table
 from replaydiff.replay.messages import (
     canonical_args,
     conversation,
@@ -93,6 +93,8 @@ def items(
             "no observations of the trace are there, so its tool calls are not known; export the "
             "observations, too, and import both"
         )
+    for name in sorted({str(row.get("type", "SPAN")).upper() for row in group.observations} - TYPES):
+        yield Note(f"observations of a type that is not known here ({name}) are taken as spans")
     all_observations = observations(group.observations)
     trace = _trace(group, source, all_observations)
     in_scales: JsonObject = {name: [*scale] for name, scale in (scales or {}).items() if name in trace.scores}
