@@ -25,6 +25,7 @@ without ids, and a metric that hardly any item has.
     free text            both versions write a summary into an argument
     adds a call          the new version makes one more call in every item, and is no worse
     tail harm            a fifth of the users lose 0.3, three tenths gain 0.5: better on average
+    harm in two fields   one plan in one country loses 0.6, all others gain 0.12: as good on average
     ungraded trials      30 % of the new version's trials end without a score
     missing session ids  ten conversations of ten traces change together, and no id says so; other conversations
                          begin in between
@@ -114,6 +115,7 @@ ROWS = [
     Row(name="free text", world=worlds.free_text, loses=False, covers=False, least_ship=ALIKE_SHIP),
     Row(name="adds a call", world=worlds.adds_a_call, loses=False, covers=False),
     Row(name="tail harm", world=worlds.tail_harm, covers=False, wrong_ship=UNSEEN_HARM),
+    Row(name="harm in two fields", world=worlds.crossed_harm, covers=False, wrong_ship=UNSEEN_HARM),
     Row(name="ungraded trials", world=worlds.ungraded),
     Row(name="missing session ids", world=worlds.unlinked_sessions, covers=False),
     Row(

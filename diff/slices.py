@@ -3,13 +3,15 @@
 Slices are found without being asked for: every field of the metadata, tool path, stratum, tool, tag,
 category, difficulty, environment, release, model, month, the number of turns and the length of the input. A
 field counts with its `MOST_VALUES` commonest values that several items share; numbers with more are cut into
-thirds. `[diff] slice_by` names fields that count with all their values. Slices with the same items are one
-slice. A slice has at least `FEWEST` items, and never all of them.
+thirds. `[diff] slice_by` names fields that count with all their values. The first `_CROSSED` fields of the
+metadata are crossed, too (`plan × country = pro × DE`): harm that takes both is hidden in either. Slices with
+the same items are one slice. A slice has at least `FEWEST` items, and never all of them.
 
 p-values are those of the sign-flip test of the weighted mean within the slice. Slices in which too few items
 changed to be significant in any arrangement of their signs are not tested (Tarone 1990, "A modified
 Bonferroni method for discrete data"); the others are one family over all slices and metrics, corrected by
-Holm, so that cutting often enough finds nothing by itself.
+Holm, so that cutting often enough finds nothing by itself. Crossed slices are a second family; each has half
+of the level where both are tested, and of crossed ones only those that are significant are kept.
 
 A slice that is significantly worse is a cause (`harmed`): it can be accepted or rejected like any other.
 `broken` finds slices that are too rare to be tested and whose every item failed.
@@ -22,6 +24,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 from replaydiff.diff.comparison import Comparison
 from replaydiff.diff.result import (
@@ -52,6 +55,10 @@ _PASSED_BEFORE = 0.75
 
 _LENGTH = "input_length"
 """In characters; cut into thirds, for a single length says nothing."""
+
+_CROSSED = 3
+"""So many fields are crossed with each other, those of the user first."""
+_CROSS = " × "
 
 Value = str | float
 Key = tuple[str, str]
@@ -95,8 +102,11 @@ def slices(
         if len(positions) >= FEWEST
     ]
     level = 1 - comparison.confidence
-    corrected = sorted(_with_p(parts, level, comparison), key=lambda part: _rank(part, level))
-    return tuple(corrected)
+    families = [[part for part in parts if (_CROSS in part.by) is is_crossed] for is_crossed in (False, True)]
+    shared = level / max(1, sum(map(bool, families)))
+    single, crossed = (_with_p(family, shared, level, comparison) for family in families)
+    crossed = [part for part in crossed if part.p is not None and part.p <= level]
+    return tuple(sorted([*single, *crossed], key=lambda part: _rank(part, level)))
 
 
 def _rank(part: Slice, level: float) -> tuple[bool, float, str, str, str]:
@@ -149,7 +159,23 @@ def groups_of(items: Sequence[Item], fields: Sequence[str] = ()) -> dict[Key, li
     for name, by_value in several.items():
         common = sorted(by_value.items(), key=lambda pair: (-len(pair[1]), pair[0]))[:MOST_VALUES]
         groups |= {(name, label): positions for label, positions in common}
-    return groups
+    return groups | _crossed(groups, fields)
+
+
+def _crossed(groups: Mapping[Key, Sequence[int]], fields: Sequence[str]) -> dict[Key, list[int]]:
+    """Return the groups of items that share a value of two fields."""
+    by_field: dict[str, dict[str, set[int]]] = defaultdict(dict)
+    for (name, label), positions in groups.items():
+        if name in fields or name.startswith("metadata."):
+            by_field[name][label] = {*positions}
+    names = [name for name, by_value in by_field.items() if 1 < len(by_value) <= MOST_VALUES][:_CROSSED]
+    return {
+        (f"{first}{_CROSS}{second}", f"{label}{_CROSS}{label_of_second}"): members_of_both
+        for first, second in combinations(names, 2)
+        for label, positions in by_field[first].items()
+        for label_of_second, members in by_field[second].items()
+        if len(members_of_both := sorted(positions & members)) >= FEWEST
+    }
 
 
 def _groups_of_values(name: str, values: Mapping[int, Value], *, is_named: bool) -> dict[str, list[int]]:
@@ -263,20 +289,22 @@ def _part(
     )
 
 
-def _with_p(parts: Sequence[Slice], level: float, comparison: Comparison) -> list[Slice]:
-    """Return the slices with corrected p-values; None where a slice is too small to be tested.
+def _with_p(parts: Sequence[Slice], shared: float, level: float, comparison: Comparison) -> list[Slice]:
+    """Return slices with p-values to compare with the level; None where a slice is too small to be tested.
+
+    `shared` is what these slices have of the level; p is multiplied accordingly.
 
     Each of several looks gets the same part of the level (Bonferroni), so that any number may be taken.
     """
     looks = 1 if comparison.look is None else comparison.look.of
     tests = 1
-    while sum(part.least_p <= level / looks / tests for part in parts) > tests:
+    while sum(part.least_p <= shared / looks / tests for part in parts) > tests:
         tests += 1
-    is_tested = [part.least_p <= level / looks / tests for part in parts]
+    is_tested = [part.least_p <= shared / looks / tests for part in parts]
     tested = [part for part, can_be in zip(parts, is_tested, strict=True) if can_be]
     p_values = iter(noise.holm([1.0 if part.p is None else part.p for part in tested]))
     return [
-        replace(part, p=min(1.0, next(p_values) * looks) if can_be else None)
+        replace(part, p=min(1.0, next(p_values) * looks * level / shared) if can_be else None)
         for part, can_be in zip(parts, is_tested, strict=True)
     ]
 

@@ -348,6 +348,23 @@ def tail_harm(rng: np.random.Generator, loss: float) -> Outcome:
     return _outcome(result, (_PRO * _RISE - _ENTERPRISE * _FALL) if loss else 0.0)
 
 
+def crossed_harm(rng: np.random.Generator, loss: float) -> Outcome:
+    """With a loss, one plan in one country (16 % of the users) loses 0.6; all others gain 0.12: 0.005 better."""
+    n, names = 100, ("a", "b", "c")
+    plan, where = rng.choice(3, (2, n), p=[0.4, 0.3, 0.3])
+    is_harmed = (plan == 0) & (where == 0)
+    old = np.where(is_harmed, 0.9, 0.8)
+    new = np.where(is_harmed, 0.3, 0.92) if loss else old
+    truth = Truth(old=old, new=new, weight=np.full(n, 100.0))
+    scores = simulate(rng, truth, _TRIALS, again=True)
+    items = [
+        replace(item, metadata={"plan": names[of_plan], "country": names[of_country]})
+        for item, of_plan, of_country in zip(items_of(truth), plan, where, strict=True)
+    ]
+    result = computed(items, [*trials_of(items, scores)], run_of(truth, scores, _seed(rng)), _settings())
+    return _outcome(result, 0.84 * 0.12 - 0.16 * 0.6 if loss else 0.0)
+
+
 def ungraded(rng: np.random.Generator, loss: float) -> Outcome:
     """Thirty per cent of the new version's trials end without a score, whatever they would have been."""
     old = mixed(rng, 100, 0.85)

@@ -46,6 +46,30 @@ def test_a_gain_on_average_does_not_hide_a_slice_that_got_worse(tmp_path: Path) 
     assert cause.examples[0].item == "c00"
 
 
+def test_harm_that_takes_two_fields_is_named(tmp_path: Path) -> None:
+    """One plan in one country fails; every plan and every country as a whole gets better."""
+    fields = [(plan, country) for plan in "ab" for country in "xy" for _ in range(12)]
+    items = [
+        replace(case(f"c{n:02}"), metadata={"plan": plan, "country": country})
+        for n, (plan, country) in enumerate(fields)
+    ]
+    done = [
+        each
+        for one, field in zip(items, fields, strict=True)
+        for each in trials(
+            one, **({"old": "111", "new": "000"} if field == ("a", "x") else {"old": "000", "new": "111"})
+        )
+    ]
+    with filled(tmp_path, items, done) as con:
+        result = compute(con, RUN_ID, settings(tmp_path, gate=LENIENT))
+    assert result.answer is Answer.CANNOT_TELL
+    (cause,) = [cause for cause in result.causes if cause.part]
+    assert "metadata.plan × metadata.country = a × x: 1.00 → 0.00 on 12 items" in cause.text
+    single = [part for part in result.slices if "×" not in part.by and part.by.startswith("metadata.")]
+    assert single
+    assert all((part.delta or 0.0) >= 0 for part in single)
+
+
 def test_slices_that_are_only_reported_stay_in_the_first_sentence(tmp_path: Path) -> None:
     result = answered(tmp_path, replace(LENIENT, slices="report"))
     assert result.answer is Answer.SHIP
@@ -89,7 +113,8 @@ def test_numbers_with_many_values_are_cut_into_thirds_and_ids_are_no_slice() -> 
     ]
     groups = groups_of(items)
     assert {name for name, _ in groups} == {
-        "metadata.age", "metadata.eu", "metadata.deep.tier", "turns"
+        "metadata.age", "metadata.eu", "metadata.deep.tier", "turns",
+        "metadata.age × metadata.eu", "metadata.eu × metadata.deep.tier",
     }  # fmt: skip
     assert [len(groups["metadata.age", value]) for value in ("up to 9", "above 9 up to 19", "above 19")] == [
         10, 10, 10
