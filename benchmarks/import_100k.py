@@ -33,7 +33,7 @@ SCHEMA = Path(__file__).resolve().parent.parent / "replay" / "store" / "schema" 
 SOURCES = ("jsonl", "langfuse", "otlp")
 REDACTED = "[import.redact]\n"
 _COMMON = "now()::TIMESTAMP AS imported_at, []::VARCHAR[] AS tags, false AS incomplete, 'complete' AS state"
-_EMPTY = "'' AS content_hash, '' AS tool_path, '{}' AS scores"
+_EMPTY = "'' AS content_hash, '' AS tool_path, '{}' AS scores, []::VARCHAR[] AS media_missing"
 THEIRS = {
     "jsonl": f"""
 CREATE TEMP TABLE staged AS SELECT * FROM read_json(?, format='newline_delimited', columns={{

@@ -18,6 +18,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain
 from multiprocessing import active_children, connection, get_context, parent_process, resource_tracker
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,7 @@ from replaydiff.importers.base import AllReceived, Deferred, FileJob, Imported, 
 from replaydiff.importers.convert import received
 from replaydiff.replay.errors import UnavailableError
 from replaydiff.replay.model import Trace, media_in
-from replaydiff.replay.model.media import without_others
+from replaydiff.replay.model.media import MARK, without_others
 from replaydiff.replay.store.trace_codec import TraceRow, encode_trace
 
 if TYPE_CHECKING:
@@ -68,7 +69,12 @@ def encoded(
             yield redacted
             continue
         row = encode_trace(redacted)
-        if any(medium.sha256 not in hashes for medium in media_in([*row.values(), *row.calls])):
+        values = [*row.values(), *chain.from_iterable(row.calls)]
+        # Hardly any trace refers to media, and to look for references takes longer than for how they begin.
+        may_refer = any(
+            MARK in value if isinstance(value, str) else isinstance(value, list) and value for value in values
+        )
+        if may_refer and any(medium.sha256 not in hashes for medium in media_in(values)):
             row = encode_trace(without_others(redacted, hashes))
         yield row
 

@@ -151,6 +151,7 @@ def test_a_reference_that_a_record_wrote_itself_gets_no_bytes(tmp_path: Path) ->
     [hostile] = _asked({"type": "text", "text": bill}, _image(_TEXT), _image(bill))
     hostile |= {
         "session_id": bill,
+        "tags": [bill],
         "metadata": {bill: bill},
         "tool_calls": [{"name": "send", "args": {"to": [bill]}, "result": f"data:a/b;base64,{bill}"}],
         "final_response": f"see {bill}",
