@@ -44,8 +44,11 @@ _AGENT_OBJECT = re.compile(
 )
 _ENTRY_NAME = re.compile(r"^(run_?agent|run|agent|answer|chat|solve|respond|reply|ask|handle\w*|main)$", re.I)
 _TEXT_NAME = re.compile(
-    r"^\W*(text|messages?|input|question|query|prompt|user(_?input|_?message)?|content)\b", re.I
+    r"^\W*(?P<thread>(session|thread|conversation|chat)(_?id)?\b[^,]*,\s*)?"
+    r"(text|messages?|input|question|query|prompt|user(_?input|_?message)?|content)\b",
+    re.I,
 )
+"""The first parameters of an entrypoint; `thread` is the id of a conversation that it keeps itself."""
 _MODEL_CALL = re.compile(
     r"\b(generateText|streamText|generateObject|query|run)\(|\.(invoke|generate|stream)\(|"
     r"\b(messages|completions|responses)\.(create|stream)\(|new\s+\w*Agent\("
@@ -124,7 +127,8 @@ def _read(text: str, file: str, is_entry_file: bool, findings: CodeFindings) -> 
             findings.dispatchers.append(CodeReference(value=f"./{file}#{name}", location=location))
         is_exported = bool(match["export"]) or name in exported
         score = 2 * bool(_ENTRY_NAME.match(name)) + 2 * asks_model + is_entry_file
-        score += 2 * bool(_TEXT_NAME.match(parameters)) - (name in findings.names)
+        takes_text = _TEXT_NAME.match(parameters)
+        score += 2 * bool(takes_text) + bool(takes_text and takes_text["thread"]) - (name in findings.names)
         # A route handler of Next.js and others.
         score += 3 * (name == "POST")
         if is_exported and parameters and score >= 3:

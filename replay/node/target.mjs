@@ -6,6 +6,9 @@ import { routeTarget } from "./route.mjs";
 const METHODS = ["invoke", "generate", "run", "chat", "answer", "reply"];
 const MESSAGES = /^(messages|history|conversation)$/;
 const OPTIONS = /^_*(args|options?|opts|config|settings|params)$/;
+/** The id of a conversation that the agent keeps itself; without `id` in it, where a parameter is required. */
+const THREAD_ID = /^(session|thread|conversation|chat)_?id$/i;
+const THREAD = /^(session|thread|chat)$/;
 
 /** The version can never run; the text says why in one sentence. */
 export class Unusable extends Error {}
@@ -59,29 +62,48 @@ function ofFunction(fn, owner, label, args) {
     if (parameters) throw new Unusable(`${label}() has no parameter for the user's message`);
     return { takes: "text", signature: `${label}(…)`, call: ({ input }) => fn.call(owner, input, args) };
   }
-  const [first, ...others] = parameters;
+  const thread = threadOf(parameters, args);
+  const threadFields = (each) => (each.fields ?? []).filter((name) => THREAD_ID.test(name) && !(name in args));
+  const first = parameters.find((each) => each !== thread && !(each.name in args) && !(thread && OPTIONS.test(each.name)));
+  const isMessage = (name) => MESSAGES.test(name) || !(name in args || THREAD_ID.test(name));
+  const field = first?.fields?.find(isMessage);
+  if (!first || (first.fields && !field)) throw new Unusable(`${label}() has no parameter for the user's message`);
   const signature = `${label}(${parameters.map((each) => (each.fields ? `{ ${each.fields.join(", ")} }` : each.name)).join(", ")})`;
+  const takesMessages = (first.fields ?? [first.name]).some((name) => MESSAGES.test(name));
+  const message = (trial) => (takesMessages ? trial.messages : trial.input);
+  const withThread = (each, trial) => Object.fromEntries(threadFields(each).map((name) => [name, trial.thread]));
   const rest = {};
-  const values = [];
   const left = { ...args };
-  for (const [index, each] of others.entries()) {
-    if (each.name in args) {
-      values[index] = args[each.name];
+  // By position, what makes the value for a trial.
+  const values = [];
+  for (const [index, each] of parameters.entries()) {
+    if (each === first && field) values[index] = (trial) => ({ ...left, ...withThread(each, trial), [field]: message(trial) });
+    else if (each === first) values[index] = message;
+    else if (each === thread) values[index] = (trial) => trial.thread;
+    else if (each.name in args) {
+      values[index] = () => args[each.name];
       delete left[each.name];
-    } else if (each.fields || OPTIONS.test(each.name)) values[index] = rest;
+    } else if (each.fields || OPTIONS.test(each.name)) values[index] = (trial) => ({ ...rest, ...withThread(each, trial) });
     else if (!each.optional)
       throw new Unusable(`${label}() also needs ${each.name}; give it in args of the version, or name an entrypoint that needs the user's message alone`);
   }
-  const takesRest = others.some((each) => each.fields || OPTIONS.test(each.name ?? ""));
+  const takesRest = parameters.some((each) => each !== first && (each.fields || OPTIONS.test(each.name)));
   if (Object.keys(left).length && !takesRest && !first.fields)
     throw new Unusable(`${label}() takes no argument ${Object.keys(left)[0]}; it takes ${parameters.map((each) => each.name ?? "an object").join(", ")}`);
   Object.assign(rest, left);
-  if (first.fields) {
-    const takesMessages = first.fields.some((field) => MESSAGES.test(field));
-    const field = first.fields.find((name) => MESSAGES.test(name) || !(name in args));
-    const call = (trial) => fn.call(owner, { ...left, [field]: takesMessages ? trial.messages : trial.input }, ...values);
-    return { takes: takesMessages ? "messages" : "text", signature, call };
-  }
-  const takes = MESSAGES.test(first.name) ? "messages" : "text";
-  return { takes, signature, call: (trial) => fn.call(owner, takes === "text" ? trial.input : trial.messages, ...values) };
+  const keepsThread = thread || parameters.some((each) => threadFields(each).length);
+  const takes = takesMessages ? "messages" : keepsThread ? "thread" : "text";
+  return { takes, signature, call: (trial) => fn.call(owner, ...values.map((make) => make(trial))) };
+}
+
+/** Return the parameter for the id of the conversation, beside one for the message; undefined without one. */
+function threadOf(parameters, args) {
+  const open = parameters.filter((each) => !(each.name in args) && !OPTIONS.test(each.name) && !each.rest);
+  const takesMessages = open.some((each) => MESSAGES.test(each.name));
+  const names = open.filter((each) => !each.fields).length;
+  return open.find(
+    ({ name, optional }) =>
+      (THREAD_ID.test(name) && parameters.length > 1 && !(optional && takesMessages)) ||
+      (THREAD.test(name) && names > 1 && !optional),
+  );
 }

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from replaydiff.replay.agents.locate import locate
 from replaydiff.replay.api.proposal import propose
 
@@ -58,6 +60,15 @@ def test_functions_are_proposed_by_the_name_that_the_model_has_for_them(tmp_path
     proposal = propose(project(tmp_path, "agent.js", PLAIN))
     assert proposal.entrypoint == "./agent.js#reply"
     assert proposal.tools == ("./agent.js#cancelOrder as cancel_order",)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    ["sessionId: string, message: string", "{ threadId, message }: Turn", "message: string, session_id"],
+)
+def test_a_function_that_keeps_the_conversation_is_proposed(parameters: str, tmp_path: Path) -> None:
+    text = f"const SESSIONS = new Map();\nexport async function reply({parameters}) {{ return post(SESSIONS); }}\n"
+    assert propose(project(tmp_path, "src/agent.mjs", text)).entrypoint == "./src/agent.mjs#reply"
 
 
 def test_a_route_handler_is_proposed(tmp_path: Path) -> None:
