@@ -232,11 +232,6 @@ class Rules:
         """Return the arguments of a tool that do not count."""
         return self.tape.ignored(name)
 
-    @property
-    def tools_that_read(self) -> set[str]:
-        """Return the tools of which the settings or recordings show that they only read."""
-        return {name for name in {*self.facts.effects, *self.tools} if self.effect(name) == "read"}
-
     def effect(self, name: str) -> str | None:
         """Return `read` or `write` as set, or `write` where recordings show it; None where neither is so."""
         set_effect = self.tools[name].effect if name in self.tools else None

@@ -30,8 +30,7 @@ from replaydiff.replay.agents.subprocess import Launch
 from replaydiff.replay.agents.worker import WorkerClient, WorkerDied
 from replaydiff.replay.clock import utc_now
 from replaydiff.replay.errors import VersionError
-from replaydiff.replay.model import Blocked, Item, JsonObject, Rule, Status, Version, WrittenFile
-from replaydiff.replay.worker.blocked import RAN
+from replaydiff.replay.model import Blocked, Item, JsonObject, Status, Version
 
 if TYPE_CHECKING:
     from replaydiff.replay.gateway.recording import Line
@@ -62,7 +61,6 @@ class PythonAgent:
                 "tools": list(version.tools),
                 "live": [*sorted(rules.may_run)],
                 "ignore": list(rules.ignore),
-                "reads": [*sorted(rules.tools_that_read)],
                 "settled": [name for name, tool in rules.tools.items() if tool.result],
                 "adapter": _adapter(version),
                 "args": version.args,
@@ -312,12 +310,12 @@ class PythonAgent:
         self._is_alone = True
         if worker in self._conversation_workers.values():
             if isinstance(outcome, Outcome):
-                outcome = _with_effects(outcome, await asyncio.to_thread(folder.written), sent)
+                outcome = replace(outcome, files=await asyncio.to_thread(folder.written))
             return outcome
         # First, so that nothing changes while it is read.
         await worker.kill()
         if was_alone and isinstance(outcome, Outcome):
-            outcome = _with_effects(outcome, await asyncio.to_thread(folder.written), sent)
+            outcome = replace(outcome, files=await asyncio.to_thread(folder.written))
         if was_alone:
             await self._leave_folder(worker, sent.conversation)
             return outcome
@@ -399,7 +397,8 @@ class PythonAgent:
 
     def _answered(self, attempt: Attempt, message: JsonObject, printed: str | None) -> Outcome:
         """Return what a trial came to by the worker's reply."""
-        attempt.blocked = [event for event in _events(message) if not event.what.startswith(RAN)]
+        events: Any = message.get("blocked", ())
+        attempt.blocked = [Blocked(what=what, at=at, in_tool=in_tool) for what, at, in_tool in events]
         return attempt.ended(message, printed)
 
     async def _retire(self, worker: WorkerClient) -> bool:
@@ -453,33 +452,6 @@ class _Sent:
     conversation: str
     ordinal: int = 0
     """How many trials its process had been sent by then, with this one."""
-
-
-def _events(message: JsonObject) -> list[Blocked]:
-    events: Any = message.get("blocked", ())
-    return [Blocked(what=what, at=at, in_tool=in_tool) for what, at, in_tool in events]
-
-
-def _with_effects(outcome: Outcome, files: tuple[WrittenFile, ...], sent: _Sent) -> Outcome:
-    """Return an outcome with the files that its trial wrote, and with what of them no recording answers.
-
-    A part of a listed tool that ran by itself may have changed what was opened before the trial: then
-    neither a tool that may run nor other code of the agent did.
-    """
-    message = sent.reply.result() if sent.reply.done() and not sent.reply.exception() else {}
-    opened: Any = message.get("opened", ())
-    # SQLite writes to files beside its own, such as `orders.db-wal`.
-    changed = [
-        file.path
-        for file in files
-        if not file.path.startswith("/") and not {file.path, file.path.rpartition("-")[0]} & {*opened}
-    ]
-    ran = [event for event in _events(message) if event.what.startswith(RAN)]
-    if not ran or not changed or any(call.rule is Rule.LIVE for call in outcome.served):
-        return replace(outcome, files=files)
-    functions = ", or ".join(f"{call.what.removeprefix(RAN)} (at {call.at})" for call in reversed(ran))
-    effect = Blocked(what=f"a write to {changed[0]} by {functions}", at=ran[-1].at)
-    return replace(outcome, files=files, blocked=(*outcome.blocked, effect))
 
 
 def _adapter(version: Version) -> JsonObject | None:

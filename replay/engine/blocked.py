@@ -43,16 +43,10 @@ _LOOPBACK = re.compile(r"(127\.[0-9.]+|\[::1\]|localhost):(\d+)")
 _HOSTS = re.compile("|".join(re.escape(host).replace(r"\*", ".*") for host in INCIDENTAL))
 UNIX_SOCKET, SERVER = "a Unix socket", "a server of its own"
 """What is blocked, where it is no host and no path. A server is at a port that differs each time."""
-PART_OF_TOOL = "a write "
+PART_OF_TOOL = "a write by "
 """Begins what is blocked where a listed tool wrote by code that no recording answers."""
 
 
-START = "a start of "
-"""Begins what is blocked where a file was made executable, which `landlock` ignores, and started."""
-HOW_TO_START = (
-    "start the file by its interpreter (`sh FILE`), commit it as executable, or run where users may make "
-    "namespaces: behind `landlock` no file changes its mode"
-)
 HOW_TO_CONNECT = "run where users may make namespaces, with a loopback device of the agent's own"
 """What lets an agent reach a server of its own."""
 SHOWN = 5
@@ -65,13 +59,11 @@ class BlockedError(ReplayError):
     def __init__(self, lane: Lane, version: Version, events: Sequence[Blocked]) -> None:
         self.lane, self.version, self.events = lane, version.name, events
         self.fix = advice(events)
-        is_part = any(event.what.startswith(PART_OF_TOOL) for event in events)
-        what = (
-            f"no recording answers {described(events)}"
-            if is_part
-            else f"the boundary blocked {described(events)}, outside of a tool that may run"
+        super().__init__(
+            f"the run was stopped: in lane {lane} ({version.name}) the boundary blocked {described(events)}, "
+            "outside of a tool that may run",
+            hint=self.fix,
         )
-        super().__init__(f"the run was stopped: in lane {lane} ({version.name}) {what}", hint=self.fix)
 
 
 def described(events: Sequence[Blocked]) -> str:
@@ -80,8 +72,8 @@ def described(events: Sequence[Blocked]) -> str:
     for event in events[:SHOWN]:
         kind = "a change of " if event.what.startswith("/") else "a connection to "
         by = "by" if event.at and ":" not in event.at else "at"
-        at = f" {by} {event.at}" if event.at and not event.what.endswith(")") else ""
-        is_phrase = event.what.startswith((UNIX_SOCKET, PART_OF_TOOL, START))
+        at = f" {by} {event.at}" if event.at else ""
+        is_phrase = event.what.startswith((UNIX_SOCKET, PART_OF_TOOL))
         texts.append(f"{'' if is_phrase else kind}{event.what}{at}")
     if len(events) > SHOWN:
         texts.append(f"{len(events) - SHOWN} more")
@@ -93,11 +85,8 @@ def advice(events: Sequence[Blocked]) -> str:
     if any(event.what.startswith(PART_OF_TOOL) for event in events):
         return (
             "list that function in `tools` of [agent] as well, so that recordings answer it, or list in "
-            "place of the object the function that does its work; if it has no effect that a recording "
-            "would show, name it in `ignore` of [agent]"
+            "place of the object the function that does its work"
         )
-    if any(event.what.startswith(START) for event in events):
-        return HOW_TO_START
     does, answers = ("function that does it", "it") if len(events) == 1 else ("functions that do it", "them")
     listed = f"list the {does} in `tools` of [agent], so that recordings answer {answers}"
     entries = proposed_entries(events)
@@ -113,7 +102,7 @@ def proposed_entries(events: Iterable[Blocked]) -> dict[str, list[str]]:
     """Return the entries of `[world]` that would allow blocked events: key → values, each once."""
     entries: dict[str, list[str]] = {}
     for event in events:
-        if event.what in (UNIX_SOCKET, SERVER) or event.what.startswith((PART_OF_TOOL, START)):
+        if event.what in (UNIX_SOCKET, SERVER) or event.what.startswith(PART_OF_TOOL):
             continue
         if event.what.startswith("/"):
             key, value = "writable", _existing(event.what)
@@ -148,9 +137,7 @@ def stopping_events(version: Version, events: Iterable[Blocked]) -> list[Blocked
     return [
         event
         for event in dict.fromkeys(events)
-        if (event.at is not None or is_program or event.what.startswith(PART_OF_TOOL))
-        and not event.in_tool
-        and not is_incidental(event)
+        if (event.at is not None or is_program) and not event.in_tool and not is_incidental(event)
     ]
 
 

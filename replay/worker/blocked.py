@@ -12,8 +12,6 @@ seen here; where they use the proxy, the engine sees the host.
 from __future__ import annotations
 
 import contextlib
-import gc
-import io
 import json
 import os
 import re
@@ -21,13 +19,12 @@ import select
 import socket
 import sys
 import time
-import weakref
 
 from . import calls
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Set
+    from collections.abc import Mapping
     from types import CodeType, FrameType
     from typing import Any
 
@@ -44,8 +41,6 @@ NEW = {"os.mkdir", "os.link", "os.symlink"}
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 HIDDEN_WRITES = {"sqlite3.connect", "subprocess.Popen", "os.system", "os.posix_spawn"}
 """Audit events after which files may be written that no event names."""
-STARTS = {"subprocess.Popen", "os.posix_spawn", "os.exec"}
-"""Audit events whose first argument is the program that is started."""
 LOOK_UPS = {"socket.gethostbyname", "socket.gethostbyaddr"}
 SERVICES = {"http": 80, "https": 443}
 QUIET_FOLDERS = ("/dev/", "/proc/", "/sys/")
@@ -54,8 +49,6 @@ QUIET_MODULES = ("logging.handlers",)
 """Modules that try Unix sockets by themselves and do without."""
 MOST_EVENTS = 50
 """Events of one trial that are kept."""
-RAN = "ran: "
-"""Begins an event that is nothing blocked: a part of a listed tool's work ran (see `parts`)."""
 LISTENING, INODE = "0A", 9
 """The state of a socket in /proc/net/tcp, and the column of its number."""
 
@@ -74,16 +67,6 @@ class Observer:
         self._has_begun = False
         self.parts_of_tools: Mapping[CodeType, str] = {}
         """Code of listed tools that no recording answers, each with the path of its function."""
-        self.watched: Set[CodeType] = frozenset()
-        """Code of those functions whose calls are noted by `ran`."""
-        self.is_active = described is not None
-        self._new_executables: set[str] = set()
-        """Files of the trial's folder whose new mode `landlock` ignores."""
-        self._logs: set[str] = set()
-        self._opened: set[str] = set()
-        """Files of the trial's folder that other code than that opened for writing in a trial."""
-        self._buffered: weakref.WeakSet[Any] | None = None
-        """Files that are open, once a part of a tool ran."""
         self._process, self._reports = os.getpid(), os.pipe()
         """Processes that are forked from this one report through a pipe."""
         for end in self._reports:
@@ -106,41 +89,9 @@ class Observer:
         self._has_begun = True
 
     def end(self, trial: int) -> dict[str, Any]:
-        """Observe a trial no longer; return what it tried in vain, and when it asked the proxy.
-
-        Where a part of a tool ran, also the files that other code opened for writing.
-        """
+        """Observe a trial no longer; return what it tried in vain, and when it asked the proxy."""
         self._take_reports(trial)
-        events = self._trials.pop(trial, {})
-        reported = _reported(events, self._proxied.pop(trial, []))
-        if any(what.startswith(RAN) for what in events):
-            self._write_buffers()
-            reported["opened"] = sorted(
-                os.path.relpath(path, self._folder) for path in self._opened | self._logs
-            )
-        return reported
-
-    def ran(self, part: str, gets_file: bool) -> None:
-        """Note that a part of a listed tool's work runs, in words.
-
-        Args:
-            part: the function.
-            gets_file: it may write to what other code opened.
-        """
-        if gets_file:
-            self._opened.clear()
-        self._keep(RAN + part, depth=5)
-
-    def _write_buffers(self) -> None:
-        """Have files show what was written to them."""
-        if self._buffered is None:
-            kinds = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)
-            self._buffered = weakref.WeakSet(
-                tracked for tracked in gc.get_objects() if type(tracked) in kinds
-            )
-        for file in list(self._buffered):
-            with contextlib.suppress(Exception):
-                file.flush()
+        return _reported(self._trials.pop(trial, {}), self._proxied.pop(trial, []))
 
     def before(self) -> dict[str, Any]:
         """Return the same of what came before the first trial, which has it as well."""
@@ -157,8 +108,6 @@ class Observer:
             self._trials.get(trial, self._trials.get(ending, {})).setdefault(what, (at, in_tool))
 
     def _notice(self, event: str, args: tuple[Any, ...]) -> None:
-        if event in STARTS and self._new_executables and not self._is_private_network:
-            self._check_start(args[0])
         if event == "open":
             path, _, flags = args
             if flags and flags & WRITING and not isinstance(path, int):
@@ -168,11 +117,8 @@ class Observer:
                 number = -1 if descriptor is None else args[descriptor]
                 if not isinstance(args[path], int):
                     self._check_write(args[path], number, may_be_new=event in NEW, must_be_new=event in NEW)
-            if event == "os.chmod" and args[1] & 0o111 and not isinstance(args[0], int):
-                self._new_executables.add(os.path.realpath(os.fsdecode(args[0])))
         elif event in HIDDEN_WRITES:
-            is_file = event == "sqlite3.connect" and isinstance(args[0], (str, bytes, os.PathLike))
-            self._look_at_writer(os.path.abspath(os.fsdecode(args[0])) if is_file else None)
+            self._refuse_part_of_tool()
         elif event == "socket.getaddrinfo":
             self._check_name(args[0], args[1])
         elif event in LOOK_UPS:
@@ -185,11 +131,6 @@ class Observer:
                 self._check_address(args[1])
         elif event == "socket.__new__" and args[1] == socket.AF_UNIX:
             self._keep("a Unix socket")
-
-    def _check_start(self, program: Any) -> None:
-        real = os.path.realpath(os.fsdecode(program))
-        if real in self._new_executables and not os.access(real, os.X_OK):
-            self._keep(f"a start of {os.path.relpath(real, self._folder)}, made executable in the trial")
 
     def _check_name(self, host: Any, port: Any) -> None:
         name = (host.decode("ascii", "replace") if isinstance(host, bytes) else str(host or "")).lower()
@@ -235,7 +176,7 @@ class Observer:
         parent, name = os.path.split(os.path.abspath(text))
         real = os.path.join(os.path.realpath(parent), name)
         if real.startswith(self._folder) and "/__pycache__" not in real:
-            self._look_at_writer(real)
+            self._refuse_part_of_tool()
         if self._is_open(real) or (os.path.islink(real) and self._is_open(os.path.realpath(real))):
             return
         exists = os.path.lexists(real)
@@ -244,30 +185,23 @@ class Observer:
         if _may_write(real if exists else os.path.dirname(real)):
             self._keep(real)
 
-    def _look_at_writer(self, path: str | None) -> None:
+    def _refuse_part_of_tool(self) -> None:
         """Refuse a write to the trial's own files by a listed tool's code that no recording answers.
 
-        A tool may be answered in its preview and do its work in another method. Logging is none. What the
-        agent opens by its own code in a trial is kept; a file that was opened earlier may be a tool's.
+        A tool may be answered in its preview and do its work in another method. Logging is none.
 
         Raises:
             PermissionError: it is such a write.
         """
-        is_of_agent = self._has_begun
-        frame: FrameType | None = None if calls.is_running() else sys._getframe(2)
+        frame: FrameType | None = sys._getframe(2) if self.parts_of_tools and not calls.is_running() else None
         while frame is not None:
-            if frame.f_globals.get("__name__") == "logging":
-                if path is not None:
-                    self._logs.add(path)
-                return
             part = self.parts_of_tools.get(frame.f_code)
+            if frame.f_globals.get("__name__") == "logging":
+                return
             if part is not None:
                 self._keep(f"a write by {part}, a part of a listed tool")
                 raise PermissionError(f"no recording answers {part}, a part of a listed tool")
-            is_of_agent = is_of_agent and frame.f_code not in self.watched
             frame = frame.f_back
-        if is_of_agent and path is not None:
-            self._opened.add(path)
 
     def _is_open(self, path: str) -> bool:
         if any(path.startswith(root) or path + "/" == root for root in self._writable):
@@ -282,13 +216,13 @@ class Observer:
             return trial
         return next(iter(self._trials), None)
 
-    def _keep(self, what: str, depth: int = 3) -> None:
+    def _keep(self, what: str) -> None:
         trial = self._trial()
         if trial is None and self._has_begun:
             return
         events = self._before if trial is None else self._trials[trial]
-        if what not in events and (len(events) < MOST_EVENTS or what.startswith(RAN)):
-            frame: FrameType | None = sys._getframe(depth)
+        if what not in events and len(events) < MOST_EVENTS:
+            frame: FrameType | None = sys._getframe(3)
             if what == "a Unix socket" and _is_quiet(frame):
                 return
             events[what] = (self._line(frame), calls.is_running())

@@ -70,8 +70,8 @@ class Discovery:
         """`functools.lru_cache` around tools."""
         self.partials: list[tuple[Any, ToolFunction]] = []
         """Partials that are tools, each with its function."""
-        self.beside: dict[types.FunctionType, str] = {}
-        """Functions of tool objects that are not answered, each with its path."""
+        self.beside: dict[types.CodeType, str] = {}
+        """Code of tool objects that is not answered, each with the path of its function."""
         self._open: set[int] = set()
 
     def point(self, owner: Any, attribute: str, value: Any, path: str, name: str | None = None) -> bool:
@@ -335,10 +335,8 @@ class Discovery:
     def _keep_beside(self, members: Mapping[str, Any], path: str) -> None:
         """Keep the functions of a tool object by which no tool is called: they may do a part of its work."""
         for name, value in members.items():
-            member = f"{path}.{name}"
-            is_called = name in (*kinds.METHODS, *kinds.FIELDS, "__init__")
-            if kinds.has_code(value) and not is_called and not is_ignored(member, self._ignored_paths):
-                self.beside[value] = member
+            if kinds.has_code(value) and name not in (*kinds.METHODS, *kinds.FIELDS, "__init__"):
+                self.beside[value.__code__] = f"{path}.{name}"
 
     def _decorator(self, value: Any, layers: list[Any], name: str | None, path: str) -> bool:
         """Find the function inside an object that a decorator made of it, and the object's call."""

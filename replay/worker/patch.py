@@ -24,7 +24,7 @@ import types
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from . import discovery, imports, parts, replies, shapes, tool, trampoline
+from . import discovery, imports, replies, shapes, tool, trampoline
 from .frameworks import base
 
 
@@ -49,7 +49,6 @@ class Patches:
         live: Iterable[str] = (),
         settled: Iterable[str] = (),
         ignore: Iterable[str] = (),
-        reads: Iterable[str] = (),
     ) -> None:
         """Make it ready to apply.
 
@@ -60,7 +59,6 @@ class Patches:
             live: names of the tools that may run.
             settled: names of the tools whose results the settings describe.
             ignore: paths of values in tables that are no tools (see `discovery.is_ignored`).
-            reads: names of tools that only read, so that it is no effect where a part of one runs.
 
         Raises:
             shapes.Unusable: a framework is not supported, not installed or of another version.
@@ -73,18 +71,8 @@ class Patches:
         """Where the functions are defined that another process has patched."""
         self._executed: list[types.ModuleType] | None = []
         """Modules that were executed before the points were patched; None after that."""
-        self._harmless = {*self._live, *reads}
-        self._beside: dict[types.FunctionType, str] = {}
-        """Functions of tool objects that are not answered, each with its path."""
         self.beside: dict[types.CodeType, str] = {}
-        """The code of these functions, each with its path."""
-        self._parts: dict[types.FunctionType, parts.PartOfTool] = {}
-        """Functions that do a part of a listed tool's work."""
-        self.watched: set[types.CodeType] = set()
-        """The code of these functions, as it was written."""
-        self._note_part: parts.Note | None = None
-        self._searched = 0
-        """Tools whose parts were looked for."""
+        """Code of tool objects that is not answered, each with the path of its function."""
         self._caches: list[Any] = []
         self._functions: list[tuple[Any, str, types.FunctionType]] = []
         """Owner, name and function of each point, where all of them are functions."""
@@ -179,28 +167,6 @@ class Patches:
 
     # --- when something is patched -----------------------------------------------------------------
 
-    def watch_parts(self, note: parts.Note) -> None:
-        """Note from the next trial on when a part of a tool runs by itself; `note` gets in words what ran."""
-        self._note_part = note
-        self._look_for_parts()
-
-    def _look_for_parts(self) -> None:
-        if self._note_part is None:
-            return
-        described = {function: f"{path}, a part of a listed tool" for function, path in self._beside.items()}
-        searched, self._searched = self._searched, len(self.tools)
-        for replaced in self.tools[searched:]:
-            if not self._harmless.issuperset(replaced.names):
-                for function in parts.used_by(replaced.original):
-                    path = f"{function.__module__}:{function.__qualname__}"
-                    if not discovery.is_ignored(path, self._ignore):
-                        described.setdefault(function, f"{path}, which {replaced.names[0]} calls")
-        for function, text in described.items():
-            if function not in self._parts and parts.can_be_watched(function):
-                self._parts[function] = part = parts.PartOfTool(function, text, self._note_part)
-                part.disarm()
-                self.watched.add(part.written)
-
     def apply(self) -> None:
         """Patch every point's tools; what is patched already stays so.
 
@@ -208,14 +174,11 @@ class Patches:
             shapes.Unusable: a point does not exist, or a tool of it cannot be patched.
         """
         with self._lock:
-            for part in self._parts.values():
-                part.disarm()
             for framework in self.frameworks:
                 framework.renew()
             discovered = self._discover(import_modules=True)
             self._install(discovered)
             self._keep_functions(discovered)
-            self._look_for_parts()
             if self._executed is None:
                 return
             executed, self._executed = self._executed, None
@@ -232,10 +195,7 @@ class Patches:
             self._patch_module(sys.modules[name])
 
     def renew(self) -> None:
-        """Patch, before a trial, what took a tool's place, and empty caches of other trials' answers.
-
-        Parts of tools are watched anew.
-        """
+        """Patch, before a trial, what took a tool's place, and empty caches of other trials' answers."""
         with self._lock:
             for owner, name, function in self._functions:
                 if getattr(owner, name, None) is not function or trampoline.handler_of(function) is None:
@@ -243,8 +203,6 @@ class Patches:
                     break
             if not self._functions or self.frameworks:
                 self.apply()
-        for part in self._parts.values():
-            part.arm()
         for cache in self._caches:
             cache.cache_clear()
 
@@ -348,8 +306,7 @@ class Patches:
                 new.setdefault(id(target.function), []).append(target)
         for targets in new.values():
             self._replace(*targets)
-        self._beside.update(discovered.beside)
-        self.beside.update({function.__code__: path for function, path in discovered.beside.items()})
+        self.beside.update(discovered.beside)
         cached = set(map(id, self._caches))
         self._caches += [cache for cache in discovered.caches if id(cache) not in cached]
         for partial, target in discovered.partials:

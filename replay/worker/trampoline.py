@@ -42,8 +42,6 @@ _BODIES = {
 class Handler:
     """What a patched function calls in place of its code. Each method takes `(args, kwargs)`."""
 
-    answers = True
-    """The function is a tool, and its code runs only if it may."""
     call: Any
     wait: Any
     generate: Any
@@ -83,12 +81,11 @@ def kind_of(code: types.CodeType) -> str:
 
 
 def handler_of(function: object) -> Any:
-    """Return the handler of a patched tool; None where a function runs the code it was written with."""
+    """Return the handler of a patched function; None where it runs the code it was written with."""
     code = getattr(function, "__code__", None)
     if not isinstance(code, types.CodeType) or code not in failures.PATCHED:
         return None
-    handler = next(constant for constant in code.co_consts if isinstance(constant, Handler))
-    return handler if handler.answers else None
+    return next(constant for constant in code.co_consts if isinstance(constant, Handler))
 
 
 def replace_code(function: types.FunctionType, handler: Handler) -> None:

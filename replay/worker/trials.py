@@ -104,9 +104,8 @@ class Worker:
             live=order["live"],
             settled=order["settled"],
             ignore=order["ignore"],
-            reads=order["reads"],
         )
-        self._observer.parts_of_tools, self._observer.watched = self.patches.beside, self.patches.watched
+        self._observer.parts_of_tools = self.patches.beside
         server = children.ToolServer(self.tools, self.patches.config) if order["tools"] else None
         if server is not None:
             # Pools may be started while the agent is imported.
@@ -125,8 +124,6 @@ class Worker:
         )
         # A factory may have filled the tables.
         self.patches.apply()
-        if self._observer.is_active:
-            self.patches.watch_parts(self._observer.ran)
         if server is not None:
             server.open(self.patches.names_and_files())
         self.send(

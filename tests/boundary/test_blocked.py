@@ -20,7 +20,7 @@ from tests.engine.project import Project
 pytestmark = pytest.mark.skipif(not AVAILABLE, reason="this system builds no boundary")
 
 AGENT = """
-import asyncio, os, shutil, socket, sqlite3, subprocess, tempfile, urllib.request
+import asyncio, os, shutil, socket, sqlite3, tempfile, urllib.request
 
 def ignoring(act):
     try:
@@ -63,9 +63,6 @@ def harmless(_):
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM): pass
     sqlite3.connect("own.db").execute("create table if not exists t (a)"); os.remove("own.db")
     ignoring(lambda: socket.getaddrinfo("api.openai.com", 443))
-
-def starts_own_script(where):
-    open(where, "w").write("#!/bin/sh\\n"); os.chmod(where, 0o755); ignoring(lambda: subprocess.run("./" + where))
 
 def run_agent(text):
     how, _, where = text.partition(" ")
@@ -127,13 +124,6 @@ def line(name: str) -> str:
 )  # fmt: skip
 def test_what_is_refused_is_an_event_with_its_line(kind: str, folder: Path, text: str, what: str) -> None:
     assert blocked(kind, folder, text) == [(what, line(text.split()[0]))]
-
-
-def test_a_script_that_a_trial_made_executable_is_started_or_named(kind: str, folder: Path) -> None:
-    events = blocked(kind, folder, "starts_own_script build.sh")
-    number = int(line("starts_own_script").rpartition(":")[2]) + 1
-    named = [("a start of build.sh, made executable in the trial", f"trying.py:{number}")]
-    assert events == (named if kind == "landlock" else [])
 
 
 def test_a_copy_out_of_the_folder_is_one_event(kind: str, folder: Path) -> None:
@@ -411,9 +401,6 @@ def test_the_advice_is_what_to_write(tmp_path: Path) -> None:
     assert 'a \\"b\\".json"] in [world]' in advice([Blocked(what=f'{tmp_path}/a "b".json')])
     assert 'network = ["pay.example:PORT"]' in advice([Blocked(what="pay.example")])
     assert "list the function" in advice([Blocked(what="a Unix socket")])
-    start = Blocked(what="a start of build.sh, made executable in the trial", at="a.py:1")
-    assert "`sh FILE`" in advice([start])
-    assert described([start]) == "a start of build.sh, made executable in the trial at a.py:1"
     # What does not exist yet is made in a folder.
     events = [
         Blocked(what=f"{tmp_path}/new/orders.json", at="a.py:1"), Blocked(what="db.internal:5432", at="a.py:2"),

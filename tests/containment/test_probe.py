@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -439,7 +438,7 @@ def test_a_part_of_a_tool_that_writes_unanswered_stops_at_the_first_such_trial(
     done = replay("run", "--new", ".", "--sample", "october", "--trials", "1", "--concurrency", "1")
     assert done.code == 2
     assert (
-        "no recording answers a write by app.agent:TOOLS['get_order_status'].confirm, a part of a listed tool "
+        "the boundary blocked a write by app.agent:TOOLS['get_order_status'].confirm, a part of a listed tool "
         "at app/agent.py:5" in done.err
     )
     assert "list that function in `tools` of [agent] as well" in done.err
@@ -448,67 +447,5 @@ def test_a_part_of_a_tool_that_writes_unanswered_stops_at_the_first_such_trial(
 def test_what_else_an_agent_writes_in_its_folder_stops_nothing(replay: Replay, project: Project) -> None:
     project.settings(PREVIEW_SETTINGS)
     project.write("v1", PREVIEW.replace("WRITE", "pass").replace("CONFIRM", "pass"))
-    done = replay("run", "--new", ".", "--sample", "october", "--trials", "1")
-    assert done.code == 0, done.err
-
-
-BEFORE = """
-import logging, sqlite3
-DB = sqlite3.connect("orders.db"); DB.execute("create table if not exists log (text)"); DB.commit()
-LEDGER = open("ledger.txt", "a")
-LOGS = logging.FileHandler("agent.log"); logging.getLogger().addHandler(LOGS)
-class Store:
-    def save(self, text): DB.execute("insert into log values (?)", (text,)); DB.commit()
-STORE = Store()
-def to_database(text): STORE.save(text)
-def to_file(text): LEDGER.write(text)
-async def later(text): to_file(text)
-def as_text(value): return str(value)
-class Status:
-    def run(self, order_id): return f"{order_id} is shipped"
-    def confirm(self, order_id): STORE.save(order_id)
-TOOLS = {"get_order_status": Status()}
-def cancel_order(order_id):
-    to_database(order_id); to_file(order_id); later(order_id)
-    return as_text(order_id)
-def run_agent(text):
-    logging.warning(as_text("answers"))
-    answer = TOOLS["get_order_status"].run(order_id=text)
-    with open("notes.txt", "a") as notes: notes.write(as_text(text))
-    WRITE
-    return answer
-"""
-BEFORE_SETTINGS = SETTINGS.replace('"app.agent:unused"', '"app.agent:TOOLS", "app.agent:cancel_order"')
-
-
-@pytest.mark.parametrize(
-    ("write", "part", "file"),
-    [
-        ("TOOLS['get_order_status'].confirm(text)", "TOOLS['get_order_status'].confirm", "orders.db"),
-        ("to_database(text)", "to_database", "orders.db"),
-        ("STORE.save(text)", "Store.save", "orders.db"),
-        ("to_file(text)", "to_file", "ledger.txt"),
-        ("import asyncio; asyncio.run(later(text))", "later", "ledger.txt"),
-    ],
-)
-def test_a_part_of_a_tool_that_writes_through_what_was_opened_before_stops_the_run(
-    replay: Replay, project: Project, write: str, part: str, file: str
-) -> None:
-    project.settings(BEFORE_SETTINGS)
-    project.write("v1", BEFORE.replace("WRITE", write))
-    done = replay("run", "--new", ".", "--sample", "october", "--trials", "1", "--concurrency", "1")
-    assert done.code == 2
-    assert f"no recording answers a write to {file} by app.agent:" in done.err
-    assert re.search(rf"app.agent:{re.escape(part)}, [^()]*\(at app/agent.py:24\)", done.err)
-    ignored = 'ignore = ["as_text", "to_*", "later", "Store.*", "*.confirm"]\n'
-    project.settings(BEFORE_SETTINGS + ignored)
-    assert replay("run", "--new", ".", "--sample", "october", "--trials", "1").code == 0
-
-
-def test_what_an_agent_logs_and_opens_beside_helpers_of_its_tools_stops_nothing(
-    replay: Replay, project: Project
-) -> None:
-    project.settings(BEFORE_SETTINGS)
-    project.write("v1", BEFORE.replace("WRITE", "pass"))
     done = replay("run", "--new", ".", "--sample", "october", "--trials", "1")
     assert done.code == 0, done.err
