@@ -83,6 +83,21 @@ def draw_sample(store: Path, settings: Settings, options: SampleOptions, channel
     return drawn
 
 
+def versions_to_compare(settings: Settings) -> tuple[str, str]:
+    """Return how to name an old and a new version on the command line.
+
+    The first two of [versions]; else the main branch, or the recordings outside a repository, and the
+    working tree.
+    """
+    from replaydiff.replay.engine.checkout import has_revision
+
+    old, new, *_ = [*settings.versions, "", ""]
+    if not old:
+        branches = (name for name in ("main", "master", "HEAD") if has_revision(settings.root, name))
+        old = next((f"git:{name}" for name in branches), "observed")
+    return old, new or "."
+
+
 def _turns(
     con: DuckDBPyConnection, unit: str | None, channel: Channel
 ) -> Mapping[str, tuple[str, ...]] | None:

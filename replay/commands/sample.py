@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from replaydiff.replay.api.sampling import LATEST
+from replaydiff.replay.api.sampling import LATEST, versions_to_compare
 from replaydiff.replay.commands.options import App, Seed, command, json_option, print_json, say
 
 if TYPE_CHECKING:
@@ -87,7 +87,8 @@ def sample(
     _show(drawn)
     if not drawn.created:
         say(f"sample {drawn.name!r} was there already, and is the same")
-    say(f"next: replay run --sample {shlex.quote(drawn.name)} --old OLD --new NEW")
+    old, new = map(shlex.quote, versions_to_compare(app.project.settings))
+    say(f"next: replay run --sample {shlex.quote(drawn.name)} --old {old} --new {new}")
 
 
 def _show(drawn: Sample) -> None:

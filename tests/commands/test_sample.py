@@ -11,11 +11,13 @@ import pytest
 from replaydiff.replay import clock
 from replaydiff.replay.commands import sample as command
 from replaydiff.replay.model import Action, Decision
+from replaydiff.replay.settings import load
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.grades import add_decision
 from replaydiff.replay.store.samples import list_samples, sample_items
 from replaydiff.replay.store.traces import write_traces
 from tests.commands.conftest import Replay
+from tests.engine.project import Project
 from tests.stand_ins.stores import open_for_writing
 from tests.store.build import WHEN, calls, trace
 
@@ -91,7 +93,7 @@ def test_the_bare_month_is_the_latest_complete_one_and_is_named(replay: Replay, 
     assert result.code == 0
     assert result.err == (
         "latest complete month with traces: 2026-10 (20 traces)\n"
-        "next: replay run --sample 2026-10 --old OLD --new NEW\n"
+        "next: replay run --sample 2026-10 --old observed --new .\n"
     )
     assert result.out == (
         "2026-10: 6 of 20 traces of 2026-10, seed 3; effective size 6\n"
@@ -241,3 +243,15 @@ def test_no_store_and_an_empty_one(replay: Replay, tmp_path: Path) -> None:
 def test_help_names_every_flag_it_takes() -> None:
     shown = {option for parameter in command.sample.params for option in parameter.opts}
     assert {"--month", "--size", "--by", "--seed", "--where", "--name", "--new-only", "--json"} <= shown
+
+
+def test_the_next_command_names_versions_that_are_there(replay: Replay, tmp_path: Path) -> None:
+    project = Project(tmp_path / "shop")
+    project.commit("v1.4.0")
+    for settings, versions in (
+        ("", ("git:main", ".")),
+        ("[versions.prod]\n", ("prod", ".")),
+        ("[versions.prod]\n[versions.next]\n", ("prod", "next")),
+    ):
+        project.settings(settings)
+        assert command.versions_to_compare(load(project.folder)) == versions
