@@ -96,6 +96,12 @@ SITUATIONS = {
         "error: the provider of the model asks to wait … minutes before the next call; continue then with `replay "
         "run --resume …`",
     ),
+    "judge down": Situation(
+        75,
+        "the judge's provider does not answer, or something else does in its stead (a proxy's page)",
+        "error: the judge was stopped: 12 of its votes in a row failed for the provider or the network (the "
+        "model's API at … answered HTML with status 200 in place of JSON (7 tries)); what it has graded is kept",
+    ),
     "key revoked": Situation(
         75,
         "a key is refused in the middle of the work",

@@ -28,6 +28,7 @@ from typing import Any
 from replaydiff.diff.judge import prompt
 from replaydiff.diff.judge.judge import Judge
 from replaydiff.diff.judge.prompt import PASS, POINTS
+from replaydiff.replay.errors import UnavailableError
 from replaydiff.replay.event_loop import underway
 from replaydiff.replay.llm.base import Budget, Model, ModelFailure, ModelReply, ModelRequest, Stop
 from replaydiff.replay.model import GradeState, JsonObject, Message, Vote
@@ -35,6 +36,8 @@ from replaydiff.replay.store.grades import StoredVote
 
 SIMILAR = 0.8
 """The score from which a response means what it should."""
+OUTAGE = 12
+"""Votes in a row that found no provider, after all their tries, which stop everything."""
 MORE_ROOM = 4
 """An answer that was cut off is asked for once more, with this many times the tokens."""
 
@@ -46,6 +49,8 @@ class PricedVote:
     vote: Vote
     cost_usd: float | None
     """None where the model's price is not known."""
+    is_outage: bool = False
+    """Whether the provider was not there: it is down, or something else answers in its stead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +82,8 @@ async def request_vote(
             reply = await model.complete(replace(request, max_tokens=request.max_tokens * MORE_ROOM))
             cost = None if cost is None or reply.cost_usd is None else cost + reply.cost_usd
     except ModelFailure as failure:
-        return PricedVote(vote=Vote(index=index, state=GradeState.ERROR, reason=str(failure)), cost_usd=0.0)
+        vote = Vote(index=index, state=GradeState.ERROR, reason=str(failure))
+        return PricedVote(vote=vote, cost_usd=0.0, is_outage=failure.passing)
     return PricedVote(vote=(reading or read)(reply, index), cost_usd=cost)
 
 
@@ -245,6 +251,8 @@ class VoteSource:
         self._stored_votes, self._answers = dict(stored_votes), dict(answers)
         self._requested: dict[Key, asyncio.Future[PricedVote | None]] = {}
         self._slots = asyncio.Semaphore(concurrency)
+        self._outages = 0
+        """Votes in a row that found no provider."""
 
     async def vote(self, question: Question) -> ReceivedVote | None:
         """Return the vote on a question; None where it may not be requested.
@@ -273,7 +281,7 @@ class VoteSource:
 
     async def _request(self, question: Question) -> PricedVote | None:
         async with self._slots:
-            if self._model is None or not await self._budget.take():
+            if self._model is None or self._outages >= OUTAGE or not await self._budget.take():
                 return None
             async with underway():
                 return await self._cast(self._model, question)
@@ -285,6 +293,13 @@ class VoteSource:
             cost = cast.cost_usd
         finally:
             self._budget.settle(cost)
+        self._outages = self._outages + 1 if cast.is_outage else 0
+        if self._outages == OUTAGE:
+            raise UnavailableError(
+                f"the judge was stopped: {OUTAGE} of its votes in a row failed for the provider or the "
+                f"network ({cast.vote.reason})",
+                hint="what it has graded is kept",
+            )
         if cast.vote.state in CAST_STATES:
             self._keep(
                 StoredVote(judge=question.judge, material=question.material, vote=cast.vote, cost_usd=cost)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from replaydiff.replay.api.channel import Channel
 from replaydiff.replay.api.options import RunOptions, mode_of, new_versions
-from replaydiff.replay.api.stopping import check_early_stopping, continued_run, look_with, plan_for
+from replaydiff.replay.api.stopping import check_early_stopping, continued_run, going_on, look_with, plan_for
 from replaydiff.replay.clock import utc_now
 from replaydiff.replay.errors import (
     ExitCode,
@@ -571,7 +571,7 @@ def _grade(
         if left <= 0:
             channel.message("the budget is spent, so the judge did not run")
             return None
-    resume = f"`replay run --resume {report.run.id}` continues with the judge"
+    resume = going_on(report.run.id)
     try:
         if ahead.cost_usd:
             channel.message(f"the judge: {ahead.votes:,} questions, about ${ahead.cost_usd:.2f}")

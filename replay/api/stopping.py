@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from replaydiff.replay.api.channel import Channel
-from replaydiff.replay.errors import InputError, SettingsError
+from replaydiff.replay.errors import InputError, ReplayError, SettingsError
 from replaydiff.replay.settings import Settings
 
 if TYPE_CHECKING:
@@ -151,6 +151,11 @@ def as_continued(
     return filled, larger, None, None
 
 
+def going_on(run_id: str) -> str:
+    """Return how a run goes on whose judge was stopped."""
+    return f"`replay run --resume {run_id}` continues with the judge"
+
+
 def look_with(
     settings: Settings, judge: Judge | None, channel: Channel, lane: Lane | None = None
 ) -> Callable[[DuckDBPyConnection, RunRecord, int], Look]:
@@ -179,7 +184,11 @@ def look_with(
                 replayed = spent_usd(con, run.id, [*run.lanes]) or 0.0
                 simulated: Any = run.settings.get(SIMULATED_USD, 0.0)
                 budget = max(0.0, budget - replayed - simulated - spent(con, run.id))
-            grade_run(con, run.id, judge, budget_usd=budget)
+            try:
+                grade_run(con, run.id, judge, budget_usd=budget)
+            except ReplayError:
+                channel.message(f"the trials of run {run.id} are kept; {going_on(run.id)}")
+                raise
         result = compute(con, run.id, settings, lane=lane, look=items)
         planned = result.counts.total
         stopped = why_to_stop(result, items, planned)

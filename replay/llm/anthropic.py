@@ -31,6 +31,7 @@ from replaydiff.replay.llm.base import (
     ModelReply,
     ModelRequest,
     Stop,
+    foreign_answer,
     retry_after,
 )
 from replaydiff.replay.llm.turns import as_tools, as_turns
@@ -203,7 +204,7 @@ class AnthropicModel:
         async def create() -> Any:
             message = await client.messages.create(**arguments)
             if not _is_message(message):
-                raise _ForeignAnswerError
+                raise _ForeignAnswerError(message if isinstance(message, str) else "{}")
             return message
 
         message, attempts, ms = await self.attempt(create, request.model)
@@ -237,14 +238,17 @@ class AnthropicModel:
                     _refuse(error.status_code, problem, model, self._purpose)
                 retry_after_s = retry_after(error.response.headers)
                 certain = error.status_code == 429
+                problem = f"{self._address} answered {problem}"
             except (anthropic.APITimeoutError, TimeoutError):
-                problem = "the model did not answer in time"
+                problem = f"{self._address} did not answer in time"
             except anthropic.APIConnectionError as error:
                 problem = f"{self._address} cannot be reached: {_cause(error)}"
-            except (_ForeignAnswerError, anthropic.APIResponseValidationError):
-                problem = f"{self._address} gave an answer that is no message"
-            except (json.JSONDecodeError, UnicodeDecodeError):
-                problem = f"{self._address} gave an answer that is no JSON, or breaks off"
+            except _ForeignAnswerError as error:
+                problem = f"{self._address} answered {foreign_answer(200, str(error))}"
+            except json.JSONDecodeError as error:
+                problem = f"{self._address} answered {foreign_answer(200, error.doc)}"
+            except (UnicodeDecodeError, anthropic.APIResponseValidationError):
+                problem = f"{self._address} gave an answer that cannot be read"
             except (anthropic.AnthropicError, ValueError) as error:
                 raise ModelFailure(f"the request was not sent: {error}", passing=False) from None
             else:
@@ -252,7 +256,7 @@ class AnthropicModel:
             if only_if_refused and not certain:
                 raise ModelFailure(problem)
             if attempt <= self._retries:
-                await self._backoff.pause(attempt, retry_after_s)
+                await self._backoff.pause(attempt, retry_after_s, problem)
         raise ModelFailure(f"{problem} ({self._retries + 1} tries)")
 
     def reply(
@@ -352,6 +356,8 @@ def _refuse(status: int, problem: str, model: str, purpose: Purpose) -> NoReturn
 
 def _problem(error: Any) -> str:
     """Return `429 rate_limit_error: too many requests`, from the API's own words."""
+    if str(error.message).startswith("<"):
+        return foreign_answer(error.status_code, error.message)
     details = error.body.get("error") if isinstance(error.body, dict) else None
     details = details if isinstance(details, dict) else {}
     text = " ".join(str(details.get("message") or error.message).split())

@@ -17,6 +17,7 @@ only one is let in.
 from __future__ import annotations
 
 import json
+import logging
 import random
 import re
 import time
@@ -28,6 +29,9 @@ from typing import Protocol
 
 from replaydiff.replay.errors import UnavailableError
 from replaydiff.replay.model import Json, JsonObject, Message, ToolCall, Usage
+from replaydiff.replay.terminal.text import single_line
+
+_log = logging.getLogger(__name__)
 
 
 class Stop(StrEnum):
@@ -190,11 +194,13 @@ class Backoff:
     """When to try again, for all calls of one provider together.
 
     After the n-th failure of a call it waits 0.5·2ⁿ seconds up to 8, less up to a quarter; or, where the
-    provider says how long, that long, and then every other call waits as well.
+    provider says how long, that long, and then every other call waits as well. The cause of the first wait is
+    a warning in the log, so that nobody waits without knowing for what.
     """
 
     def __init__(self) -> None:
         self._not_before = 0.0
+        self._is_explained = False
         # Spreads the tries of many calls; nothing is decided by it.
         self._random = random.Random()  # noqa: S311
 
@@ -205,12 +211,13 @@ class Backoff:
         while (wait := self._not_before - time.monotonic()) > 0:
             await sleep(wait)
 
-    async def pause(self, failures: int, retry_after_s: float | None) -> None:
+    async def pause(self, failures: int, retry_after_s: float | None, problem: str) -> None:
         """Wait after a failure.
 
         Args:
             failures: how many there were, from 1.
             retry_after_s: seconds that the provider asked for; None where it sent none.
+            problem: what failed, as the beginning of a sentence.
 
         Raises:
             UnavailableError: it asked for more than `LONGEST_WAIT_S`.
@@ -219,13 +226,14 @@ class Backoff:
 
         if retry_after_s is not None:
             if retry_after_s > LONGEST_WAIT_S:
-                raise too_long_a_wait(
-                    retry_after_s, "what is finished is kept; run the same command again then"
-                )
+                raise too_long_a_wait(retry_after_s, "what is finished is kept")
             wait = retry_after_s
             self._not_before = max(self._not_before, time.monotonic() + wait)
         else:
             wait = min(8.0, 0.25 * 2**failures) * self._random.uniform(0.75, 1.0)
+        if not self._is_explained:
+            self._is_explained = True
+            _log.warning("%s; it is asked again in %.1f s", single_line(problem, 400), wait)
         await sleep(wait)
 
 
@@ -234,6 +242,19 @@ def too_long_a_wait(seconds: float, hint: str) -> UnavailableError:
     return UnavailableError(
         f"the provider of the model asks to wait {seconds / 60:.0f} minutes before the next call", hint=hint
     )
+
+
+def foreign_answer(status: int, text: str) -> str:
+    """Return what an answer is that is none of a model: `HTML with status 200 in place of JSON`."""
+    text = text.strip()
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        if text[:1] in ("{", "["):
+            return f"JSON that breaks off, with status {status}"
+        kind = "HTML" if text.startswith("<") else "text" if text else "nothing"
+        return f"{kind} with status {status} in place of JSON"
+    return f"JSON that is no message, with status {status}"
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

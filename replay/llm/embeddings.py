@@ -123,5 +123,5 @@ def _ask(url: str, headers: dict[str, str], model: str, texts: Sequence[str]) ->
             except httpx.TransportError as error:
                 problem = " ".join(str(error).split()) or type(error).__name__
             if attempt <= RETRIES:
-                run_sync(backoff.pause(attempt, wait))
+                run_sync(backoff.pause(attempt, wait, f"{url}: {problem}"))
     raise UnavailableError(f"{url} gave no vectors: {problem} ({RETRIES + 1} tries)")

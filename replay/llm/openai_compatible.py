@@ -37,6 +37,7 @@ from replaydiff.replay.llm.base import (
     ModelRequest,
     Stop,
     bare,
+    foreign_answer,
     retry_after,
     with_schema,
 )
@@ -196,8 +197,9 @@ class OpenAICompatibleModel:
                 if (status not in PASSING and 300 <= status < 500) or _never_paid(body):
                     self._refuse(status, problem, request.model)
                 retry_after_s = retry_after(answer.headers)
+                problem = f"{self._address} answered {problem}"
             except (httpx.TimeoutException, TimeoutError):
-                problem = "the model did not answer in time"
+                problem = f"{self._address} did not answer in time"
             except httpx.TransportError as error:
                 detail = " ".join(str(error).split()) or type(error).__name__
                 problem = f"{self._address} cannot be reached: {detail}"
@@ -206,7 +208,7 @@ class OpenAICompatibleModel:
             failures += 1
             if failures > self._retries:
                 raise ModelFailure(f"{problem} ({failures} tries)")
-            await self._backoff.pause(failures, retry_after_s)
+            await self._backoff.pause(failures, retry_after_s, problem)
 
     def _problem(self, answer: httpx.Response, body: JsonObject) -> tuple[int, str]:
         """Return the effective status, and the API's message about an answer.
@@ -218,7 +220,7 @@ class OpenAICompatibleModel:
         error = body.get("error") or (_choice(body) or {}).get("error")
         status = answer.status_code
         if status < 300 and not error:
-            return status, "" if _choice(body) else f"{self._address} gave an answer of another kind"
+            return status, "" if _choice(body) else foreign_answer(status, answer.text)
         about = error if isinstance(error, dict) else {"message": error if isinstance(error, str) else ""}
         code = about.get("code")
         if status < 300:

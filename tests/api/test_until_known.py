@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
@@ -9,7 +10,8 @@ import pytest
 
 import replaydiff as rd
 from replaydiff.replay.api.channel import Channel
-from replaydiff.replay.errors import ExitCode, InputError, Interrupted, SettingsError
+from replaydiff.replay.demo.stand_in import Fault, StandIn
+from replaydiff.replay.errors import ExitCode, InputError, Interrupted, SettingsError, UnavailableError
 from tests.api.project import SETTINGS, V1
 
 WORSE = V1.replace(
@@ -77,6 +79,19 @@ def test_an_interrupted_run_goes_on_with_the_same_looks(folder: Path) -> None:
     ]
     answers = {(look.answer, look.stopped) for look in resumed.ended.report.run.looks[:1]}
     assert answers == {(look.answer, look.stopped) for look in whole.ended.report.run.looks[:1]}
+
+
+def test_a_look_whose_judge_finds_no_provider_says_how_the_run_goes_on(folder: Path) -> None:
+    with StandIn(faults=itertools.repeat(Fault(status=503, retry_after=0))) as judge:
+        (folder / "rubric.md").write_text("3 is good.")
+        section = f'[judge]\nmodel = "claude-opus-5-5"\nrubric = "rubric.md"\nbase_url = "{judge.url}"\n'
+        with (folder / "replay.toml").open("a") as file:
+            file.write(f"\n{section}")
+        project, messages = rd.open(folder), list[str]()
+        stopped = rd.Project(project.settings, project.store.path, channel=Channel(message=messages.append))
+        with pytest.raises(UnavailableError, match="the judge was stopped"):
+            compared(stopped, "same")
+    assert any("are kept; `replay run --resume " in message for message in messages)
 
 
 @pytest.mark.parametrize(("version", "code"), [("v1", ExitCode.OK), ("v2", ExitCode.GATE_FAILED)])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
+import itertools
 import os
 import re
 import stat
@@ -32,10 +34,20 @@ from tests.commands.conftest import Replay
 from tests.diff import build
 from tests.diff_judge import records
 from tests.exit_codes import check_exit
+from tests.stand_ins.loopback import serving
 from tests.stand_ins.processes import start
 from tests.store.build import trace
 
 SECRET = "sk-9f8e7d6c5b4a"
+MESSAGE = {
+    "id": "m",
+    "type": "message",
+    "role": "assistant",
+    "model": "claude-opus-5-5",
+    "content": [{"type": "text", "text": records.points(3)}],
+    "stop_reason": "end_turn",
+    "usage": {"input_tokens": 5, "output_tokens": 1},
+}
 
 
 def _mode(path: Path) -> int:
@@ -229,7 +241,7 @@ def test_a_sample_on_a_full_disk_can_be_drawn_later(tmp_path: Path) -> None:
         assert list_samples(con) == []
 
 
-def _judged(folder: Path, url: str) -> None:
+def _judged(folder: Path, url: str, votes: int = 1) -> None:
     """Make a project with a finished run of recordings, and a judge at this address."""
     items = [records.item(number) for number in range(3)]
     trials = [
@@ -239,7 +251,7 @@ def _judged(folder: Path, url: str) -> None:
     ]
     records.store(folder / ".replay" / "replay.duckdb", items, trials, kind=VersionKind.OBSERVED)
     (folder / "replay.toml").write_text(
-        f'[judge]\nmodel = "claude-opus-5-5"\nvotes = 1\nconcurrency = 1\nbase_url = "{url}"\n'
+        f'[judge]\nmodel = "claude-opus-5-5"\nvotes = {votes}\nconcurrency = 1\nbase_url = "{url}"\n'
     )
 
 
@@ -248,6 +260,40 @@ def test_votes_that_fail_are_partial_and_asked_for_again(replay: Replay, tmp_pat
         _judged(tmp_path, judge.url)
         done = replay("run", "--resume", records.RUN)
         check_exit("failed votes", done.code, done.out + done.err)
+        assert replay("run", "--resume", records.RUN).code == 0
+
+
+def test_a_proxy_in_the_place_of_the_judge_stops_it_and_what_was_paid_is_not_asked_again(
+    replay: Replay,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    sleep = asyncio.sleep
+    monkeypatch.setattr(asyncio, "sleep", lambda _: sleep(0))
+    page = b"<html>sign in</html>"
+    answers = itertools.chain([MESSAGE] * 5, itertools.repeat(page, 12 * 7), itertools.repeat(MESSAGE))
+    with serving(lambda _: (200, next(answers))) as server:
+        _judged(tmp_path, server.url, votes=3)
+        done = replay("run", "--resume", records.RUN)
+        check_exit("judge down", done.code, done.err)
+        assert f"`replay run --resume {records.RUN}` continues with the judge" in done.err
+        waiting = [record.getMessage() for record in caplog.records if "asked again" in record.getMessage()]
+        assert len(waiting) == 1
+        assert "HTML with status 200 in place of JSON" in waiting[0]
+        asked = len(server.answered)
+        assert asked == 5 + 12 * 7
+        assert replay("run", "--resume", records.RUN).code == 0
+        assert len(server.answered) - asked == 6 * 3 - 5
+
+
+def test_a_judge_that_asks_to_wait_an_hour_is_not_waited_for(replay: Replay, tmp_path: Path) -> None:
+    with StandIn(faults=[*[Fault()] * 2, Fault(status=429, retry_after=3600)]) as judge:
+        _judged(tmp_path, judge.url)
+        done = replay("run", "--resume", records.RUN)
+        assert done.code == ExitCode.TRY_AGAIN
+        assert f"`replay run --resume {records.RUN}` continues with the judge" in done.err
+        assert "asks to wait 60 minutes before the next call; what is finished is kept" in done.err
         assert replay("run", "--resume", records.RUN).code == 0
 
 

@@ -14,9 +14,10 @@ from replaydiff.diff.compute import compute
 from replaydiff.diff.judge.grading import GradingProgress, GradingReport, grade_run
 from replaydiff.diff.judge.judge import Judge, judge_from
 from replaydiff.diff.judge.questions import estimate
+from replaydiff.diff.judge.votes import OUTAGE
 from replaydiff.replay import settings
 from replaydiff.replay.demo.stand_in import Fault, StandIn
-from replaydiff.replay.errors import CredentialsError, ReplayError, SettingsError
+from replaydiff.replay.errors import CredentialsError, ReplayError, SettingsError, UnavailableError
 from replaydiff.replay.llm.base import ModelFailure, ModelRequest
 from replaydiff.replay.model import Grade, GradeState, Lane, Status
 from replaydiff.replay.store import pending
@@ -201,6 +202,23 @@ def test_what_concerns_every_call_stops_it_with_one_error_and_keeps_what_was_gra
         _grade(path, judge(model, concurrency=1))
     assert len(_grades(path)) == 6
     assert len(model.asked) < 24
+
+
+def test_a_judge_whose_provider_is_gone_is_stopped_and_one_that_refuses_is_not(tmp_path: Path) -> None:
+    path, number = _ten(tmp_path), itertools.count()
+    gone = Scripted(lambda _: points(3) if next(number) < 5 else ModelFailure("503 busy"))
+    with pytest.raises(UnavailableError, match=rf"{OUTAGE} of its votes in a row failed .*503 busy"):
+        _grade(path, judge(gone, concurrency=1))
+    assert len(gone.asked) in range(5 + OUTAGE, 5 + OUTAGE + 3)
+    refusing = Scripted(lambda _: ModelFailure("400 no", passing=False))
+    assert _grade(path, judge(refusing)).calls == 30 - 5
+    assert _grade(path, judge(Scripted(lambda _: points(3)))).calls == 30 - 5
+
+
+def test_a_vote_between_failures_shows_that_the_provider_is_there(tmp_path: Path) -> None:
+    path, number = _ten(tmp_path), itertools.count(1)
+    shaky = Scripted(lambda _: ModelFailure("503 busy") if next(number) % OUTAGE else points(3))
+    assert _grade(path, judge(shaky, concurrency=1)).calls == 30
 
 
 def test_nothing_to_judge_by(tmp_path: Path) -> None:

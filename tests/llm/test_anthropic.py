@@ -166,13 +166,15 @@ MESSAGE = {
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        ({"foo": 1}, "no message"),
-        ([1], "no message"),
-        ({**MESSAGE, "content": ["42"]}, "no message"),
-        ({**MESSAGE, "content": [{"type": "text"}]}, "no message"),
-        (b"<html>sign in</html>", "no JSON, or breaks off"),
-        (json.dumps(MESSAGE).encode()[:60], "no JSON, or breaks off"),
-        (b'{"a": "\xff"}', "no JSON, or breaks off"),
+        ({"foo": 1}, "JSON that is no message, with status 200"),
+        ([1], "JSON that is no message, with status 200"),
+        ({**MESSAGE, "content": ["42"]}, "JSON that is no message, with status 200"),
+        ({**MESSAGE, "content": [{"type": "text"}]}, "JSON that is no message, with status 200"),
+        (b"<html>sign in</html>", "HTML with status 200 in place of JSON"),
+        (b"", "nothing with status 200 in place of JSON"),
+        (b"busy", "text with status 200 in place of JSON"),
+        (json.dumps(MESSAGE).encode()[:60], "JSON that breaks off, with status 200"),
+        (b'{"a": "\xff"}', "that cannot be read"),
     ],
 )
 def test_an_answer_that_is_no_message_is_tried_again_and_called_so(answer: object, words: str) -> None:
@@ -181,7 +183,7 @@ def test_an_answer_that_is_no_message_is_tried_again_and_called_so(answer: objec
         assert _ask(server.url).attempts == 3
     with (
         serving(lambda _: (200, answer)) as server,
-        pytest.raises(ModelFailure, match=rf"{words} \(1 tries\)") as failed,
+        pytest.raises(ModelFailure, match=rf"http://127.*{words} \(1 tries\)") as failed,
     ):
         _ask(server.url, retries=0)
     assert failed.value.passing
