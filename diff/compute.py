@@ -81,6 +81,7 @@ from replaydiff.diff.usage import usage
 from replaydiff.diff.verdicts import combine
 from replaydiff.replay.effects import learn_effects
 from replaydiff.replay.errors import UnknownNameError
+from replaydiff.replay.media import MediaFolder
 from replaydiff.replay.model import Lane, RunRecord, SampleRecord, VersionKind
 from replaydiff.replay.model.run import ACCEPTED_CHANGES
 from replaydiff.replay.settings import CasesSection, Settings
@@ -144,12 +145,14 @@ def compute(
     if candidate is not None and candidate not in new:
         raise UnknownNameError("new lane", str(candidate), map(str, new), where=f"run {run.id}")
     if new in ([], [Lane.NEW]):
-        return _result(inputs, run, read)
-    results = {
-        new_lane: _result(inputs, *with_candidate_as_new(run, read, new_lane), candidates=len(new))
-        for new_lane in new
-    }
-    return ranked(results, candidate) if len(new) > 1 else results[new[0]]
+        result = _result(inputs, run, read)
+    else:
+        results = {
+            new_lane: _result(inputs, *with_candidate_as_new(run, read, new_lane), candidates=len(new))
+            for new_lane in new
+        }
+        result = ranked(results, candidate) if len(new) > 1 else results[new[0]]
+    return replace(result, media=MediaFolder.of(con))
 
 
 def graded_items(

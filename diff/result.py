@@ -12,6 +12,7 @@ from enum import IntEnum, StrEnum
 
 from replaydiff.diff.statistics.alike import AlikeNoise
 from replaydiff.diff.statistics.split import VarianceSplit
+from replaydiff.replay.media import MediaFolder
 from replaydiff.replay.model import (
     Blocked,
     Grade,
@@ -723,3 +724,5 @@ class DiffResult:
     """At a look of a run that may stop early: how likely SHIP or HOLD is by its last look; None elsewhere."""
     errors: int = 0
     """Trials that ended in an error; with any, the command ends with 3 unless a gate decides otherwise."""
+    media: MediaFolder | None = None
+    """Where the bytes of the items' pictures are; None where there is no store."""

@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -173,6 +174,7 @@ def computed(
         "get_run": lambda _con, _run: run,
         "get_sample": lambda _con, _name: sample,
         "StoredGrades": _Grades(stored),
+        "MediaFolder": SimpleNamespace(of=lambda _con: None),
         "learn_effects": lambda _con, tools: effects_from((), names, _set_effects(tools)),
     }
     names = {call.name for item in items for call in item.tape}

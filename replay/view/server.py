@@ -249,8 +249,9 @@ class AccessControl:
         self._used = False
         self._cookie = f"replay_view_{host.rpartition(':')[2]}"
         self._session = secrets.token_urlsafe(32)
-        # Pictures are those of traces; a browser asks for no icon then, which is not there.
-        policy = f"{_POLICY}; img-src http://{host}/media/"
+        # Pictures are those of traces, in a run's report within it; a browser asks for no icon then, which is
+        # not there.
+        policy = f"{_POLICY}; img-src http://{host}/media/ data:"
         self._headers = {"Content-Security-Policy": policy, **_HEADERS}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

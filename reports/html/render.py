@@ -1,8 +1,9 @@
 """Render the HTML report: one file that opens from disk, without network, and runs only its own script.
 
 Jinja2 escapes every text; the page's policy allows its own style and script by their hash and nothing else:
-no other script, image, font, form or connection, even if a text ever became markup. What the script draws it
-sets as text; the policy leaves it no other way (trusted types). Links are http(s) alone (`transcripts.case`).
+no other script, font, form or connection, and no image that is not in the file itself (`pictures`), even if a
+text ever became markup. What the script draws it sets as text; the policy leaves it no other way (trusted
+types). Links are http(s) alone (`transcripts.case`).
 """
 
 from __future__ import annotations
@@ -47,15 +48,11 @@ def parts(result: DiffResult) -> dict[str, Any]:
     # Items are in the order of their verdicts, so those that are left out changed least.
     listed = replace(result, items=result.items[:MOST_ITEMS])
     limit, whole = transcripts.text_limit(listed), transcripts.shows_all(listed)
-    data = {
-        "check": phrases.is_check(result),
-        "cases": [transcripts.case(listed, item, limit, whole=whole) for item in listed.items],
-    }
     return {
         "result": result,
         "check": phrases.is_check(result),
         "tone": TONE[result.answer],
-        "data": embedded(data),
+        "data": embedded(transcripts.data(listed, listed.items, limit, whole=whole)),
         "about": _about(result),
         "verdicts": _verdicts(result),
         "metrics": _metrics(result),
@@ -111,7 +108,7 @@ def asset(name: str) -> str:
 
 def _policy(style: str, script: str) -> str:
     return (
-        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
+        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; img-src data:; "
         "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
     )
 

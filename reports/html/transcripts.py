@@ -3,7 +3,8 @@
 The page holds this for every item, so keys are short and nothing is repeated: a result that is the
 reference's own is left out. Markup is made nowhere here; the script sets texts, never HTML.
 
-    id, input, talk       the item; `talk` are the turns before the input, where there were any
+    id, input, talk       the item; `talk` is the whole conversation, where it has more than the input
+    media                 of the input, as pairs (see `pictures`); `talk` has those of a message, third
     facts, links          pairs of label and value; links are http(s) alone
     metrics               rows of texts: name, old, new, delta, verdict, reason
     ref                   the recording or expectation: title, calls, response, expects
@@ -12,7 +13,7 @@ reference's own is left out. Markup is made nowhere here; the script sets texts,
                           turns)
     call                  n name, a arguments as [key, value, 1 differs | 2 ignored] (none: the reference's),
                           x missing arguments, r result, s "same result as the reference", u rule, o note,
-                          m place in the reference (or null)
+                          m place in the reference (or null), p media of the recorded result
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from replaydiff.replay.terminal.text import visible
 from replaydiff.replay.turns import simulated_turns, user_turns
 from replaydiff.reports import format as fmt
 from replaydiff.reports import phrases
+from replaydiff.reports.html.pictures import Pictures
 
 BUDGET = 11_000_000
 """Characters of transcripts that a page holds at most, about."""
@@ -68,9 +70,30 @@ def shows_all(result: DiffResult) -> bool:
     return sum(len(lane) for item in result.items for lane in item.lanes.values()) <= MOST_TRIALS
 
 
-def case(result: DiffResult, item: ItemVerdict, limit: int, *, whole: bool = True) -> dict[str, Any]:
+def data(
+    result: DiffResult, items: Sequence[ItemVerdict], limit: int, *, whole: bool = True
+) -> dict[str, Any]:
+    """Return what the page's script reads of these items, with the pictures of those that changed."""
+    pictures = Pictures(result.media)
+    return {
+        "check": phrases.is_check(result),
+        "cases": [case(result, item, limit, whole=whole, pictures=pictures) for item in items],
+        "pictures": pictures.urls,
+    }
+
+
+def case(
+    result: DiffResult,
+    item: ItemVerdict,
+    limit: int,
+    *,
+    whole: bool = True,
+    pictures: Pictures | None = None,
+) -> dict[str, Any]:
     """Return an item; without `whole`, one trial a lane where nothing changed."""
     single = not whole and item.verdict is Verdict.UNCHANGED
+    if pictures is None or item.verdict is Verdict.UNCHANGED:
+        pictures = Pictures(None)
     reference, title, only_expected = _reference(item.item)
     spine = reference if title else _longest(item)
     lanes = [
@@ -98,14 +121,21 @@ def case(result: DiffResult, item: ItemVerdict, limit: int, *, whole: bool = Tru
         "lanes": lanes,
         "spine": len(spine),
     }
-    talk = [[visible(message.role), _cut(message.text, limit)] for message in item.item.messages]
+    last = [message.parts for message in item.item.messages if message.role == "user"][-1:]
+    media = pictures.of(item.item.input, *last)
+    if media:
+        document["media"] = media
+    talk = [
+        [visible(message.role), _cut(message.text, limit), pictures.of(message.text, message.parts)]
+        for message in item.item.messages
+    ]
     if len(talk) > 1:
         document["talk"] = talk
     if title:
         response = item.item.recorded_response
         document["ref"] = {
             "title": title,
-            "calls": [_reference_call(call, limit) for call in _reference_calls(item.item)],
+            "calls": [_reference_call(call, limit, pictures) for call in _reference_calls(item.item)],
             "response": None if response is None else _cut(response, limit),
             "expects": _expects(item.item, limit),
         }
@@ -147,12 +177,14 @@ def _longest(item: ItemVerdict) -> list[Call]:
     return [Call(served.call.name, served.call.args) for served in longest]
 
 
-def _reference_call(call: ExpectedCall | ToolCall, limit: int) -> dict[str, Any]:
+def _reference_call(call: ExpectedCall | ToolCall, limit: int, pictures: Pictures) -> dict[str, Any]:
     document: dict[str, Any] = {"n": visible(call.name)}
     if call.args is not None:
         document["a"] = [[visible(key), _cut(_json(value), limit), 0] for key, value in call.args.items()]
     if isinstance(call, ToolCall):
         document["r"] = _result(call, limit)
+        if media := pictures.of(call.result):
+            document["p"] = media
     return document
 
 

@@ -178,6 +178,23 @@ def test_a_case_brings_its_files_along(tmp_path: Path) -> None:
         rd.open(clone).check(golden, new="py")
 
 
+def test_the_report_has_the_pictures_of_what_changed_or_says_that_they_are_gone(tmp_path: Path) -> None:
+    project = _project(tmp_path, "http://127.0.0.1:9")
+    (tmp_path / "t.jsonl").write_text(json.dumps(_trace("bill", anthropic_part(PNG))))
+    project.import_(tmp_path / "t.jsonl", source="jsonl")
+    agent = "def scan() -> object:\n    raise OSError\n\ndef reply(messages):\n    return 'I do not look.'\n"
+    (tmp_path / "app.py").write_text(agent)
+    run = project.run(project.sample(size=1), old="observed", new="py", judge=False)
+    diff = project.diff(run.id)
+    assert [str(item.verdict) for item in diff.items] != ["unchanged"]
+    shown = str(diff.report("html"))
+    assert f'"data:image/png;base64,{base64.b64encode(FILES[PNG]).decode()}"' in shown
+    shutil.rmtree(tmp_path / ".replay" / "media")
+    gone = str(project.diff(run.id).report("html"))
+    assert "data:image/png;base64," not in gone
+    assert "image/png, 70 bytes: not shown, its bytes are no longer beside the store" in gone
+
+
 def test_a_reference_that_an_agent_writes_gets_no_bytes(tmp_path: Path) -> None:
     project = _project(tmp_path, "http://127.0.0.1:9")
     (tmp_path / "t.jsonl").write_text(json.dumps(_trace("bill", anthropic_part(PDF))))

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -14,15 +15,17 @@ from typing import Any
 
 import pytest
 
-from replaydiff.diff.result import Cause, CauseExample, CauseState, Verdict
-from replaydiff.replay.model import Lane
+from replaydiff.diff.result import Cause, CauseExample, CauseState, DiffResult, Verdict
+from replaydiff.replay.media import MediaFolder
+from replaydiff.replay.model import JsonObject, Lane, Media, Message
 from replaydiff.reports import registry
-from replaydiff.reports.html import plots, render, transcripts
+from replaydiff.reports.html import pictures, plots, render, transcripts
 from replaydiff.reports.html.transcripts import case, text_limit
 from replaydiff.reports.notebook import notebook_html
 from tests.reports import results
 from tests.reports.browser import Browser, browser, in_browser
 from tests.stand_ins.full import FULL, full
+from tests.stand_ins.media import PDF, PNG
 
 VOID = {"meta", "link", "img", "input", "br", "hr", "rect", "line", "path", "circle"}
 
@@ -81,8 +84,77 @@ def test_the_policy_allows_its_own_style_and_script_alone() -> None:
     }
     assert policy == (
         f"default-src 'none'; style-src '{hashes['style']}'; script-src '{hashes['script']}'; "
-        "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+        "img-src data:; base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
     )
+
+
+def _part(folder: MediaFolder, content: bytes, media_type: str, name: str = "") -> JsonObject:
+    """A part of a message with a medium that is kept."""
+    media = Media(media_type=media_type, sha256=folder.add(content), size=len(content), name=name)
+    source: JsonObject = {"type": "base64", "media_type": media_type, "data": media.reference}
+    return {"type": "image", "source": source}
+
+
+def _with_pictures(
+    folder: MediaFolder, *parts: JsonObject, verdict: Verdict = Verdict.REGRESSED
+) -> DiffResult:
+    """A result of one item whose first turn has these parts, and whose recorded call has a PNG."""
+    result = results.hold()
+    item = result.items[0]
+    messages = (
+        Message(role="user", text="what is it?", parts=[*parts]),
+        Message(role="assistant", text="A bill."),
+        Message(
+            role="user",
+            text="and that?",
+            parts=[{"type": "image_url", "image_url": {"url": "https://x/y.png"}}],
+        ),
+    )
+    call = replace(item.item.tape[0], result=[_part(folder, PNG, "image/png")])
+    changed = replace(item.item, input="and that?", messages=messages, tape=(call,), expectation=None)
+    return replace(result, items=(replace(item, item=changed, verdict=verdict),), media=folder)
+
+
+def test_changed_items_show_their_pictures_and_name_what_is_no_picture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = MediaFolder(tmp_path / "media")
+    monkeypatch.setattr(pictures, "LARGEST", 1000)
+    hostile = _part(folder, PNG + b"2", "image/png", name=results.HOSTILE.replace("\ud800", ""))
+    parts = (
+        hostile,
+        _part(folder, b"<svg onload='alert(1)'/>", "image/png", name="a.png"),
+        _part(folder, PDF, "application/pdf", name="bill.pdf"),
+        _part(folder, PNG + bytes(1000), "image/png"),
+    )
+    result = _with_pictures(folder, *parts)
+    data = Page(registry.render(result, "html")).data
+    [item] = data["cases"]
+    (evil, alternative), *others = item["talk"][0][2]
+    assert data["pictures"] == {
+        hashlib.sha256(content).hexdigest(): "data:image/png;base64," + base64.b64encode(content).decode()
+        for content in (PNG, PNG + b"2")
+    }
+    assert evil == hashlib.sha256(PNG + b"2").hexdigest()
+    assert alternative.startswith("image/png, 71 bytes, <script>")
+    assert not {*alternative} & {"\x1b", "\x07", "\r", "\u202e", "\x00"}
+    assert others == [
+        ["", "image/png, 24 bytes, a.png"],
+        ["", f"application/pdf, {len(PDF)} bytes, bill.pdf"],
+        ["", "image/png, 1,070 bytes: not shown, it is larger than 1 kB"],
+    ]
+    assert item["media"] == item["talk"][2][2] == [["", "a picture or file that is missing: url"]]
+    assert item["ref"]["calls"][0]["p"] == [[hashlib.sha256(PNG).hexdigest(), "image/png, 70 bytes"]]
+
+    monkeypatch.setattr(pictures, "BUDGET", 100)
+    data = Page(registry.render(result, "html")).data
+    assert len(data["pictures"]) == 1
+    unchanged = _with_pictures(folder, hostile, verdict=Verdict.UNCHANGED)
+    assert Page(registry.render(unchanged, "html")).data["pictures"] == {}
+    shutil.rmtree(folder.path)
+    data = Page(registry.render(result, "html")).data
+    gone = [["", "image/png, 70 bytes: not shown, its bytes are no longer beside the store"]]
+    assert (data["pictures"], data["cases"][0]["ref"]["calls"][0]["p"]) == ({}, gone)
 
 
 def test_the_first_words_are_the_answer() -> None:
@@ -263,6 +335,24 @@ def test_no_payload_runs_in_any_field(load: Callable[..., str], monkeypatch: pyt
         assert not {"iframe", "img", "math", "style>"} & set(tags)
         handlers = {key for _, attributes in opened.elements for key in attributes if key.startswith("on")}
         assert handlers == set()
+
+
+@in_browser
+def test_a_picture_is_shown_with_its_alternative_text_and_runs_nothing(
+    load: Callable[..., str], tab: Browser, tmp_path: Path
+) -> None:
+    folder = MediaFolder(tmp_path / "media")
+    name = '"><img src=x onerror="document.title=\'pwned\'">'
+    svg = _part(folder, b"<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'/>", "image/svg+xml")
+    result = _with_pictures(folder, _part(folder, PNG + b"2", "image/png", name=name), svg)
+    load(registry.render(result, "html"), f"#item={result.items[0].item.id}")
+    tab.page.click(".talk summary")
+    tab.until(
+        "[...document.images].length === 2 && [...document.images].every((image) => image.naturalWidth === 1)"
+    )
+    assert tab.eval("document.images[0].alt") == f"image/png, 71 bytes, {name}"
+    assert tab.eval("document.title").startswith("HOLD: ")
+    assert (tab.console, tab.barriers()) == ([], [])
 
 
 @in_browser

@@ -10,7 +10,6 @@ from starlette.responses import RedirectResponse, Response
 
 from replaydiff.replay.api.results import TriageQueue
 from replaydiff.replay.errors import InputError
-from replaydiff.replay.model import Lane
 from replaydiff.replay.view.site import Site
 from replaydiff.reports import causes as shown_causes
 from replaydiff.reports.html import render, transcripts
@@ -114,5 +113,4 @@ def _script_data(queue: TriageQueue, name: str) -> str:
     item = next((candidate for candidate in result.items if candidate.item.id == name), None)
     if item is None:
         return ""
-    check = Lane.OLD not in result.lanes
-    return render.embedded({"check": check, "cases": [transcripts.case(result, item, transcripts.MOST)]})
+    return render.embedded(transcripts.data(result, [item], transcripts.MOST))

@@ -218,11 +218,7 @@ def _address(run: str, item: str | None, *, again: bool, done: str | None = None
 
 def _script_data(queue: TriageQueue, chosen: Entry) -> str:
     """Return the data for the report's script: only this item, with long texts."""
-    result = queue.result
-    check = Lane.OLD not in result.lanes
-    return render.embedded(
-        {"check": check, "cases": [transcripts.case(result, chosen.item, transcripts.MOST)]}
-    )
+    return render.embedded(transcripts.data(queue.result, [chosen.item], transcripts.MOST))
 
 
 def edit_form(site: Site, request: Request) -> Response:

@@ -59,6 +59,16 @@
     more.firstElementChild.textContent = `Show ${Math.min(PAGE, found - limit).toLocaleString("en")} more`;
   };
 
+  // Pictures of the file, and what is said of those that are not in it.
+  const media = (pairs) =>
+    (pairs ?? []).map(([hash, text]) => {
+      if (!hash) return el("p", "quiet", text);
+      const picture = el("img", "picture");
+      picture.alt = picture.title = text;
+      picture.src = data().pictures[hash];
+      return picture;
+    });
+
   // ---- one item ------------------------------------------------------------------------------------------
   const cellOf = (call, lane) => {
     const box = el("div", "call");
@@ -87,6 +97,7 @@
           : el("details", "result", el("summary", "", "result"), el("pre", "", call.r)),
       );
     }
+    box.append(...media(call.p));
     if (call.o) box.append(el("p", "note", call.o));
     return box;
   };
@@ -295,10 +306,10 @@
       }
       cell.append(facts);
     }
-    cell.append(el(heading, "", "Input"), el("p", "text input", item.input || "(empty)"));
+    cell.append(el(heading, "", "Input"), el("p", "text input", item.input || "(empty)"), ...media(item.media));
     if (item.talk) {
       const list = el("dl");
-      for (const [role, text] of item.talk) list.append(el("dt", "", role), el("dd", "text", text));
+      for (const [role, text, pairs] of item.talk) list.append(el("dt", "", role), el("dd", "text", text, ...media(pairs)));
       cell.append(el("details", "talk", el("summary", "", `the whole conversation (${item.talk.length} messages)`), list));
     }
     if (item.metrics.length) {
