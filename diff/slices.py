@@ -11,7 +11,7 @@ p-values are those of the sign-flip test of the weighted mean within the slice. 
 changed to be significant in any arrangement of their signs are not tested (Tarone 1990, "A modified
 Bonferroni method for discrete data"); the others are one family over all slices and metrics, corrected by
 Holm, so that cutting often enough finds nothing by itself. Crossed slices are a second family; each has half
-of the level where both are tested, and of crossed ones only those that are significant are kept.
+of the level where a crossed slice can be tested, and only those crossed ones that are significant are kept.
 
 A slice that is significantly worse is a cause (`harmed`): it can be accepted or rejected like any other.
 `broken` finds slices that are too rare to be tested and whose every item failed.
@@ -102,10 +102,15 @@ def slices(
         if len(positions) >= FEWEST
     ]
     level = 1 - comparison.confidence
-    families = [[part for part in parts if (_CROSS in part.by) is is_crossed] for is_crossed in (False, True)]
-    shared = level / max(1, sum(map(bool, families)))
-    single, crossed = (_with_p(family, shared, level, comparison) for family in families)
-    crossed = [part for part in crossed if part.p is not None and part.p <= level]
+    looks = 1 if comparison.look is None else comparison.look.of
+    crossed = [part for part in parts if _CROSS in part.by]
+    if not any(part.least_p <= level / 2 / looks for part in crossed):
+        crossed = []
+    shared = level / 2 if crossed else level
+    single = _with_p([part for part in parts if _CROSS not in part.by], shared, level, looks)
+    crossed = [
+        part for part in _with_p(crossed, shared, level, looks) if part.p is not None and part.p <= level
+    ]
     return tuple(sorted([*single, *crossed], key=lambda part: _rank(part, level)))
 
 
@@ -289,14 +294,13 @@ def _part(
     )
 
 
-def _with_p(parts: Sequence[Slice], shared: float, level: float, comparison: Comparison) -> list[Slice]:
+def _with_p(parts: Sequence[Slice], shared: float, level: float, looks: int) -> list[Slice]:
     """Return slices with p-values to compare with the level; None where a slice is too small to be tested.
 
     `shared` is what these slices have of the level; p is multiplied accordingly.
 
     Each of several looks gets the same part of the level (Bonferroni), so that any number may be taken.
     """
-    looks = 1 if comparison.look is None else comparison.look.of
     tests = 1
     while sum(part.least_p <= shared / looks / tests for part in parts) > tests:
         tests += 1
