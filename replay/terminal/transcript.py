@@ -72,8 +72,9 @@ class Transcript:
         """Return an item of a run: its recording, then each trial; `grades` is (lane, index) → lines,
         `model_calls` what the gateway recorded of its trials."""
         lines = [f"item {single_line(item.id)}", *self._facts({"stratum": item.stratum}), ""]
-        lines += self._text("user", item.input)
-        lines += [line for message in item.messages for line in self._media(message)]
+        turns = user_turns(item.messages, item.tape, item.metadata)
+        lines += self._text("user", item.messages[turns[0].end].text if len(turns) > 1 else item.input)
+        lines += [line for turn in turns[:1] for line in self._turn_media(item.messages, turn.end)]
         lines += ["", "recording"]
         lines += self._calls(item.tape) or ["  no tool call"]
         if item.recorded_response is not None:
@@ -134,6 +135,7 @@ class Transcript:
                 end = places.get(turn.number)
                 text = item.input if end is None else item.messages[end].text
                 yield from self._text(f"user {turn.number}", text)
+                yield from () if end is None else self._turn_media(item.messages, end)
             yield from self._served(trial.served[at : at + turn.calls])
             at += turn.calls
             if turn is not trial.turns[-1] and turn.response is not None:
@@ -201,6 +203,14 @@ class Transcript:
         for part in message.parts if isinstance(message.parts, list) else ():
             if reason := missing_reason(part):
                 yield from self._text(message.role, f"[a picture or file that is missing: {reason}]")
+
+    def _turn_media(self, messages: Sequence[Message], end: int) -> Iterator[str]:
+        """Yield the media of a turn of the user, which may be several messages, up to its last."""
+        begin = end
+        while begin and messages[begin - 1].role == "user":
+            begin -= 1
+        for message in messages[begin : end + 1]:
+            yield from self._media(message)
 
     def _calls(self, calls: Iterable[ToolCall]) -> list[str]:
         return [line for call in calls for line in self._call(call)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from starlette.testclient import TestClient
 
 import replaydiff as rd
 from replaydiff.replay.media import MediaFolder
-from replaydiff.replay.model import media_in
+from replaydiff.replay.model import Item, Json, Lane, Media, Message, Status, Trial, Turn, media_in
 from replaydiff.replay.terminal.transcript import Transcript
 from replaydiff.replay.view.server import build_app
 from replaydiff.replay.view.site import Site
@@ -53,6 +54,34 @@ def test_the_page_shows_pictures_and_links_to_other_files(project: rd.Project) -
         assert ("content-disposition" in answer.headers) is not is_picture
     for path in ("a" * 64, "..%2Freplay.duckdb", "x"):
         assert client.get(f"/media/{path}").status_code == 404
+
+
+def test_an_item_of_several_turns_begins_with_the_first_and_its_own_picture() -> None:
+    def turn(text: str, address: str) -> tuple[Message, Message]:
+        parts: list[Json] = [{"type": "image_url", "image_url": {"url": address}}]
+        return Message(role="user", text=text, parts=parts), Message(role="assistant", text="Seen.")
+
+    pictures = [
+        Media(media_type="image/png", sha256=f"{n}" * 64, size=n, name=f"{n}.png").reference for n in (1, 2)
+    ]
+    first, second = turn("what is it?", pictures[0]), turn("and that?", pictures[1])
+    talk = Item(id="t", input="and that?", messages=(*first, second[0]), metadata={"first_turn": 1})
+    head = Transcript(80).item(talk, [], {}).partition("recording")[0].split("\n")[2:]
+    assert [line.split(maxsplit=1) for line in head if line] == [
+        ["user", "what is it?"],
+        ["user", "[image/png, 1 bytes, 1.png]"],
+    ]
+    turns = tuple(Turn(number=number, calls=0, response="Seen.") for number in (1, 2))
+    replayed = Trial(run_id="r", item_id="t", lane=Lane.NEW, index=0, status=Status.OK, turns=turns)
+    shown = Transcript(80).item(talk, [replayed], {}).partition("new trial 1")[2]
+    places = [shown.index(text) for text in ("what is it?", "1.png", "Seen.", "and that?", "2.png")]
+    assert places == sorted(places)
+    history = replace(talk, metadata={"first_turn": 2})
+    head = Transcript(80).item(history, [], {}).partition("recording")[0].split("\n")[2:]
+    assert [line.split(maxsplit=1) for line in head if line] == [
+        ["user", "and that?"],
+        ["user", "[image/png, 2 bytes, 2.png]"],
+    ]
 
 
 def test_a_terminal_shows_type_size_and_name(project: rd.Project) -> None:
