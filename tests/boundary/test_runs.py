@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -107,6 +109,54 @@ def test_a_program_reaches_its_tape_and_nothing_else(
     assert done.code == 0, done.err
     assert all(str(trial.final_response).startswith("status: ") for trial in project.trials())
     assert canaries.effects() == []
+
+
+LINKED = """
+import os, subprocess, sys
+
+ATTEMPT = '''
+import contextlib, os, socket, sys
+for folder in (".", sys.argv[1]):
+    with contextlib.suppress(OSError):
+        socket.socket(socket.AF_UNIX).connect(f"{folder}/link.sock")
+    with contextlib.suppress(OSError):
+        socket.socketpair()[0].connect(f"{folder}/link.sock")
+    with contextlib.suppress(OSError):
+        os.write(os.open(f"{folder}/link.fifo", os.O_WRONLY | os.O_NONBLOCK), b"x")
+    with contextlib.suppress(OSError), open(f"{folder}/link.file", "r+") as file:
+        print(file.read())
+        file.write(", and more")
+'''
+
+def run_agent(text):
+    return subprocess.check_output([sys.executable, "-I", "-c", ATTEMPT, "FOLDER"], text=True)
+"""
+
+
+@pytest.mark.parametrize("kind", AVAILABLE)
+def test_hard_links_in_the_agents_folder_lead_nowhere_else(
+    replay: Replay, project: Project, tmp_path: Path, kind: str
+) -> None:
+    """They were made before the run, of a socket, a FIFO and a file outside of the folder."""
+    project.write("v1", LINKED.replace("FOLDER", str(project.folder)))
+    project.settings(f'{NO_TOOLS}[world]\nboundary = "{kind}"\n')
+    (tmp_path / "file").write_text("as it was")
+    os.mkfifo(tmp_path / "fifo")
+    reader = os.open(tmp_path / "fifo", os.O_RDONLY | os.O_NONBLOCK)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "sock"))
+        server.listen()
+        server.setblocking(False)
+        for name in ("file", "fifo", "sock"):
+            (project.folder / f"link.{name}").hardlink_to(tmp_path / name)
+        done = replay("run", "--new", ".")
+        assert done.code == 0, done.err
+        assert all(str(trial.final_response).startswith("as it was") for trial in project.trials())
+        with pytest.raises(BlockingIOError):
+            server.accept()
+    assert os.read(reader, 1) == b""
+    os.close(reader)
+    assert (tmp_path / "file").read_text() == "as it was"
 
 
 def test_a_kernel_that_refuses_is_named(
