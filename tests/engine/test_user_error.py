@@ -29,8 +29,8 @@ def talk(number: int) -> Item:
 class PlantedUser:
     """Writes what the real user did, in other words, and something else at a planted rate."""
 
-    def __init__(self, rate: float) -> None:
-        self._rate, self._chance = rate, random.Random(7)
+    def __init__(self, rate: float, seed: int = 7) -> None:
+        self._rate, self._chance = rate, random.Random(seed)
         self.seen: list[tuple[str, ...]] = []
 
     async def reply(self, item: Item, conversation: Sequence[Message]) -> str | None:
@@ -55,6 +55,16 @@ def test_planted_errors_are_within_the_measured_interval(rate: float) -> None:
         "the turn itself is left out"
     )
     assert UserError.from_json(error.to_json()) == error
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.1, 0.3])
+def test_the_interval_holds_the_planted_error_in_nearly_every_draw(rate: float) -> None:
+    talks, errors = [talk(number) for number in range(60)], []
+    for seed in range(20):
+        error = run_sync(measure_user(talks, PlantedUser(rate, seed), "stand-in"))
+        assert error is not None
+        errors.append(error)
+    assert sum(error.interval[0] <= rate <= error.interval[1] for error in errors) >= 18
 
 
 def test_without_a_second_turn_there_is_nothing_to_measure() -> None:
