@@ -3,7 +3,7 @@
 OpenAI chat chunks carry pieces of text and of each tool call's arguments; Responses events carry each item
 when it is done, and end with the whole response; Anthropic events carry pieces for each content block,
 arguments as pieces of JSON; so do events of Bedrock's Converse, each under the name of its kind. Events are
-objects, server-sent events with `data`, or the text of those.
+objects, server-sent events with `data`, or the text of those. Google's ADK records messages that are pieces.
 """
 
 from __future__ import annotations
@@ -71,6 +71,52 @@ def put_together(events: Sequence[Json]) -> Json:
     if any(str(event.get("type")).startswith("response.") for event in unwrapped_events[:_LOOKED_AT]):
         return _responses(unwrapped_events)
     return _anthropic(unwrapped_events)
+
+
+def of_pieces(messages: Json) -> Json:
+    """Return the answer whose pieces these are, each a message that says no reason to end; others unchanged.
+
+    Google's ADK records every piece of a stream. Its last message is the whole answer where LiteLLM calls the
+    model, and one more piece where Gemini is called, which leaves the text and the calls of the others out.
+    """
+    listed = messages if isinstance(messages, list) else []
+    answers: list[dict[str, Any]] = [
+        message for message in _objects(listed) if message.get("role") == "assistant" and "parts" in message
+    ]
+    if len(listed) < 2 or len(answers) < len(listed):
+        return messages
+    if any(message.get("finish_reason") != "" for message in answers[:-1]):
+        return messages
+    pieces, last = _joined_parts(answers[:-1]), _joined_parts(answers[-1:])
+    is_whole = _text_of(pieces) == _text_of(last) and _call_ids(pieces) <= _call_ids(last)
+    parts: list[Json] = [*(last if is_whole else _joined_parts(answers))]
+    return [{**answers[-1], "parts": parts}]
+
+
+def _joined_parts(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the parts, with each text in one and each call once, with the latest arguments of its id."""
+    joined: list[dict[str, Any]] = []
+    calls: dict[str, dict[str, Any]] = {}
+    for part in (part for message in messages for part in _objects(message["parts"])):
+        previous = joined[-1] if joined else {}
+        call = calls.get(_text(part.get("id"))) if part.get("type") == "tool_call" else None
+        if call is not None:
+            call.update({key: value for key, value in part.items() if value is not None})
+        elif part.get("type") in ("text", "reasoning") and part["type"] == previous.get("type"):
+            previous["content"] = _text(previous.get("content")) + _text(part.get("content"))
+        else:
+            joined.append(dict(part))
+            if part.get("type") == "tool_call" and part.get("id"):
+                calls[_text(part["id"])] = joined[-1]
+    return joined
+
+
+def _text_of(parts: Sequence[dict[str, Any]]) -> str:
+    return "".join(_text(part.get("content")) for part in parts if part.get("type") == "text")
+
+
+def _call_ids(parts: Sequence[dict[str, Any]]) -> set[str]:
+    return {_text(part.get("id")) for part in parts if part.get("type") == "tool_call"}
 
 
 def _chat(chunks: Sequence[dict[str, Any]]) -> dict[str, Any]:

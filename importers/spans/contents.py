@@ -28,6 +28,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from replaydiff.importers.chat.streams import of_pieces
 from replaydiff.replay.messages import count_requests, decode, is_media, parse, read_messages
 from replaydiff.replay.model import Json, JsonObject
 from replaydiff.replay.result_form import scalar_of
@@ -236,7 +237,7 @@ def _genai_input(span: RawSpan) -> Json:
 
 
 def _genai_output(span: RawSpan) -> Json:
-    messages = decode(_holder(span, "gen_ai.output.messages").get("gen_ai.output.messages"))
+    messages = of_pieces(decode(_holder(span, "gen_ai.output.messages").get("gen_ai.output.messages")))
     if isinstance(messages, dict) and read_messages(messages) is None:
         return None
     if isinstance(messages, list) and not any(map(_has_content, messages)):

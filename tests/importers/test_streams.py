@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.importers.reading import traces
+from tests.importers.test_otlp import one, span
 
 Event = dict[str, Any]
 REQUEST = {"model": "m", "messages": [{"role": "user", "content": "Two roses, please."}]}
@@ -141,3 +142,63 @@ def test_calls_of_a_stream(events: list[Event], calls: list[Any], form: str, tmp
     log.write_text(json.dumps(record))
     (trace,) = traces("openai", log)
     assert [(call.name, call.args) for call in trace.tool_calls] == calls
+
+
+def adk_piece(*parts: Event, finish: str = "") -> Event:
+    return {"role": "assistant", "parts": list(parts), "finish_reason": finish}
+
+
+def adk_text(content: str) -> Event:
+    return {"type": "text", "content": content}
+
+
+def adk_call(call_id: str, city: str | None) -> Event:
+    arguments = None if city is None else {"city": city}
+    return {"type": "tool_call", "id": call_id, "name": "get_weather", "arguments": arguments}
+
+
+@pytest.mark.parametrize(
+    ("pieces", "text", "calls"),
+    [
+        pytest.param(
+            [
+                *(adk_piece(adk_call(call_id, None)) for call_id in ("a", "a", "b")),
+                adk_piece(adk_call("a", "Oslo"), adk_call("b", "Lima"), finish="stop"),
+            ],
+            "",
+            [OSLO, LIMA],
+            id="the last is the whole",
+        ),
+        pytest.param(
+            [
+                adk_piece(adk_text("One ")),
+                adk_piece(adk_text("moment.")),
+                adk_piece(adk_text("One moment."), adk_call("a", "Oslo"), finish="stop"),
+            ],
+            "One moment.",
+            [OSLO],
+            id="the last is the whole with text",
+        ),
+        pytest.param(
+            [
+                adk_piece(adk_text("One ")),
+                adk_piece(adk_text("moment."), adk_call("a", "Oslo")),
+                adk_piece(adk_call("b", "Lima"), finish="stop"),
+            ],
+            "One moment.",
+            [OSLO, LIMA],
+            id="the last is one more piece",
+        ),
+    ],
+)
+def test_pieces_that_adk_records_of_a_stream_are_one_answer(
+    pieces: list[Event], text: str, calls: list[tuple[str, Event]], tmp_path: Path
+) -> None:
+    attributes = {
+        "gen_ai.operation.name": "generate_content",
+        "gen_ai.input.messages": json.dumps([{"role": "user", "parts": [adk_text("Two roses, please.")]}]),
+        "gen_ai.output.messages": json.dumps(pieces),
+    }
+    made = one(tmp_path, span("1", None, 0, 9, attributes=attributes))
+    assert [(call.name, call.args) for call in made.tool_calls] == calls
+    assert [message.text for message in made.messages] == ["Two roses, please.", text]
