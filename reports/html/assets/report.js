@@ -264,7 +264,7 @@
       if (trial.user) {
         const list = el("dl");
         for (const [role, text] of trial.user) list.append(el("dt", "", role), el("dd", "text", text));
-        cell.append(el("details", "talk", el("summary", "", "the simulated user"), list));
+        cell.append(el("details", "talk", el("summary", "", "turn by turn"), list));
       }
       for (const event of trial.blocked || []) cell.append(el("p", "why", event));
       if (trial.stderr) cell.append(el("details", "", el("summary", "", "what it printed"), el("pre", "stderr", trial.stderr)));
