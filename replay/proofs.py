@@ -56,7 +56,7 @@ class Proof:
     def describe(self, max_false: float) -> str:
         """Return the count and what follows, for a person: `proven: 0 of 412 …`."""
         if not self.checked:
-            return "not proven: no call with arguments has one result in several other sessions"
+            return "not proven: too few calls repeat alike across sessions"
         counts = f"{self.false} of {self.checked} answers from other sessions false"
         if self.bound <= max_false:
             return f"proven: {counts}, at most {self.bound:.1%}"

@@ -64,7 +64,8 @@ def convert(
         return
     for remark, count in sorted(conversion.remarks.items(), key=lambda pair: (-pair[1], pair[0])):
         say(f"{count:>5} × {remark}")
-    say(f"{conversion.cases} cases of {source} (read as {conversion.source}) are in {target}")
+    cases = "1 case" if conversion.cases == 1 else f"{conversion.cases} cases"
+    say(f"{target}: {cases} of {source} (read as {conversion.source})")
 
 
 _SHOWN = 15

@@ -299,7 +299,7 @@ def test_a_solo_run_of_tau2_has_its_ticket_as_input_of_trace_and_case(tmp_path: 
         trace = get_trace(con, "s1")
     assert (trace.input, trace.release, trace.tool_path) == ("Fix the bill of line L1.", "base", "fix_bill")
     code, _, err = replay(tmp_path, "cases", "convert", "solo.json.gz", "cases.jsonl")
-    assert code == 0, err
+    assert (code, err) == (0, "cases.jsonl: 1 case of solo.json.gz (read as tau2)\n")
     case = json.loads((tmp_path / "cases.jsonl").read_text())
     assert case["input"] == trace.input
     assert case["expected_tool_calls"] == [{"name": "fix_bill", "args": {"line": "L1"}}]
