@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from replaydiff.diff.clusters import without_session
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.samples import list_samples
 from tests.boundary.running import BOUNDARY_LINE
@@ -43,7 +42,6 @@ def test_it_draws_runs_and_prints_the_report(replay: Replay, project: Project) -
     assert done.out.startswith(("SHIP", "CAN'T TELL"))
     assert done.err == (
         "latest complete month with traces: 2026-10 (6 traces)\n"
-        f"warning: {without_session(5, 5)}\n"
         "answered from recordings (1): app.agent:call\n"
         "note: tools that read: get_order_status (as set, recorded and named); no tool is known to write, so "
         'versions are compared by every call. Where that is wrong or open, set effect = "read" or "write" in '
