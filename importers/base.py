@@ -105,7 +105,7 @@ class Job:
 
     @property
     def size(self) -> int:
-        """Return bytes of its records."""
+        """Return the size of its records, in characters."""
         return sum(len(text) for _, text in self.records)
 
     def items(self) -> Iterator[Imported | Deferred]:

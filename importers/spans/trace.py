@@ -209,14 +209,14 @@ class _Tree:
                     inner.in_tool = True
 
     def above(self, span: Span) -> Iterator[Span]:
-        """Yield parent, its parent, and so on."""
+        """Yield the parent, its parent, and so on."""
         for _ in range(span.depth):
             assert span.parent is not None  # noqa: S101 - that is what depth says
             span = self.by_id[span.parent]
             yield span
 
     def below(self, span: Span) -> Iterator[Span]:
-        """Yield children, their children, and so on."""
+        """Yield the children, their children, and so on."""
         waiting = list(self.children[span.id])
         while waiting:
             inner = waiting.pop()

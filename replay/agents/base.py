@@ -115,7 +115,7 @@ class Address(Protocol):
         """Return the variables that lead it there."""
 
     def serving(self, line: Line | None) -> AbstractContextManager[None]:
-        """Return attribute what comes there to this trial, for as long as the context lasts."""
+        """Attribute what comes there to this trial, for as long as the context lasts."""
 
     def close(self) -> None:
         """Close the address."""

@@ -297,7 +297,7 @@ class _Server:
         return self.program.alive
 
     def serving(self, line: Line | None) -> contextlib.AbstractContextManager[None]:
-        """Return attribute the process's model requests to this trial."""
+        """Attribute the process's model requests to this trial, for as long as the context lasts."""
         return contextlib.nullcontext() if self.address is None else self.address.serving(line)
 
     async def request(self, sent: JsonObject) -> JsonObject:

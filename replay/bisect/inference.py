@@ -52,7 +52,7 @@ class Belief:
 
     @property
     def unchanged(self) -> float:
-        """Return probability that nothing changed between the ends."""
+        """Return the probability that nothing changed between the ends."""
         return float(self.probability[-1])
 
 

@@ -44,7 +44,7 @@ class SizedFile(Protocol):
 
     @property
     def position(self) -> int:
-        """Return bytes that were read."""
+        """Return how many bytes were read."""
 
 
 @contextmanager

@@ -67,7 +67,7 @@ class BatchGoneError(Exception):
 async def connect(
     *, base_url: str | None = None, prices: Mapping[str, Price] | None = None
 ) -> AsyncIterator[Batches]:
-    """Return message Batches, ready to be used, for as long as the context lasts.
+    """Open Message Batches, ready to be used, for as long as the context lasts.
 
     Raises:
         CredentialsError: no key is set where one is needed.

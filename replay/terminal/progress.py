@@ -39,7 +39,7 @@ class Progress(Protocol):
 
     @property
     def spent_usd(self) -> float:
-        """Return spent so far, as far as it is known."""
+        """Return what was spent so far, as far as it is known."""
 
 
 Update = Callable[[Progress], None]

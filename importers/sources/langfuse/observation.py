@@ -178,8 +178,8 @@ def _is_noise(key: str) -> bool:
 
 
 def _usage(row: Mapping[str, Any]) -> Usage | None:
-    """Return input is what `total` leaves beside the output: whether `input` counts cached tokens differs by
-    SDK.
+    """Return the tokens. The input is what `total` leaves beside the output, since it differs by SDK whether
+    `input` counts cached tokens.
     """
     details = table(row, "usageDetails") or table(row, "usage")
     if not details:
@@ -232,9 +232,7 @@ def produced(observation: Observation) -> tuple[Message, ...]:
 
 
 def _new(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """Return some SDKs record the whole history as the output: what counts is behind the last user
-    message.
-    """
+    """Return what follows the last message of a user: some SDKs record the whole history as the output."""
     last_user = max((index for index, message in enumerate(messages) if message.role == "user"), default=-1)
     return tuple(message for message in messages[last_user + 1 :] if message.role in ("assistant", "tool"))
 
@@ -397,7 +395,7 @@ def _letters(name: str) -> str:
 
 
 def _above(observation: Observation, by_id: Mapping[str, Observation]) -> Iterator[Observation]:
-    """Yield parent, its parent, and so on."""
+    """Yield the parent, its parent, and so on."""
     seen = {observation.id}
     while observation.parent is not None and observation.parent in by_id and observation.parent not in seen:
         observation = by_id[observation.parent]

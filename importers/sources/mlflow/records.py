@@ -82,7 +82,7 @@ def traces_in(record: Json) -> Iterator[tuple[JsonObject, list[Json]]]:
 
 
 def _texts_of(info: JsonObject, data: JsonObject) -> JsonObject:
-    """Return MLflow 2 keeps what went in and came out, whole, beside the spans."""
+    """Return the fields of a trace with what went in and came out, which MLflow 2 keeps beside the spans."""
     whole = {key: data[key] for key in ("request", "response") if isinstance(data.get(key), str)}
     return {**info, **whole}
 
@@ -206,9 +206,7 @@ def _attributes(holder: JsonObject) -> JsonObject:
 
 
 def _json(value: Json) -> Json:
-    """Return MLflow writes every value as JSON text, exactly once; attributes of other tools may be bare
-    text.
-    """
+    """Decode a value, which MLflow writes as JSON text, exactly once; other tools may write bare text."""
     if not isinstance(value, str):
         return value
     try:
@@ -258,7 +256,7 @@ def project(query: Query) -> str | None:
 
 
 def bounds(query: Query) -> tuple[int, int]:
-    """Return between which starts to search, in milliseconds since 1970; the second is no longer of it."""
+    """Return the times between which traces started, in milliseconds since 1970; the end is excluded."""
     since = query.start
     if since is not None and query.updates:
         since -= LOOK_BACK
