@@ -80,8 +80,7 @@ def commit_of(folder: Path, ref: str) -> str:
     if toplevel(folder) is None:
         # Other reasons than a missing repository (an owner git does not trust) are git's to tell.
         git(folder, "rev-parse", "--git-dir")
-    # What begins with a dash would be an option.
-    commit = None if ref.startswith("-") else _commit(folder, ref)
+    commit = _commit(folder, ref)
     if commit is None:
         refs = git(folder, "for-each-ref", "--format=%(refname:short)", *_REFS).split()
         hint = f"any tag, branch or commit of {toplevel(folder)} can be named"
@@ -91,7 +90,7 @@ def commit_of(folder: Path, ref: str) -> str:
 
 def has_revision(folder: Path, ref: str) -> bool:
     """Return whether a revision is in the repository of a folder, if there is one."""
-    return not ref.startswith("-") and shutil.which("git") is not None and _commit(folder, ref) is not None
+    return shutil.which("git") is not None and _commit(folder, ref) is not None
 
 
 def head(folder: Path) -> str | None:
@@ -100,6 +99,9 @@ def head(folder: Path) -> str | None:
 
 
 def _commit(folder: Path, ref: str) -> str | None:
+    # What begins with a dash would be an option.
+    if ref.startswith("-"):
+        return None
     process = _run(folder, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
     return None if process.returncode else process.stdout.decode().strip()
 
