@@ -178,7 +178,7 @@ def shop(tmp_path: Path) -> Path:
     """Eight items, of which three regressed; sixty traces."""
     texts = [*QUESTIONS, *(f"{text} again, please, number {n}" for n, text in enumerate(QUESTIONS))]
     items = [item(f"item-{place}", input=text) for place, text in enumerate(texts)]
-    fill(tmp_path, items, [production(f"trace-{n:02}", n) for n in range(60)])
+    fill(tmp_path, items, [production(f"trace-{n:02}", n, session_id=f"visit {n // 2}") for n in range(60)])
     return tmp_path
 
 
@@ -570,6 +570,11 @@ def test_traces_are_searched_by_text_condition_and_month(server: Server) -> None
             assert answer.status_code == 400
             assert 'role="alert"' in answer.text
         assert "All traces" in client.get("/trace?id=trace-07").text
+        session = re.search(
+            r'"/traces\?([^"]+)">Traces of its session', client.get("/trace?id=trace-07").text
+        )
+        assert session
+        assert ids(session[1]) == ["trace-06", "trace-07"]
         assert client.get("/trace?id=unknown-trace").status_code == 404
         assert client.get("/trace").status_code == 404
 
