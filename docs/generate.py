@@ -13,8 +13,10 @@ import inspect
 import json
 import re
 import sys
+import textwrap
 import typing
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -34,6 +36,11 @@ WRITERS = DOCS.parent / "tests" / "instrumentations" / "results.json"
 TRACE_SCHEMA = DOCS / "schema" / "trace.schema.json"
 NOTE = "<!-- Written by docs/generate.py (`make docs`); do not edit. -->"
 
+SHARED_BY = 3
+"""An option that so many commands have, with the same meaning, is described once for all of them."""
+SHARED_OPTIONS = "Options of many commands"
+OPTIONS_HEAD = ("| option | meaning |", "|---|---|")
+
 
 def pages() -> dict[Path, str]:
     """File → text of every generated page."""
@@ -50,34 +57,70 @@ def pages() -> dict[Path, str]:
 
 def _commands() -> str:
     root = cli.make_context("replay", [], resilient_parsing=True, max_content_width=90, terminal_width=90)
+    sections = {title: list(_contexts(root, names)) for title, names in COMMANDS.items()}
+    uses = Counter(row for contexts in sections.values() for context in contexts for row in _options(context))
+    shared = [row for row, commands in uses.most_common() if commands >= SHARED_BY]
     parts = [
         "# Commands",
         NOTE,
-        "Every command with its options and examples, as `replay COMMAND --help` prints them.",
+        "Every command with its options and examples; `replay COMMAND --help` prints the same.",
         f"```text\n{root.get_help()}\n```",
+        f"## {SHARED_OPTIONS}",
+        "\n".join([*OPTIONS_HEAD, *shared]),
     ]
-    for title, section in COMMANDS.items():
+    for title, contexts in sections.items():
         parts.append(f"## {title}")
-        for name in section:
-            command = cli.get_command(root, name)
-            assert command is not None
-            context = click.Context(command, root, name)
-            parts += [f"### replay {name}", f"```text\n{_help(context)}\n```"]
-            for inner in command.commands.values() if isinstance(command, click.Group) else ():
-                own = click.Context(inner, context, inner.name)
-                parts += [f"#### replay {name} {inner.name}", f"```text\n{_help(own)}\n```"]
-    return "\n\n".join(parts) + "\n"
+        for context in contexts:
+            parts += _command(context, shared)
+    return "\n\n".join(parts).replace(str(Path.home()), "~") + "\n"
 
 
-def _help(context: click.Context) -> str:
-    """Return what `--help` prints, without its own line."""
-    text = re.sub(r"\n  -h, --help +Show this message and exit\.", "", context.get_help())
-    return (
-        text.removesuffix("\n\nOptions:")
-        .replace("\n\nOptions:\n\n", "\n\n")
-        .replace(str(Path.home()), "~")
-        .rstrip()
-    )
+def _contexts(parent: click.Context, names: Iterable[str]) -> Iterator[click.Context]:
+    """Yield the context of each named command, followed by those of its subcommands."""
+    assert isinstance(parent.command, click.Group)
+    for name in names:
+        command = parent.command.get_command(parent, name)
+        assert command is not None
+        context = click.Context(command, parent, name)
+        yield context
+        if isinstance(command, click.Group):
+            yield from _contexts(context, command.commands)
+
+
+def _command(context: click.Context, shared: Sequence[str]) -> Iterator[str]:
+    """Yield the paragraphs of a command: what it does, its examples, and the options that it alone has."""
+    path, command = context.command_path, context.command
+    yield f"##{'#' * len(path.split()[1:])} {path}"
+    usage = f"`{' '.join([path, *command.collect_usage_pieces(context)])}`"
+    texts = inspect.cleandoc(command.help or "").split("\n\n")
+    texts += inspect.cleandoc(command.epilog or "").split("\n\n") if command.epilog else ()
+    yield f"{usage}: {_unwrapped(texts[0])}"
+    for text in texts[1:]:
+        if text.startswith("\b"):
+            yield f"```sh\n{textwrap.dedent(text.partition(':')[2].strip(chr(10)))}\n```"
+        else:
+            yield _unwrapped(text)
+    rows = list(_options(context))
+    command_rows = [row for row in rows if row not in shared]
+    names = ", ".join(row.split(" | ")[0].removeprefix("| ") for row in rows if row in shared)
+    above = f"see [above](#{SHARED_OPTIONS.lower().replace(' ', '-')})"
+    if command_rows:
+        yield "\n".join([*OPTIONS_HEAD, *command_rows, *([f"| {names} | {above} |"] if names else ())])
+    elif names:
+        yield f"Options: {names}, {above}."
+
+
+def _options(context: click.Context) -> Iterator[str]:
+    """Yield a row for each option of a command."""
+    for parameter in context.command.params:
+        record = parameter.get_help_record(context)
+        if record and isinstance(parameter, click.Option):
+            option, meaning = (text.replace("|", "\\|") for text in record)
+            yield f"| `{option}` | {_unwrapped(meaning)} |"
+
+
+def _unwrapped(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _settings() -> str:

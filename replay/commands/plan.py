@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 @click.option(
     "--measure-user",
     is_flag=True,
-    help="Have the model of [user] write up to 200 recorded turns of the run's conversations anew, each left "
-    "out, and print how often it does or gives something else than the real user.",
+    help="Have the model of [user] write up to 200 recorded turns of the run's conversations again, each "
+    "left out, and print how often it does or gives something else than the real user.",
 )
 @json_option
 def plan(

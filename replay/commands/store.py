@@ -162,7 +162,7 @@ def prune(app: App, before: str, runs: bool, yes: bool, as_json: bool) -> None:
     """Delete old traces, with --runs old runs, and what no run needs.
 
     No run needs checkouts and virtual environments beside the store that no stored run used, checkouts of
-    bisections (made anew when needed), copies of the store that a killed command left, simulated answers
+    bisections (made again when needed), copies of the store that a killed command left, simulated answers
     and kept files of trials ([world] keep) of runs that are no longer stored, and media that no trace, run
     or trial refers to.
 
