@@ -26,7 +26,8 @@ from replaydiff.diff.decide import RULES
 from replaydiff.replay import settings
 from replaydiff.replay.cli import COMMANDS, cli
 from replaydiff.replay.model import JsonObject, Message, Score, Step, ToolCall, Trace
-from replaydiff.replay.store.trace_codec import PUBLIC_NAMES, field_types
+from replaydiff.replay.store.rows import field_types
+from replaydiff.replay.store.trace_codec import PUBLIC_NAMES
 
 DOCS = Path(__file__).parent
 Json = dict[str, typing.Any]

@@ -24,7 +24,7 @@ from replaydiff.replay.media import MediaFolder
 from replaydiff.replay.model import Action, Case, Decision, Item
 from replaydiff.replay.store import pending
 from replaydiff.replay.store.connection import open_store
-from replaydiff.replay.store.grades import add_decision, decision_row, latest_decision
+from replaydiff.replay.store.grades import DECISIONS, add_decision, latest_decision
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -134,7 +134,7 @@ class Decisions:
             # The clock went back, or that of who decided before is ahead: the last word counts.
             decision = replace(decision, at=latest.at + timedelta(microseconds=1))
         if self._waits:
-            pending.append(self.store, "decisions", [decision_row(decision)])
+            pending.append(self.store, "decisions", [DECISIONS.values(decision)])
         else:
             add_decision(con, decision)
 

@@ -28,8 +28,8 @@ from replaydiff.replay.model import (
     media_in,
 )
 from replaydiff.replay.store.grades import iter_grades, read_votes
+from replaydiff.replay.store.item_trials import iter_trials
 from replaydiff.replay.store.runs import get_run, iter_items
-from replaydiff.replay.store.trials import iter_trials
 from replaydiff.replay.turns import reached
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from replaydiff.importers.call_notes import (
 from replaydiff.importers.convert import converted, jobs
 from replaydiff.replay.messages import conversation, count_requests, read_args, read_messages, read_text
 from replaydiff.replay.model import Json, JsonObject, Message, Score, Step, StepKind, ToolCall, Trace, Usage
-from replaydiff.replay.store.trace_codec import field_types
+from replaydiff.replay.store.rows import field_types
 
 NAME = "jsonl"
 RECOGNISED_BY = "records have trace_id and started_at"

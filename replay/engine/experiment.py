@@ -37,8 +37,8 @@ from replaydiff.replay.engine.versions import changes
 from replaydiff.replay.errors import VersionError
 from replaydiff.replay.model import Item, JsonObject, Lane, ModelCall, RunRecord, Trial, Version
 from replaydiff.replay.settings import Settings
+from replaydiff.replay.store.item_trials import iter_trials
 from replaydiff.replay.store.runs import create_run, delete_run, finish_run, iter_items, write_lanes
-from replaydiff.replay.store.trials import iter_trials
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

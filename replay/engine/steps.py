@@ -33,7 +33,7 @@ from replaydiff.replay.model import (
     Usage,
 )
 from replaydiff.replay.store.conversations import iter_conversations
-from replaydiff.replay.store.trials import iter_trials
+from replaydiff.replay.store.item_trials import iter_trials
 from replaydiff.replay.turns import action, most_done
 
 if TYPE_CHECKING:

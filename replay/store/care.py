@@ -23,10 +23,10 @@ from replaydiff.replay.store.connection import UNWRITTEN, open_store, transactio
 from replaydiff.replay.store.grades import decisions, iter_grades
 from replaydiff.replay.store.histories import continued
 from replaydiff.replay.store.import_records import merge_tokens
+from replaydiff.replay.store.item_trials import iter_item_trials
 from replaydiff.replay.store.memory import MEMORY_MB, in_batches
-from replaydiff.replay.store.runs import iter_items, list_runs
+from replaydiff.replay.store.runs import list_runs
 from replaydiff.replay.store.samples import SAMPLED, list_samples
-from replaydiff.replay.store.trials import iter_trials
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -95,7 +95,7 @@ def check_rows(con: DuckDBPyConnection) -> None:
     list_samples(con)
     decisions(con)
     for run in list_runs(con, experiments=True)[:1]:
-        for rows in (iter_items(con, run.id), iter_trials(con, run.id), iter_grades(con, run.id)):
+        for rows in (iter_item_trials(con, run.id), iter_grades(con, run.id)):
             deque(rows, maxlen=0)
 
 

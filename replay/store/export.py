@@ -28,7 +28,7 @@ from replaydiff.replay.model import Grade, RunRecord
 from replaydiff.replay.model.media import MARK
 from replaydiff.replay.store import sql
 from replaydiff.replay.store.connection import UNWRITTEN
-from replaydiff.replay.store.grades import GRADE_COLUMNS, grade_row
+from replaydiff.replay.store.grades import GRADES
 from replaydiff.replay.store.histories import with_histories
 from replaydiff.replay.store.memory import all_rows, by_position
 from replaydiff.replay.store.runs import get_run, list_runs
@@ -330,7 +330,7 @@ def _stage_grades(con: DuckDBPyConnection, computed: Iterable[Grade]) -> None:
     con.execute("CREATE TEMP TABLE computed AS FROM grades LIMIT 0")
     unstaged = iter(computed)
     while batch := list(islice(unstaged, _ROWS)):
-        sql.insert(con, "computed", GRADE_COLUMNS, [grade_row(grade) for grade in batch])
+        GRADES.insert(con, batch, table="computed")
 
 
 def _row_records(export: Export) -> Iterator[dict[str, Any]]:

@@ -12,45 +12,31 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from replaydiff.replay.interruption import interruptible
-from replaydiff.replay.model import Action, Decision, Grade, GradeState, JsonObject, Lane, Vote
+from replaydiff.replay.model import Decision, Grade, GradeState, Vote
 from replaydiff.replay.store import sql
-from replaydiff.replay.store.sql import clean_text, encode
+from replaydiff.replay.store.rows import TableRows
+from replaydiff.replay.store.sql import clean_text
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-GRADE_COLUMNS = {
-    "run_id": "VARCHAR",
-    "item_id": "VARCHAR",
-    "lane": "VARCHAR",
-    "trial": "INTEGER",
-    "grader": "VARCHAR",
-    "grader_version": "VARCHAR",
-    "state": "VARCHAR",
-    "score": "DOUBLE",
-    "passed": "BOOLEAN",
-    "reason": "VARCHAR",
-    "detail": "VARCHAR",
-    "votes": "VARCHAR",
-    "cost_usd": "DOUBLE",
-}
-_KEY = ("run_id", "item_id", "lane", "trial", "grader", "grader_version")
-_CONFLICT = "ON CONFLICT DO UPDATE SET " + ", ".join(
-    f"{name} = excluded.{name}" for name in GRADE_COLUMNS if name not in _KEY
+GRADES = TableRows(
+    Grade,
+    "grades",
+    key=("run_id", "item_id", "lane", "trial", "grader", "grader_version"),
+    readers={"grader": sys.intern, "grader_version": sys.intern},
+    shared=("detail", "votes"),
 )
 _READ_BATCH = 500
-
-_LONG_DETAIL = 400
-"""From so many characters on hardly two details are equal."""
-_read_detail: Any = sql.reader(dict[str, Any])
-_read_votes = sql.reader(tuple[Vote, ...])
 
 
 def write_grades(con: DuckDBPyConnection, grades: Sequence[Grade]) -> None:
     """Keep grades, in one statement."""
-    rows = [grade_row(grade) for grade in grades]
-    latest = {row[: len(_KEY)]: row for row in rows}
-    sql.insert(con, "grades", GRADE_COLUMNS, list(latest.values()), _CONFLICT)
+    latest = {
+        (grade.run_id, grade.item_id, grade.lane, grade.trial, grade.grader, grade.grader_version): grade
+        for grade in grades
+    }
+    GRADES.insert(con, latest.values(), GRADES.replace)
 
 
 class GraderVersion(NamedTuple):
@@ -85,63 +71,13 @@ def iter_grades(
     graders = [f"{grader}\n{version}" for grader, version in (versions or {}).items()]
     cursor = interruptible(con.cursor())
     cursor.execute(
-        f"SELECT {', '.join(GRADE_COLUMNS)} FROM grades WHERE run_id = $run"
+        f"SELECT {GRADES.selected} FROM grades WHERE run_id = $run"
         " AND ($every OR list_contains($graders, grader || chr(10) || grader_version))"
         " ORDER BY item_id, lane, trial, grader, grader_version",
         {"run": run_id, "every": versions is None, "graders": graders},
     )
-    lanes: dict[str, Lane] = {}
-    details: dict[str, JsonObject] = {}
     while rows := cursor.fetchmany(_READ_BATCH):
-        for row in rows:
-            yield _grade(row, lanes, details)
-
-
-def grade_row(grade: Grade) -> tuple[Any, ...]:
-    """Return the values of `GRADE_COLUMNS`."""
-    return (
-        grade.run_id,
-        clean_text(grade.item_id),
-        str(grade.lane),
-        grade.trial,
-        grade.grader,
-        grade.grader_version,
-        grade.state.value,
-        sql.real(grade.score),
-        grade.passed,
-        None if grade.reason is None else clean_text(grade.reason),
-        encode(grade.detail),
-        encode(grade.votes),
-        sql.real(grade.cost_usd),
-    )
-
-
-def _grade(row: Sequence[Any], lanes: dict[str, Lane], details: dict[str, JsonObject]) -> Grade:
-    """Return the grade of a row; grades of equal lane or detail share it, as nearly all of a judge do."""
-    (
-        run_id, item_id, lane, trial, grader, version, state, score, passed, reason, detail, votes, cost_usd
-    ) = row  # fmt: skip
-    if lane not in lanes:
-        lanes[lane] = sql.stored(Lane.parse, lane)
-    if len(detail) > _LONG_DETAIL:
-        decoded = _read_detail(detail)
-    elif (decoded := details.get(detail)) is None:
-        decoded = details[detail] = _read_detail(detail)
-    return Grade(
-        run_id=run_id,
-        item_id=item_id,
-        lane=lanes[lane],
-        trial=trial,
-        grader=sys.intern(grader),
-        grader_version=sys.intern(version),
-        state=sql.stored(GradeState, state),
-        score=score,
-        passed=passed,
-        reason=reason,
-        detail=decoded,
-        votes=() if votes == "[]" else _read_votes(votes),
-        cost_usd=cost_usd,
-    )
+        yield from map(GRADES.value, rows)
 
 
 VOTE_COLUMNS = {
@@ -187,6 +123,9 @@ class SentBatch:
     """The provider's; None while it is not known whether the batch was taken."""
 
 
+_BATCHES = TableRows(SentBatch, "judge_batches")
+
+
 def write_votes(con: DuckDBPyConnection, votes: Sequence[StoredVote], at: datetime) -> None:
     """Keep votes; one on the same material with the same index is replaced."""
     rows = {(vote.judge, vote.material, vote.vote.index): vote_row(vote, at) for vote in votes}
@@ -220,11 +159,7 @@ def read_votes(con: DuckDBPyConnection, judge: str) -> dict[tuple[str, int], Vot
 
 def write_batch(con: DuckDBPyConnection, batch: SentBatch) -> None:
     """Note a batch, or the id that the provider gave it."""
-    con.execute(
-        "INSERT INTO judge_batches (mark, judge, requests, sent_at, batch_id) VALUES (?, ?, ?, ?, ?)"
-        " ON CONFLICT DO UPDATE SET batch_id = excluded.batch_id",
-        [batch.mark, batch.judge, batch.requests, batch.sent_at, batch.batch_id],
-    )
+    _BATCHES.insert(con, [batch], "ON CONFLICT DO UPDATE SET batch_id = excluded.batch_id")
 
 
 def drop_batch(con: DuckDBPyConnection, mark: str) -> None:
@@ -234,66 +169,23 @@ def drop_batch(con: DuckDBPyConnection, mark: str) -> None:
 
 def sent_batches(con: DuckDBPyConnection, judges: Sequence[str]) -> list[SentBatch]:
     """Return the batches of these judges that were not fetched yet, the oldest first."""
-    rows = con.execute(
-        "SELECT mark, judge, requests, sent_at, batch_id FROM judge_batches WHERE list_contains(?, judge)"
-        " ORDER BY sent_at, mark",
-        [list(judges)],
-    ).fetchall()
-    return [
-        SentBatch(mark=mark, judge=judge, requests=requests, sent_at=sent_at, batch_id=batch_id)
-        for mark, judge, requests, sent_at, batch_id in rows
-    ]
+    return _BATCHES.select(con, "WHERE list_contains(?, judge) ORDER BY sent_at, mark", [list(judges)])
 
 
-_DECISION_COLUMNS = "item_id, action, decided_at, person, run_id, reason, case_id, label"
+DECISIONS = TableRows(Decision, "decisions", columns={"at": "decided_at"})
 
 
 def add_decision(con: DuckDBPyConnection, decision: Decision) -> None:
     """Append one decision."""
-    con.execute(
-        f"INSERT INTO decisions ({_DECISION_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", decision_row(decision)
-    )
-
-
-def decision_row(decision: Decision) -> list[Any]:
-    """Return the values of a decision's columns."""
-    return [
-        decision.item_id,
-        decision.action.value,
-        decision.at,
-        clean_text(decision.person),
-        decision.run_id,
-        None if decision.reason is None else clean_text(decision.reason),
-        decision.case_id,
-        decision.label,
-    ]
+    DECISIONS.insert(con, [decision])
 
 
 def latest_decision(con: DuckDBPyConnection, item_id: str) -> Decision | None:
     """Return the last decision on an item; None if there is none."""
-    rows = con.execute(
-        f"SELECT {_DECISION_COLUMNS} FROM decisions WHERE item_id = ?"
-        " ORDER BY decided_at DESC, rowid DESC LIMIT 1",
-        [item_id],
-    ).fetchall()
-    return _decision(rows[0]) if rows else None
+    chosen = "WHERE item_id = ? ORDER BY decided_at DESC, rowid DESC LIMIT 1"
+    return next(iter(DECISIONS.select(con, chosen, [item_id])), None)
 
 
 def decisions(con: DuckDBPyConnection) -> list[Decision]:
     """Return all decisions, oldest first."""
-    rows = con.execute(f"SELECT {_DECISION_COLUMNS} FROM decisions ORDER BY decided_at, rowid").fetchall()
-    return [_decision(row) for row in rows]
-
-
-def _decision(row: Sequence[Any]) -> Decision:
-    item_id, action, at, person, run_id, reason, case_id, label = row
-    return Decision(
-        item_id=item_id,
-        action=Action(action),
-        at=at,
-        person=person,
-        run_id=run_id,
-        reason=reason,
-        case_id=case_id,
-        label=label,
-    )
+    return DECISIONS.select(con, "ORDER BY decided_at, rowid")

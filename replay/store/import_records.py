@@ -14,7 +14,7 @@ import hashlib
 import secrets
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from replaydiff.replay.clock import utc_now
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.model import JsonObject
 from replaydiff.replay.store import sql
+from replaydiff.replay.store.rows import TableRows
 from replaydiff.replay.store.sql import clean_text, encode
 
 if TYPE_CHECKING:
@@ -30,19 +31,6 @@ if TYPE_CHECKING:
 EXCERPT_CHARACTERS = 200
 STORED_CHARACTERS = 1_000_000
 """The longest record that is kept whole when it is rejected."""
-
-_COLUMNS = {
-    "source": "VARCHAR",
-    "file": "VARCHAR",
-    "line": "BIGINT",
-    "id": "VARCHAR",
-    "reason": "VARCHAR",
-    "excerpt": "VARCHAR",
-    "record": "VARCHAR",
-    "alone": "BOOLEAN",
-    "rejected_at": "TIMESTAMP",
-}
-_REJECT_KEY = ("source", "file", "line", "id")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,25 +61,18 @@ class StoredReject(Reject):
     rejected_at: datetime
 
 
+_KEY = ("source", "file", "line", "id")
+_REJECTS = TableRows(StoredReject, "rejects", key=_KEY)
+
+
 def write_rejects(con: DuckDBPyConnection, rejects: Sequence[Reject]) -> None:
     """Keep rejects; of two for one source, file, line and id the last one counts."""
     now = utc_now()
-    rows = {
-        (reject.source, reject.file, reject.line, reject.id): (
-            clean_text(reject.source),
-            clean_text(reject.file),
-            reject.line,
-            clean_text(reject.id),
-            clean_text(reject.reason),
-            clean_text(reject.excerpt),
-            None if reject.record is None else clean_text(reject.record),
-            reject.alone,
-            now,
-        )
+    latest = {
+        (reject.source, reject.file, reject.line, reject.id): StoredReject(**asdict(reject), rejected_at=now)
         for reject in rejects
     }
-    changed = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS if name not in _REJECT_KEY)
-    sql.insert(con, "rejects", _COLUMNS, list(rows.values()), f"ON CONFLICT DO UPDATE SET {changed}")
+    _REJECTS.insert(con, latest.values(), _REJECTS.replace)
 
 
 def forget_rejects(con: DuckDBPyConnection, files: Sequence[str], before: datetime) -> None:
@@ -116,12 +97,7 @@ def take_rejects(con: DuckDBPyConnection, source: str | None = None) -> list[Sto
 
 def list_rejects(con: DuckDBPyConnection, source: str | None = None) -> list[StoredReject]:
     """Return the rejects (of one source) by source, file and line."""
-    rows = con.execute(
-        f"SELECT {', '.join(_COLUMNS)} FROM rejects WHERE source = coalesce(?, source)"
-        f" ORDER BY {', '.join(_REJECT_KEY)}",
-        [source],
-    ).fetchall()
-    return [StoredReject(**dict(zip(_COLUMNS, row, strict=True))) for row in rows]
+    return _REJECTS.select(con, f"WHERE source = coalesce(?, source) ORDER BY {', '.join(_KEY)}", [source])
 
 
 def mark_read(

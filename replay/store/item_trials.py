@@ -16,30 +16,24 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from replaydiff.replay.interruption import interruptible
-from replaydiff.replay.model import Item, Lane, Score, ServedCall, Status, ToolCall, Trial
+from replaydiff.replay.model import Item, ServedCall, ToolCall, Trial
 from replaydiff.replay.store import sql
 from replaydiff.replay.store.memory import by_position
+from replaydiff.replay.store.rows import TableRows
 from replaydiff.replay.store.runs import end_of_items, read_item
-from replaydiff.replay.store.trials import (
-    read_blocked,
-    read_files,
-    read_scores,
-    read_served,
-    read_turns,
-    read_usage,
-)
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 _BATCH = 5000
 """Items that are read together: sorting all trials of a large run would hold their texts a second time."""
-_COLUMNS = (
-    "lane, index, status, reason, final_response, served, usage, cost_usd, latency_ms, started_at,"
-    " attempts, scores, stderr, turns, blocked, files"
+_CALLS = sql.reader(tuple[ServedCall, ...])
+_PARTS = TableRows(
+    Trial, "trials", left_out=("run_id", "item_id"), readers={"served": lambda text: text}, shared=("scores",)
 )
+"""A trial without the ids, which would be texts of their own in each, and with its calls as text."""
 _TRIALS = f"""
-    SELECT i.position, {", ".join(f"t.{name}" for name in _COLUMNS.split(", "))} FROM trials t
+    SELECT i.position, {", ".join(f"t.{name}" for name in _PARTS.columns)} FROM trials t
     JOIN run_items i ON i.run_id = t.run_id AND i.item_id = t.item_id
     WHERE t.run_id = $run AND i.position >= $first AND i.position < $end ORDER BY i.position, t.lane, t.index
 """
@@ -48,7 +42,6 @@ _ITEMS = """
     WHERE run_id = $run AND position >= $first AND position < $end ORDER BY position
 """
 
-_NO_SCORES: dict[str, Score] = {}
 _encode = msgspec.json.Encoder().encode
 
 
@@ -58,7 +51,6 @@ def iter_item_trials(con: DuckDBPyConnection, run_id: str) -> Iterator[tuple[Ite
     Trials with equal calls share them, and calls that are the recorded ones share arguments and result with
     the item's tape.
     """
-    lanes: dict[str, Lane] = {}
     end = end_of_items(con, run_id)
     trials, items = (
         by_position(interruptible(con.cursor()), query, {"run": run_id}, end=end, batch=_BATCH)
@@ -71,17 +63,23 @@ def iter_item_trials(con: DuckDBPyConnection, run_id: str) -> Iterator[tuple[Ite
         if waiting is None or waiting[0] != position:
             yield item, []
             continue
-        shared = _ItemValues(item, run_id, lanes)
+        shared = _ItemValues(item, run_id)
         yield item, [shared.trial(row) for row in waiting[1]]
         waiting = next(groups, None)
+
+
+def iter_trials(con: DuckDBPyConnection, run_id: str) -> Iterator[Trial]:
+    """Yield all trials of a run, by position of their item, then lane, then index."""
+    for _, trials in iter_item_trials(con, run_id):
+        yield from trials
 
 
 class _ItemValues:
     """The values of one item and its trials so far; a later value that equals one becomes the same object."""
 
-    def __init__(self, item: Item, run_id: str, lanes: dict[str, Lane]) -> None:
+    def __init__(self, item: Item, run_id: str) -> None:
         _share_words(item)
-        self._item, self._run_id, self._lanes = item, run_id, lanes
+        self._item, self._run_id = item, run_id
         self._calls: dict[str, list[ToolCall]] = {}
         for call in item.tape:
             self._calls.setdefault(call.name, []).append(call)
@@ -90,34 +88,14 @@ class _ItemValues:
         self._served: dict[str, tuple[ServedCall, ...]] = {}
 
     def trial(self, row: Sequence[Any]) -> Trial:
-        (
-            _, lane, index, status, reason, response, served, usage, cost_usd, latency_ms, started_at,
-            attempts, scores, stderr, turns, blocked, files,
-        ) = row  # fmt: skip
-        if lane not in self._lanes:
-            self._lanes[lane] = sql.stored(Lane.parse, lane)
+        fields = _PARTS.fields(row[1:])
+        served, response = fields["served"], fields["final_response"]
         if served not in self._served:
-            self._served[served] = tuple(map(self._call, read_served(served)))
-        return Trial(
-            run_id=self._run_id,
-            item_id=self._item.id,
-            lane=self._lanes[lane],
-            index=index,
-            status=sql.stored(Status, status),
-            reason=reason,
-            final_response=None if response is None else self._texts.setdefault(response, response),
-            served=self._served[served],
-            usage=None if usage is None else read_usage(usage),
-            cost_usd=cost_usd,
-            latency_ms=latency_ms,
-            started_at=started_at,
-            attempts=attempts,
-            scores=_NO_SCORES if scores == "{}" else read_scores(scores),
-            stderr=stderr,
-            turns=() if turns is None else read_turns(turns),
-            blocked=() if blocked is None else read_blocked(blocked),
-            files=() if files is None else read_files(files),
-        )
+            self._served[served] = tuple(map(self._call, _CALLS(served)))
+        fields["served"] = self._served[served]
+        if response is not None:
+            fields["final_response"] = self._texts.setdefault(response, response)
+        return Trial(run_id=self._run_id, item_id=self._item.id, **fields)
 
     def _call(self, served: ServedCall) -> ServedCall:
         call = served.call

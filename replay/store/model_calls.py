@@ -3,40 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from replaydiff.replay.model import Lane, ModelCall, ToolCall, Usage
+from replaydiff.replay.model import Lane, ModelCall, Usage
 from replaydiff.replay.store import sql
-from replaydiff.replay.store.sql import clean_text, encode
+from replaydiff.replay.store.rows import TableRows
+from replaydiff.replay.store.sql import clean_text
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-_CALL = {
-    "run_id": "VARCHAR",
-    "item_id": "VARCHAR",
-    "lane": "VARCHAR",
-    "trial": "INTEGER",
-    "index": "INTEGER",
-    "api": "VARCHAR",
-    "path": "VARCHAR",
-    "request_hash": "VARCHAR",
-    "request": "VARCHAR",
-    "status": "INTEGER",
-    "content_type": "VARCHAR",
-    "response": "VARCHAR",
-    "error": "VARCHAR",
-    "model": "VARCHAR",
-    "tool_calls": "VARCHAR",
-    "usage": "VARCHAR",
-    "cost_usd": "DOUBLE",
-    "latency_ms": "DOUBLE",
-    "started_at": "TIMESTAMP",
-}
-
+_CALLS = TableRows(ModelCall, "model_calls")
 _read_usage = sql.reader(Usage)
-_read_request = sql.reader(Any)
-_read_calls = sql.reader(tuple[ToolCall, ...])
 
 
 class Recorded(NamedTuple):
@@ -51,41 +29,13 @@ class Recorded(NamedTuple):
 
 def write_model_calls(con: DuckDBPyConnection, calls: Sequence[ModelCall]) -> None:
     """Store recorded model calls; those that are stored already stay as they are."""
-    rows = [
-        (
-            call.run_id,
-            clean_text(call.item_id),
-            str(call.lane),
-            call.trial,
-            call.index,
-            call.api,
-            clean_text(call.path),
-            call.request_hash,
-            encode(call.request),
-            call.status,
-            call.content_type,
-            None if call.response is None else clean_text(call.response),
-            call.error,
-            None if call.model is None else clean_text(call.model),
-            encode(call.tool_calls),
-            encode(call.usage) if call.usage else None,
-            sql.real(call.cost_usd),
-            sql.real(call.latency_ms),
-            call.started_at,
-        )
-        for call in calls
-    ]
-    sql.insert(con, "model_calls", _CALL, rows, "ON CONFLICT DO NOTHING")
+    _CALLS.insert(con, calls, "ON CONFLICT DO NOTHING")
 
 
 def model_calls_of(con: DuckDBPyConnection, run_id: str, item_id: str) -> list[ModelCall]:
     """Return what was recorded of one item, by lane, trial and place."""
-    rows = con.execute(
-        f"SELECT {', '.join(_CALL)} FROM model_calls WHERE run_id = ? AND item_id = ?"
-        " ORDER BY lane, trial, index",
-        [run_id, clean_text(item_id)],
-    ).fetchall()
-    return [_call(dict(zip(_CALL, row, strict=True))) for row in rows]
+    chosen = "WHERE run_id = ? AND item_id = ? ORDER BY lane, trial, index"
+    return _CALLS.select(con, chosen, [run_id, clean_text(item_id)])
 
 
 def count_model_calls(con: DuckDBPyConnection, run_id: str) -> dict[Lane, int]:
@@ -130,15 +80,3 @@ def recorded_answers(
         for status, kind, text, usage in rows
     ]
     return [answer for answer in answers if answer.status < 400] or answers
-
-
-def _call(fields: dict[str, Any]) -> ModelCall:
-    return ModelCall(
-        **{
-            **fields,
-            "lane": Lane.parse(fields["lane"]),
-            "request": None if fields["request"] is None else _read_request(fields["request"]),
-            "tool_calls": _read_calls(fields["tool_calls"]),
-            "usage": None if fields["usage"] is None else _read_usage(fields["usage"]),
-        }
-    )

@@ -10,19 +10,17 @@ from typing import TYPE_CHECKING, Any
 from replaydiff.replay.errors import InputError, UnknownNameError
 from replaydiff.replay.interruption import interruptible
 from replaydiff.replay.masking import masked_version
-from replaydiff.replay.model import Item, Lane, Look, Mode, RunRecord, Version
+from replaydiff.replay.model import Item, Lane, Look, RunRecord, Version
 from replaydiff.replay.store import sql
 from replaydiff.replay.store.connection import transaction
 from replaydiff.replay.store.memory import all_rows
+from replaydiff.replay.store.rows import TableRows
 from replaydiff.replay.store.sql import clean_text, encode, resolve
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-_RUN = (
-    "run_id, created_at, sample, golden_path, mode, lanes, trials, seed, budget_usd, max_tokens,"
-    " settings, finished_at, looks"
-)
+_RUNS = TableRows(RunRecord, "runs", columns={"id": "run_id"})
 _ITEM = {
     "run_id": "VARCHAR",
     "item_id": "VARCHAR",
@@ -44,10 +42,7 @@ EXPERIMENT = "experiment"
 """Key of the settings of a run whose lanes are not to be compared: those of a bisection or a fork."""
 _HINT = "start one with `replay run` or `replay compare`"
 
-_read_looks = sql.reader(tuple[Look, ...])
-_read_lanes = sql.reader(dict[Lane, Version])
 read_item = sql.reader(Item)
-_read_settings: Any = sql.reader(dict[str, Any])
 
 
 def create_run(con: DuckDBPyConnection, run: RunRecord, items: Iterable[Item]) -> None:
@@ -59,7 +54,6 @@ def create_run(con: DuckDBPyConnection, run: RunRecord, items: Iterable[Item]) -
     Raises:
         InputError: two items have one id, or there is no item at all.
     """
-    lanes = {lane: masked_version(version) for lane, version in run.lanes.items()}
     seen: set[str] = set()
     rows: list[tuple[Any, ...]] = []
     length = 0
@@ -87,24 +81,8 @@ def create_run(con: DuckDBPyConnection, run: RunRecord, items: Iterable[Item]) -
     sql.insert(con, "run_items", _ITEM, rows)
     if not seen:
         raise InputError("there is nothing to replay: the sample or golden set has no items")
-    con.execute(
-        f"INSERT INTO runs ({_RUN}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        [
-            run.id,
-            _after_others(con, run.created_at),
-            run.sample,
-            run.golden_path,
-            run.mode.value,
-            encode(lanes),
-            run.trials,
-            run.seed,
-            run.budget_usd,
-            run.max_tokens,
-            encode(run.settings),
-            run.finished_at,
-            encode(run.looks),
-        ],
-    )
+    stored = replace(run, lanes=_masked_lanes(run), created_at=_after_others(con, run.created_at))
+    _RUNS.insert(con, [stored])
 
 
 def _after_others(con: DuckDBPyConnection, created_at: datetime) -> datetime:
@@ -124,7 +102,7 @@ def get_run(con: DuckDBPyConnection, run_id: str) -> RunRecord:
         InputError: several begin with it.
     """
     full = resolve(con, "runs", "run_id", run_id, "run", _HINT)
-    return _runs(con, "WHERE run_id = ?", [full])[0]
+    return _RUNS.select(con, "WHERE run_id = ?", [full])[0]
 
 
 def latest_run(
@@ -143,7 +121,7 @@ def latest_run(
     if finished is not None:
         where += f" AND finished_at IS {'NOT ' if finished else ''}NULL"
     where += " AND json_exists(lanes, '$.old') AND json_exists(lanes, '$.new')" if compared else ""
-    runs = _runs(con, f"{where} ORDER BY created_at DESC, run_id DESC LIMIT 1", [experiment])
+    runs = _RUNS.select(con, f"{where} ORDER BY created_at DESC, run_id DESC LIMIT 1", [experiment])
     return runs[0] if runs else None
 
 
@@ -180,13 +158,16 @@ def chosen_run(con: DuckDBPyConnection, run_id: str | None, *, compared: bool = 
 def list_runs(con: DuckDBPyConnection, *, experiments: bool = False) -> list[RunRecord]:
     """Return all runs, oldest first; those of bisections and forks only on request."""
     where = "" if experiments else f"WHERE NOT json_exists(settings, '$.{EXPERIMENT}')"
-    return _runs(con, f"{where} ORDER BY created_at, run_id")
+    return _RUNS.select(con, f"{where} ORDER BY created_at, run_id")
+
+
+def _masked_lanes(run: RunRecord) -> dict[Lane, Version]:
+    return {lane: masked_version(version) for lane, version in run.lanes.items()}
 
 
 def write_lanes(con: DuckDBPyConnection, run: RunRecord) -> None:
     """Store the lanes of a run again, after one was added or its version has changed."""
-    lanes = {lane: masked_version(version) for lane, version in run.lanes.items()}
-    con.execute("UPDATE runs SET lanes = ? WHERE run_id = ?", [encode(lanes), run.id])
+    con.execute("UPDATE runs SET lanes = ? WHERE run_id = ?", [encode(_masked_lanes(run)), run.id])
 
 
 def item_counts(con: DuckDBPyConnection) -> dict[str, int]:
@@ -305,39 +286,3 @@ def get_item(con: DuckDBPyConnection, run_id: str, item_id: str) -> Item:
         )
     query = "SELECT item FROM run_items WHERE run_id = ? AND item_id = ?"
     return read_item(all_rows(con, query, [run_id, ids[0]])[0][0])
-
-
-def _runs(con: DuckDBPyConnection, clauses: str, values: list[Any] | None = None) -> list[RunRecord]:
-    rows = con.execute(f"SELECT {_RUN} FROM runs {clauses}", values or []).fetchall()
-    return [
-        RunRecord(
-            id=run_id,
-            created_at=created_at,
-            sample=sample,
-            golden_path=golden_path,
-            mode=sql.stored(Mode, mode),
-            lanes=_read_lanes(lanes),
-            trials=trials,
-            seed=seed,
-            budget_usd=budget_usd,
-            max_tokens=max_tokens,
-            settings=_read_settings(settings),
-            finished_at=finished_at,
-            looks=() if looks is None else _read_looks(looks),
-        )
-        for (
-            run_id,
-            created_at,
-            sample,
-            golden_path,
-            mode,
-            lanes,
-            trials,
-            seed,
-            budget_usd,
-            max_tokens,
-            settings,
-            finished_at,
-            looks,
-        ) in rows
-    ]

@@ -8,22 +8,14 @@ from typing import TYPE_CHECKING
 
 from replaydiff.replay.errors import InputError, UnknownNameError
 from replaydiff.replay.model import SampleItem, SampleRecord
-from replaydiff.replay.store import sql
 from replaydiff.replay.store.connection import transaction
-from replaydiff.replay.store.sql import clean_text
+from replaydiff.replay.store.rows import TableRows
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-_ITEM = {
-    "sample": "VARCHAR",
-    "trace_id": "VARCHAR",
-    "turns": "VARCHAR[]",
-    "position": "INTEGER",
-    "stratum": "VARCHAR",
-    "weight": "DOUBLE",
-}
-_COLUMNS = "name, created_at, month, where_clause, by_fields, size, seed, population"
+_SAMPLES = TableRows(SampleRecord, "samples", columns={"where": "where_clause", "by": "by_fields"})
+_ITEMS = TableRows(SampleItem, "sample_items")
 
 SAMPLED = "(SELECT unnest(list_prepend(trace_id, turns)) FROM sample_items)"
 """SQL for the ids of the traces that samples hold, all turns of conversations among them."""
@@ -40,31 +32,8 @@ def write_sample(con: DuckDBPyConnection, sample: SampleRecord, items: Sequence[
             return False
         raise name_conflict(get_sample(con, sample.name), sample)
     with transaction(con):
-        con.execute(
-            f"INSERT INTO samples ({_COLUMNS}) VALUES (?, ?, ?, ?, ?::VARCHAR[], ?, ?, ?)",
-            [
-                clean_text(sample.name),
-                sample.created_at,
-                sample.month,
-                None if sample.where is None else clean_text(sample.where),
-                [clean_text(field) for field in sample.by],
-                sample.size,
-                sample.seed,
-                sample.population,
-            ],
-        )
-        rows = [
-            (
-                item.sample,
-                item.trace_id,
-                list(item.turns),
-                item.position,
-                clean_text(item.stratum),
-                item.weight,
-            )
-            for item in items
-        ]
-        sql.insert(con, "sample_items", _ITEM, rows)
+        _SAMPLES.insert(con, [sample])
+        _ITEMS.insert(con, items)
     return True
 
 
@@ -103,20 +72,7 @@ def get_sample(con: DuckDBPyConnection, name: str) -> SampleRecord:
 
 def list_samples(con: DuckDBPyConnection) -> list[SampleRecord]:
     """Return all samples, oldest first."""
-    rows = con.execute(f"SELECT {_COLUMNS} FROM samples ORDER BY created_at, name").fetchall()
-    return [
-        SampleRecord(
-            name=name,
-            created_at=created_at,
-            month=month,
-            where=where,
-            by=tuple(by),
-            size=size,
-            seed=seed,
-            population=population,
-        )
-        for name, created_at, month, where, by, size, seed, population in rows
-    ]
+    return _SAMPLES.select(con, "ORDER BY created_at, name")
 
 
 def sample_items(con: DuckDBPyConnection, name: str) -> list[SampleItem]:
@@ -126,22 +82,7 @@ def sample_items(con: DuckDBPyConnection, name: str) -> list[SampleItem]:
         UnknownNameError: there is no sample of that name.
     """
     get_sample(con, name)
-    rows = con.execute(
-        "SELECT trace_id, turns, position, stratum, weight FROM sample_items WHERE sample = ?"
-        " ORDER BY position",
-        [name],
-    ).fetchall()
-    return [
-        SampleItem(
-            sample=name,
-            trace_id=trace_id,
-            turns=tuple(turns),
-            position=position,
-            stratum=stratum,
-            weight=weight,
-        )
-        for trace_id, turns, position, stratum, weight in rows
-    ]
+    return _ITEMS.select(con, "WHERE sample = ? ORDER BY position", [name])
 
 
 def is_stored(con: DuckDBPyConnection, sample: SampleRecord, items: Sequence[SampleItem]) -> bool:

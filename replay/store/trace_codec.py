@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import typing
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from enum import Enum
 from operator import attrgetter
@@ -23,107 +22,48 @@ import msgspec
 
 from replaydiff.replay.model import Message, Step, ToolCall, Trace, TraceState, Usage, Witness
 from replaydiff.replay.store import sql
+from replaydiff.replay.store.rows import JSON, StoredColumn, Values, column_of, field_types
 from replaydiff.replay.store.sql import clean_text, encode
 
-_SQL_TYPES: dict[Any, str] = {
-    bool: "BOOLEAN",
-    int: "INTEGER",
-    float: "DOUBLE",
-    str: "VARCHAR",
-    datetime: "TIMESTAMP",
-    tuple[str, ...]: "VARCHAR[]",
-}
-"""Type of a field → type of its column; a field of any other type is JSON text."""
-_JSON = "VARCHAR"
-_CLEANED: dict[Any, Callable[[Any], Any]] = {
-    float: sql.real,
-    str: clean_text,
-    tuple[str, ...]: lambda texts: [*map(clean_text, texts)],
-}
-"""Type of a field → what makes its values storable."""
 _APART = ("trace_id", "source", "updated_at", "metadata", "messages", "steps", "tool_calls")
 """Fields of a trace that are not among the short columns."""
 
 
-def field_types(kind: type) -> dict[str, Any]:
-    """Return the type of each field of a dataclass, without the `None` of optional fields."""
-    hints = typing.get_type_hints(kind)
-    types = {}
-    for field in dataclasses.fields(kind):
-        hint = hints[field.name]
-        others = [member for member in typing.get_args(hint) if member is not type(None)]
-        optional = type(None) in typing.get_args(hint)
-        types[field.name] = others[0] if optional and len(others) == 1 else hint
-    return types
-
-
-class _Column(NamedTuple):
-    name: str
-    attribute: str
-    """What of the dataclass it holds: a field, or a property."""
-    type: str
-    convert: Callable[[Any], Any] | None = None
-    """What makes its value of one that is not None."""
-
-
-def _of_field(name: str, kind: Any) -> _Column:
-    if kind not in _SQL_TYPES:
-        return _Column(name, name, _JSON, encode)
-    return _Column(name, name, _SQL_TYPES[kind], _CLEANED.get(kind))
-
-
-def _tokens(name: str) -> _Column:
+def _tokens(name: str) -> StoredColumn:
     read = attrgetter(name)
-    return _Column(name, "usage", "BIGINT", lambda usage: sql.whole(read(usage)))
+    return StoredColumn(name, "usage", "BIGINT", lambda usage: sql.whole(read(usage)))
 
 
 _BESIDE = {
-    "ended_at": (_Column("state", "state", "VARCHAR"),),
+    "ended_at": (StoredColumn("state", "state", "VARCHAR"),),
     "tags": (
-        _Column("tool_path", "tool_path", "VARCHAR", clean_text),
-        _Column("follows", "follows", "VARCHAR", clean_text),
+        StoredColumn("tool_path", "tool_path", "VARCHAR", clean_text),
+        StoredColumn("follows", "follows", "VARCHAR", clean_text),
     ),
     "usage": (_tokens("input_tokens"), _tokens("output_tokens")),
 }
 """Field → columns behind it that are worked out, so that SQL can ask for them."""
 
 
-class _Table:
+class _Objects(Values):
     """The columns of a dataclass, and the JSON object of them."""
 
-    def __init__(self, columns: Sequence[_Column]) -> None:
-        self.types = {column.name: column.type for column in columns}
-        self._read = attrgetter(*(column.attribute for column in columns))
-        self._converted = [(n, column.convert) for n, column in enumerate(columns) if column.convert]
-        fields = [(column.name, Any, None) for column in columns]
+    def __init__(self, columns: Sequence[StoredColumn]) -> None:
+        super().__init__(columns)
+        fields = [(name, Any, None) for name in self.types]
         self.object_of = msgspec.defstruct("_Columns", fields, omit_defaults=True)
         """Values → one object; what is None is left out when it is encoded."""
 
-    def values_of(self, value: Any) -> list[Any]:
-        """Return the columns of a value.
 
-        Raises:
-            ValueError: a value is not of its column's type; names the column.
-        """
-        values = list(self._read(value))
-        for position, convert in self._converted:
-            if values[position] is not None:
-                try:
-                    values[position] = convert(values[position])
-                except (TypeError, AttributeError) as error:
-                    raise ValueError(f"{[*self.types][position]} cannot be stored: {error}") from error
-        return values
-
-
-_TRACE = _Table(
+_TRACE = _Objects(
     [
         column
         for name, kind in field_types(Trace).items()
         if name not in _APART
-        for column in (_of_field(name, kind), *_BESIDE.get(name, ()))
+        for column in (column_of(name, kind), *_BESIDE.get(name, ()))
     ]
 )
-_CALL = _Table([_of_field(name, kind) for name, kind in field_types(ToolCall).items()])
+_CALL = _Objects([column_of(name, kind) for name, kind in field_types(ToolCall).items()])
 
 COLUMNS = _TRACE.types
 """What `TraceRow.columns` holds: name → SQL type."""
@@ -133,15 +73,6 @@ a trace follows or continues is a matter of its messages."""
 CALL_COLUMNS = _CALL.types
 """What each of `TraceRow.calls` holds: name → SQL type."""
 _STATE, _INDEX = list(COLUMNS).index("state"), list(CALL_COLUMNS).index("index")
-
-
-def json_readers(kind: type) -> dict[str, Callable[[str], Any]]:
-    """Return what reads the columns of a dataclass that are JSON text: name → reader."""
-    return {
-        name: sql.reader(hint)
-        for name, hint in field_types(kind).items()
-        if hint not in _SQL_TYPES and name != "tool_calls"
-    }
 
 
 class TraceRow(NamedTuple):
@@ -177,9 +108,9 @@ ROW_COLUMNS = {
     "source_id": "VARCHAR",
     "content_hash": "VARCHAR",
     "updated_at": "TIMESTAMP",
-    "metadata": _JSON,
-    "messages": _JSON,
-    "steps": _JSON,
+    "metadata": JSON,
+    "messages": JSON,
+    "steps": JSON,
     **COLUMNS,
 }
 """What `TraceRow.values` returns: name → SQL type."""
@@ -187,7 +118,7 @@ ROW_COLUMNS = {
 
 def encode_trace(trace: Trace) -> TraceRow:
     """Return the row of a trace."""
-    columns = _TRACE.values_of(trace)
+    columns = _TRACE.of(trace)
     calls = _calls(trace.tool_calls)
     metadata = encode(trace.metadata) if trace.metadata else "{}"
     messages = encode(trace.messages) if trace.messages else "[]"
@@ -226,7 +157,7 @@ def _counts(calls: Sequence[ToolCall]) -> tuple[int, int, int, int]:
 
 
 def _calls(calls: Sequence[ToolCall]) -> list[list[Any]]:
-    rows = [_CALL.values_of(call) for call in calls]
+    rows = [_CALL.of(call) for call in calls]
     for index, values in enumerate(rows):
         values[_INDEX] = index
     return rows

@@ -10,12 +10,12 @@ says when it changed a record last, an earlier state never replaces a later one.
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from replaydiff.replay.clock import utc_now
 from replaydiff.replay.errors import UnknownNameError
@@ -27,6 +27,7 @@ from replaydiff.replay.store import sql
 from replaydiff.replay.store.connection import transaction
 from replaydiff.replay.store.histories import continued, with_histories
 from replaydiff.replay.store.memory import all_rows
+from replaydiff.replay.store.rows import TableRows
 from replaydiff.replay.store.samples import SAMPLED
 from replaydiff.replay.store.sql import encode, resolve
 from replaydiff.replay.store.trace_codec import (
@@ -34,7 +35,6 @@ from replaydiff.replay.store.trace_codec import (
     ROW_COLUMNS,
     TraceRow,
     encode_trace,
-    json_readers,
 )
 from replaydiff.replay.store.where import guarded, selection
 
@@ -49,7 +49,7 @@ _HINT = "see `replay traces`"
 
 _TRACE_ROW = {"trace_id": "VARCHAR", "imported_at": "TIMESTAMP", **ROW_COLUMNS}
 _CALL_ROW = {"trace_id": "VARCHAR", **CALL_COLUMNS}
-_TRACE_JSON, _CALL_JSON = json_readers(Trace), json_readers(ToolCall)
+_CALLS = TableRows(ToolCall, "tool_calls")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -392,44 +392,36 @@ def _read(
     without: Collection[str] = (),
 ) -> tuple[list[Trace], int]:
     """Return traces in any order, and how many characters of text they were read from."""
-    call_names = list(CALL_COLUMNS)
     call_values = all_rows(
         con,
-        f"SELECT trace_id, {', '.join(call_names)} FROM tool_calls"
+        f"SELECT trace_id, {_CALLS.selected} FROM tool_calls"
         " WHERE trace_id IN (SELECT unnest(?::VARCHAR[])) AND rowid BETWEEN ? AND ? ORDER BY trace_id, index",
         [ids, *call_rows],
     )
     calls: dict[str, list[ToolCall]] = {}
     for trace_id, *values in call_values:
-        calls.setdefault(trace_id, []).append(ToolCall(**_fields(call_names, values, _CALL_JSON)))
-    left_out = {"tool_calls", *without}
-    names = [field.name for field in dataclasses.fields(Trace) if field.name not in left_out]
-    readers = {name: read for name, read in _TRACE_JSON.items() if name in names}
+        calls.setdefault(trace_id, []).append(_CALLS.value(values))
+    chosen = _traces_without(frozenset(without))
     trace_rows = all_rows(
         con,
-        f"SELECT {', '.join(names)} FROM traces"
+        f"SELECT {chosen.selected} FROM traces"
         " WHERE trace_id IN (SELECT unnest(?::VARCHAR[])) AND rowid BETWEEN ? AND ?",
         [ids, *rows],
     )
     traces = []
     for row in trace_rows:
-        fields = _fields(names, row, readers)
-        fields["tags"], fields["media_missing"] = tuple(fields["tags"]), tuple(fields["media_missing"])
+        fields = chosen.fields(row)
         traces.append(Trace(tool_calls=tuple(calls.get(fields["trace_id"], ())), **fields))
     length = sum(len(value) for row in (*trace_rows, *call_values) for value in row if isinstance(value, str))
     return traces, length
 
 
-def _fields(names: Sequence[str], row: Sequence[Any], readers: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a row: name → value, JSON text decoded."""
-    fields = dict(zip(names, row, strict=True))
-    for name, read in readers.items():
-        fields[name] = None if fields[name] is None else read(fields[name])
-    return fields
+@functools.cache
+def _traces_without(fields: frozenset[str]) -> TableRows[Trace]:
+    return TableRows(Trace, "traces", left_out={"tool_calls", *fields})
 
 
 _SEARCHED = ("trace_id", "session_id", "user_id", "input", "final_response", "tool_path", "error")
-_read_scores = sql.reader(dict[str, Score])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -455,6 +447,9 @@ class Listed:
     scores: dict[str, Score]
 
 
+_LISTED = TableRows(Listed, "traces")
+
+
 def list_traces(
     con: DuckDBPyConnection,
     where: str | None = None,
@@ -472,7 +467,6 @@ def list_traces(
     Raises:
         InputError: the condition or the month cannot be used.
     """
-    names = list(Listed.__dataclass_fields__)
     with guarded(con, where) as cursor:
         chosen, values = selection(cursor, where, month)
         if text:
@@ -480,15 +474,9 @@ def list_traces(
             text_matches = " OR ".join(f"contains(lower({name}), $text)" for name in _SEARCHED)
             chosen = f"(SELECT * FROM {chosen}) AS traces WHERE {text_matches}"
         rows = cursor.execute(
-            f"SELECT {', '.join(names)} FROM {chosen} ORDER BY started_at DESC, trace_id"
+            f"SELECT {_LISTED.selected} FROM {chosen} ORDER BY started_at DESC, trace_id"
             f" LIMIT {int(limit)} OFFSET {int(offset)}",
             values,
         ).fetchall()
         counted = cursor.execute(f"SELECT count(*) FROM {chosen}", values).fetchone()
-    listed = []
-    for row in rows:
-        fields = dict(zip(names, row, strict=True))
-        fields["tags"] = tuple(fields["tags"])
-        fields["scores"] = _read_scores(fields["scores"])
-        listed.append(Listed(**fields))
-    return listed, int(counted[0]) if counted else 0
+    return [*map(_LISTED.value, rows)], int(counted[0]) if counted else 0

@@ -2,67 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from replaydiff.replay.interruption import interruptible
-from replaydiff.replay.model import (
-    Blocked,
-    Lane,
-    Rule,
-    Score,
-    ServedCall,
-    Status,
-    Trial,
-    Turn,
-    Usage,
-    WrittenFile,
-)
+from replaydiff.replay.model import Blocked, Lane, Rule, Status, Trial
 from replaydiff.replay.store import sql
 from replaydiff.replay.store.connection import in_transaction
-from replaydiff.replay.store.memory import all_rows, by_position
-from replaydiff.replay.store.runs import end_of_items
-from replaydiff.replay.store.sql import clean_text, encode
+from replaydiff.replay.store.memory import all_rows
+from replaydiff.replay.store.rows import TableRows
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-_TRIAL = {
-    "run_id": "VARCHAR",
-    "item_id": "VARCHAR",
-    "lane": "VARCHAR",
-    "index": "INTEGER",
-    "status": "VARCHAR",
-    "reason": "VARCHAR",
-    "final_response": "VARCHAR",
-    "served": "VARCHAR",
-    "usage": "VARCHAR",
-    "cost_usd": "DOUBLE",
-    "latency_ms": "DOUBLE",
-    "started_at": "TIMESTAMP",
-    "attempts": "INTEGER",
-    "scores": "VARCHAR",
-    "stderr": "VARCHAR",
-    "turns": "VARCHAR",
-    "blocked": "VARCHAR",
-    "files": "VARCHAR",
-}
-_KEY = ("run_id", "item_id", "lane", "index")
-_CONFLICT = (
-    "ON CONFLICT DO UPDATE SET "
-    + ", ".join(f"{name} = excluded.{name}" for name in _TRIAL if name not in _KEY)
-    + f" WHERE trials.status = '{Status.CANCELLED.value}'"
+TRIALS = TableRows(
+    Trial,
+    "trials",
+    key=("run_id", "item_id", "lane", "index"),
+    sparse=("turns", "blocked", "files"),
+    shared=("scores",),
 )
-_READ_BATCH = 5000
-"""Items whose trials are read together."""
-
-read_served = sql.reader(tuple[ServedCall, ...])
-read_usage = sql.reader(Usage)
-read_turns = sql.reader(tuple[Turn, ...])
-read_blocked = sql.reader(tuple[Blocked, ...])
-read_files = sql.reader(tuple[WrittenFile, ...])
-read_scores = sql.reader(dict[str, Score])
+_read_blocked = sql.reader(tuple[Blocked, ...])
 
 
 def write_trials(con: DuckDBPyConnection, trials: Sequence[Trial]) -> None:
@@ -74,44 +34,17 @@ def write_trials(con: DuckDBPyConnection, trials: Sequence[Trial]) -> None:
         key = (trial.run_id, trial.item_id, str(trial.lane), trial.index)
         if key not in first or first[key].status is Status.CANCELLED:
             first[key] = trial
-    rows = [_row(trial) for trial in first.values()]
     if not in_transaction(con):
         # Mostly none is there, and looking for each takes DuckDB as long as all the rest of the statement.
         with suppress(duckdb.ConstraintException):
-            sql.insert(con, "trials", _TRIAL, rows)
+            TRIALS.insert(con, first.values())
             return
-    sql.insert(con, "trials", _TRIAL, rows, _CONFLICT)
-
-
-def iter_trials(con: DuckDBPyConnection, run_id: str) -> Iterator[Trial]:
-    """Yield all trials of a run, by position of their item, then lane, then index; streamed.
-
-    Trials of one item with equal calls share them.
-    """
-    query = (
-        f"SELECT i.position, {', '.join(f't.{name}' for name in _TRIAL)} FROM trials t"
-        " JOIN run_items i ON i.run_id = t.run_id AND i.item_id = t.item_id"
-        " WHERE t.run_id = $run AND i.position >= $first AND i.position < $end"
-        " ORDER BY i.position, t.lane, t.index"
-    )
-    item = -1
-    shared_calls: dict[str, tuple[ServedCall, ...]] = {}
-    end = end_of_items(con, run_id)
-    cursor = interruptible(con.cursor())
-    for position, *row in by_position(cursor, query, {"run": run_id}, end=end, batch=_READ_BATCH):
-        if position != item:
-            item, shared_calls = position, {}
-        yield _trial(row, shared_calls)
+    TRIALS.insert(con, first.values(), f"{TRIALS.replace} WHERE trials.status = '{Status.CANCELLED}'")
 
 
 def trials_of(con: DuckDBPyConnection, run_id: str, item_id: str) -> list[Trial]:
     """Return the trials of one item, by lane and index."""
-    rows = all_rows(
-        con,
-        f"SELECT {', '.join(_TRIAL)} FROM trials WHERE run_id = ? AND item_id = ? ORDER BY lane, index",
-        [run_id, item_id],
-    )
-    return [_trial(row) for row in rows]
+    return TRIALS.select(con, "WHERE run_id = ? AND item_id = ? ORDER BY lane, index", [run_id, item_id])
 
 
 def finished_keys(con: DuckDBPyConnection, run_id: str) -> set[tuple[str, str, int]]:
@@ -190,7 +123,7 @@ def count_blocked(con: DuckDBPyConnection, run_id: str) -> dict[Lane, dict[Block
     for lane, text in con.execute(
         "SELECT lane, blocked FROM trials WHERE run_id = ? AND blocked IS NOT NULL", [run_id]
     ).fetchall():
-        for event in set(read_blocked(text)):
+        for event in set(_read_blocked(text)):
             events[lane, event] = events.get((lane, event), 0) + 1
     for (lane, event), count in sorted(events.items(), key=lambda entry: (-entry[1], str(entry[0][1]))):
         counts.setdefault(Lane.parse(lane), {})[event] = count
@@ -250,48 +183,3 @@ def content_hashes(con: DuckDBPyConnection, run_ids: Collection[str]) -> set[str
         [list(run_ids)],
     )
     return {digest for (digest,) in rows}
-
-
-def _row(trial: Trial) -> tuple[Any, ...]:
-    return (
-        trial.run_id,
-        clean_text(trial.item_id),
-        str(trial.lane),
-        trial.index,
-        trial.status.value,
-        _text(trial.reason),
-        _text(trial.final_response),
-        encode(trial.served),
-        encode(trial.usage) if trial.usage else None,
-        sql.real(trial.cost_usd),
-        sql.real(trial.latency_ms),
-        trial.started_at,
-        trial.attempts,
-        encode(trial.scores),
-        _text(trial.stderr),
-        encode(trial.turns) if trial.turns else None,
-        encode(trial.blocked) if trial.blocked else None,
-        encode(trial.files) if trial.files else None,
-    )
-
-
-def _text(value: str | None) -> str | None:
-    return None if value is None else clean_text(value)
-
-
-def _trial(row: Sequence[Any], shared_calls: dict[str, tuple[ServedCall, ...]] | None = None) -> Trial:
-    """Return the trial of a row; `shared_calls` has lists of calls by their text, which trials then share."""
-    fields = dict(zip(_TRIAL, row, strict=True))
-    fields["lane"] = sql.stored(Lane.parse, fields["lane"])
-    fields["status"] = sql.stored(Status, fields["status"])
-    text = fields["served"]
-    served = None if shared_calls is None else shared_calls.get(text)
-    fields["served"] = served = read_served(text) if served is None else served
-    if shared_calls is not None:
-        shared_calls[text] = served
-    fields["usage"] = None if fields["usage"] is None else read_usage(fields["usage"])
-    fields["scores"] = read_scores(fields["scores"])
-    fields["turns"] = () if fields["turns"] is None else read_turns(fields["turns"])
-    fields["blocked"] = () if fields["blocked"] is None else read_blocked(fields["blocked"])
-    fields["files"] = () if fields["files"] is None else read_files(fields["files"])
-    return Trial(**fields)

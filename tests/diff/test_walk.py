@@ -10,9 +10,10 @@ import pytest
 from replaydiff.diff.reading import items_with_trials
 from replaydiff.replay.model import Item, Json, Lane, Rule, ServedCall, Status, ToolCall, Trial
 from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.item_trials import iter_trials
 from replaydiff.replay.store.runs import create_run, get_run
 from replaydiff.replay.store.sql import encode
-from replaydiff.replay.store.trials import iter_trials, write_trials
+from replaydiff.replay.store.trials import write_trials
 from tests.store.build import run
 
 RECORDED: Json = {"order": 7, "lines": [1, 2.5, None, "socks"]}

@@ -23,8 +23,9 @@ from replaydiff.replay.model import Grade, GradeState, Lane, Status
 from replaydiff.replay.store import pending
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.grades import iter_grades
+from replaydiff.replay.store.item_trials import iter_trials
 from replaydiff.replay.store.runs import create_run, get_run, iter_items
-from replaydiff.replay.store.trials import iter_trials, write_trials
+from replaydiff.replay.store.trials import write_trials
 from replaydiff.reports.phrases import metric_notes
 from tests.diff_judge.records import RUN, Scripted, item, judge, points, store, trial
 from tests.stand_ins.full import full

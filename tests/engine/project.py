@@ -22,10 +22,10 @@ from duckdb import DuckDBPyConnection
 from replaydiff.replay.model import RunRecord, ToolCall, Trace, Trial
 from replaydiff.replay.sampling import draw
 from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.item_trials import iter_trials
 from replaydiff.replay.store.runs import get_run, latest_run, list_runs
 from replaydiff.replay.store.samples import write_sample
 from replaydiff.replay.store.traces import write_traces
-from replaydiff.replay.store.trials import iter_trials
 from tests.stand_ins.processes import PATIENCE_S, Process, start
 from tests.stand_ins.stores import open_for_writing, write_filled
 

@@ -17,7 +17,7 @@ from replaydiff.cases.golden import add_cases
 from replaydiff.replay.media import MediaFolder
 from replaydiff.replay.model import Case, Expectation, Lane, Status, media_in
 from replaydiff.replay.store.connection import open_store
-from replaydiff.replay.store.trials import iter_trials
+from replaydiff.replay.store.item_trials import iter_trials
 from tests.stand_ins.chat_completions import Chat, chat, completion
 from tests.stand_ins.loopback import Loopback, Request, serving
 from tests.stand_ins.media import FILES, anthropic_part, gemini_part, mcp_part

@@ -14,8 +14,8 @@ import pytest
 
 from replaydiff.replay.model import Lane, Trial
 from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.item_trials import iter_trials
 from replaydiff.replay.store.runs import latest_run
-from replaydiff.replay.store.trials import iter_trials
 from tests.commands.conftest import Replay
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"

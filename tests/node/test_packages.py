@@ -13,8 +13,8 @@ import pytest
 
 from replaydiff.replay.model import Lane
 from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.item_trials import iter_trials
 from replaydiff.replay.store.runs import latest_run
-from replaydiff.replay.store.trials import iter_trials
 from tests.commands.conftest import Replay
 from tests.commands.conftest import replay as replay
 from tests.node import needs_node

@@ -31,11 +31,11 @@ from replaydiff.replay.store import pending
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.grades import StoredVote, add_decision, decisions, read_votes, write_votes
 from replaydiff.replay.store.import_records import Tokens
+from replaydiff.replay.store.item_trials import iter_trials
 from replaydiff.replay.store.runs import EXPERIMENT
 from replaydiff.replay.store.samples import write_sample
 from replaydiff.replay.store.sql import encode
 from replaydiff.replay.store.traces import iter_traces, write_traces
-from replaydiff.replay.store.trials import iter_trials
 from tests.diff.build import RUN_ID, item, store, trial, version
 from tests.engine.project import git, two_revisions
 from tests.stand_ins.media import FILES, openai_part

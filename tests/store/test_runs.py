@@ -34,6 +34,7 @@ from replaydiff.replay.model import (
 from replaydiff.replay.store.connection import transaction
 from replaydiff.replay.store.grades import add_decision, decisions, iter_grades, write_grades
 from replaydiff.replay.store.import_records import list_rejects, write_rejects
+from replaydiff.replay.store.item_trials import iter_trials
 from replaydiff.replay.store.runs import (
     create_run,
     finish_run,
@@ -44,7 +45,7 @@ from replaydiff.replay.store.runs import (
     list_runs,
 )
 from replaydiff.replay.store.samples import get_sample, list_samples, sample_items, write_sample
-from replaydiff.replay.store.trials import finished_keys, iter_trials, trials_of, write_trials
+from replaydiff.replay.store.trials import finished_keys, trials_of, write_trials
 from tests.stand_ins.stores import open_for_writing
 from tests.store.build import WHEN, calls, items, run
 

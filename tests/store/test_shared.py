@@ -21,9 +21,10 @@ from replaydiff.replay.errors import StoreError
 from replaydiff.replay.model import Item, Lane, RunRecord, Status, ToolCall, Trial, Version, VersionKind
 from replaydiff.replay.settings import Settings
 from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.item_trials import iter_trials
 from replaydiff.replay.store.runs import create_run, finish_run, get_run
 from replaydiff.replay.store.traces import write_traces
-from replaydiff.replay.store.trials import iter_trials, write_trials
+from replaydiff.replay.store.trials import write_trials
 from tests.commands.conftest import Replay
 from tests.commands.conftest import replay as replay
 from tests.engine.project import WHEN, order
