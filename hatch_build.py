@@ -23,11 +23,11 @@ class CommitHook(BuildHookInterface[Any]):
         root = Path(self.root)
         if version == "editable" or not (root / ".git").exists():
             return
-        done = subprocess.run(
+        head = subprocess.run(
             ["git", "-C", root, "rev-parse", "HEAD"], capture_output=True, text=True, check=False
         )
-        if done.returncode == 0:
+        if head.returncode == 0:
             file = Path(tempfile.mkdtemp(), "COMMIT")
-            file.write_text(done.stdout, encoding="utf-8")
+            file.write_text(head.stdout, encoding="utf-8")
             inside = "replay/COMMIT" if self.target_name == "sdist" else "replaydiff/replay/COMMIT"
             build_data["force_include"][str(file)] = inside

@@ -116,9 +116,12 @@ def row(world: World, design: tuple[int, int, bool], runs: int) -> tuple[str, bo
     return text, not any(bad)
 
 
-def table(asked: Options) -> Iterator[tuple[str, bool]]:
+def table(options: Options) -> Iterator[tuple[str, bool]]:
     """Every line, and whether it held."""
-    yield f"{asked.runs} runs a row; standard error of a share of 5 %: {error(LEVEL, asked.runs):.1%}", True
+    yield (
+        f"{options.runs} runs a row; standard error of a share of 5 %: {error(LEVEL, options.runs):.1%}",
+        True,
+    )
     yield (
         (
             f"{'agent':26}{'items':>5}{'k':>3}{'A/A':>5}{'HOLD':>7} {'p':>7} {'item':>7} {'covers':>7} "
@@ -128,8 +131,8 @@ def table(asked: Options) -> Iterator[tuple[str, bool]]:
     )
     for world in WORLDS:
         for design in DESIGNS:
-            if asked.only in world.name and (not asked.quick or design[0] <= 50):
-                yield row(world, design, asked.runs)
+            if options.only in world.name and (not options.quick or design[0] <= 50):
+                yield row(world, design, options.runs)
 
 
 if __name__ == "__main__":

@@ -116,17 +116,17 @@ def main() -> int:
     parser.add_argument("--traces", type=int, default=1_000_000)
     parser.add_argument("--only", nargs="+", choices=names, default=names)
     parser.add_argument("--peers", type=Path, default=ROOT / ".bench")
-    asked = parser.parse_args()
-    measures = dict(zip(names, (instant, waiting, importing(asked.traces), diff, starting), strict=True))
+    options = parser.parse_args()
+    measures = dict(zip(names, (instant, waiting, importing(options.traces), diff, starting), strict=True))
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
     )
     print(f"commit {commit.stdout.strip()}, {time.strftime('%Y-%m-%d %H:%M')}")
     print("| bar | measured | bound | met | others |\n|---|--:|--:|---|---|")
     missed = 0
-    for name in asked.only:
+    for name in options.only:
         before = others()
-        for bar in measures[name](asked.rounds, asked.peers.resolve()):
+        for bar in measures[name](options.rounds, options.peers.resolve()):
             sign = "≥" if bar.at_least else "≤"
             missed += not bar.is_met
             print(

@@ -186,7 +186,7 @@ def measured(row: Row, runs: int) -> Iterator[tuple[str, bool]]:
             yield f"{row.name:22}{loss:6.2f}{count:6}{cells}  {wrong}{'' if is_within else ' !'}", is_within
 
 
-def table(asked: Options) -> Iterator[tuple[str, bool]]:
+def table(options: Options) -> Iterator[tuple[str, bool]]:
     """Yield every line, and whether it is within its limit."""
     yield (
         f"{'conversations':22}{'loss':>6}{'runs':>6}"
@@ -195,8 +195,8 @@ def table(asked: Options) -> Iterator[tuple[str, bool]]:
         True,
     )
     for row in ROWS:
-        if asked.only in row.name:
-            yield from measured(row, asked.runs)
+        if options.only in row.name:
+            yield from measured(row, options.runs)
 
 
 if __name__ == "__main__":

@@ -170,12 +170,12 @@ def _measure(row: Row, runs: int) -> tuple[str, bool]:
     return text, not any(missed for _, missed in cells)
 
 
-def table(given: Options) -> Iterator[tuple[str, bool]]:
+def table(options: Options) -> Iterator[tuple[str, bool]]:
     """Every line, and whether it held."""
     yield f"{'world':20}{'runs':>6}{'HOLD':>16}{'SHIP':>16}{'wrong SHIP':>16}{'covers':>16}", True
     for row in ROWS:
-        if given.only in row.name:
-            yield _measure(row, given.runs)
+        if options.only in row.name:
+            yield _measure(row, options.runs)
 
 
 if __name__ == "__main__":

@@ -59,13 +59,13 @@ def _row(kind: str, loss: float, shock: float, runs: int) -> tuple[str, bool]:
     return f"{kind:8}{loss:6.2f}{shock:8.2f}{cells}", not missed
 
 
-def table(asked: Options) -> Iterator[tuple[str, bool]]:
+def table(options: Options) -> Iterator[tuple[str, bool]]:
     """Every line, and whether it held."""
-    yield f"{asked.runs} runs a row", True
+    yield f"{options.runs} runs a row", True
     yield f"{'version':8}{'loss':>6}{'shock':>8}{'HOLD':>16}{'SHIP':>15}", True
     for kind, loss, shock in ROWS:
-        if asked.only in kind:
-            yield _row(kind, loss, shock, asked.runs)
+        if options.only in kind:
+            yield _row(kind, loss, shock, options.runs)
 
 
 if __name__ == "__main__":

@@ -49,17 +49,20 @@ def _one(change: Change, rng: np.random.Generator, n: int, k: int) -> tuple[bool
     return ours[0] <= change.mean <= ours[1], low <= change.mean <= high, bool(np.isnan(low))
 
 
-def table(asked: Options) -> Iterator[tuple[str, bool]]:
+def table(options: Options) -> Iterator[tuple[str, bool]]:
     """Every line; it states no level, so every line holds."""
-    yield f"{asked.runs} runs a row; standard error of a share of 95 %: {error(0.95, asked.runs):.1%}", True
+    yield (
+        f"{options.runs} runs a row; standard error of a share of 95 %: {error(0.95, options.runs):.1%}",
+        True,
+    )
     yield f"{'change':28}{'items':>6}{'k':>3}{'ours':>8}{'BCa':>8}{'none':>8}", True
-    for change in (each for each in CHANGES if asked.only in each.name):
+    for change in (each for each in CHANGES if options.only in each.name):
         probe = change.draw(np.random.default_rng(0), 20)
         if probe.session is not None or probe.weight is not None:
             continue
         for n, k in DESIGNS:
             rng = np.random.default_rng([n, k])
-            ours, bca, none = np.array([_one(change, rng, n, k) for _ in range(asked.runs)]).mean(axis=0)
+            ours, bca, none = np.array([_one(change, rng, n, k) for _ in range(options.runs)]).mean(axis=0)
             yield f"{change.name:28}{n:6}{k:3}{ours:8.1%}{bca:8.1%}{none:8.1%}", True
 
 

@@ -40,21 +40,24 @@ def _one(change: Change, drawn: bool, rng: np.random.Generator, n: int, k: int) 
     return ci[0] - 1e-9 <= mean <= ci[1] + 1e-9, ci[1] - ci[0]
 
 
-def table(asked: Options) -> Iterator[tuple[str, bool]]:
+def table(options: Options) -> Iterator[tuple[str, bool]]:
     """Every line, and whether it held."""
-    designs = [design for design in DESIGNS if not asked.quick or design[0] <= 50]
-    yield f"{asked.runs} runs a cell; standard error of a share of 95 %: {error(0.95, asked.runs):.1%}", True
+    designs = [design for design in DESIGNS if not options.quick or design[0] <= 50]
+    yield (
+        f"{options.runs} runs a cell; standard error of a share of 95 %: {error(0.95, options.runs):.1%}",
+        True,
+    )
     yield "share of intervals that hold the truth (and their mean width)", True
     heads = "".join(f"{f'n={n} k={k}':>16}" for n, k in designs)
     yield f"{'change':28}{'truth':>7}{'items':>7}{heads}", True
-    for change in (each for each in CHANGES if asked.only in each.name):
+    for change in (each for each in CHANGES if options.only in each.name):
         for drawn in (True,) if change.sampled else (False, True):
             cells, held = "", True
             for n, k in designs:
                 rng = np.random.default_rng([n, k])
-                found = np.array([_one(change, drawn, rng, n, k) for _ in range(asked.runs)])
+                found = np.array([_one(change, drawn, rng, n, k) for _ in range(options.runs)])
                 covers, width = found.mean(axis=0)
-                low = covers < STATED - 2 * error(STATED, asked.runs)
+                low = covers < STATED - 2 * error(STATED, options.runs)
                 held &= not low
                 cells += f"{covers:8.1%} ({width:.2f}){'!' if low else ' '}"
             kind = "drawn" if drawn else "fixed"

@@ -91,7 +91,7 @@ def measure(turns: int) -> list[str]:
 
         def seconds(*arguments: str) -> str:
             began = time.perf_counter()
-            done = subprocess.run(
+            completed = subprocess.run(
                 [sys.executable, "-m", "replaydiff", *arguments],
                 cwd=folder,
                 env={**os.environ, "ANTHROPIC_API_KEY": "never asked"},
@@ -99,8 +99,8 @@ def measure(turns: int) -> list[str]:
                 text=True,
                 check=False,
             )
-            if done.returncode not in (0, 1):
-                raise SystemExit(f"replay {' '.join(arguments)}: {done.stderr or done.stdout}")
+            if completed.returncode not in (0, 1):
+                raise SystemExit(f"replay {' '.join(arguments)}: {completed.stderr or completed.stdout}")
             return f"{time.perf_counter() - began:.1f}"
 
         def replayed(agent: str, way: str) -> str:

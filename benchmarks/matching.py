@@ -135,5 +135,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("matches", type=int, nargs="?", default=100_000)
     parser.add_argument("--spent", action="store_true")
-    asked = parser.parse_args()
-    (spent if asked.spent else main)(asked.matches)
+    options = parser.parse_args()
+    (spent if options.spent else main)(options.matches)

@@ -165,14 +165,14 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.0)
     parser.add_argument("--prepare", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.prepare or asked.measure:
-        (prepare if asked.prepare else measure)(asked.items[0], asked.concurrency[0], asked.seconds)
+    options = parser.parse_args()
+    if options.prepare or options.measure:
+        (prepare if options.prepare else measure)(options.items[0], options.concurrency[0], options.seconds)
         return
     memory = {}
-    for items in asked.items:
-        for concurrency in asked.concurrency:
-            size = [str(items), "--concurrency", str(concurrency), "--seconds", str(asked.seconds)]
+    for items in options.items:
+        for concurrency in options.concurrency:
+            size = [str(items), "--concurrency", str(concurrency), "--seconds", str(options.seconds)]
             done = subprocess.run(
                 [sys.executable, __file__, *size, "--measure"], check=True, capture_output=True, text=True
             )

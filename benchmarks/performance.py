@@ -301,16 +301,16 @@ def main() -> None:
     parser.add_argument("--peers", type=Path, default=ROOT / ".bench")
     parser.add_argument("--only", nargs="+", choices=ROWS, default=list(ROWS))
     parser.add_argument("-o", "--output", type=Path, default=ROOT / "docs" / "performance.md")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     versions: dict[str, str] = {}
     lines = []
-    for name in asked.only:
+    for name in options.only:
         row = ROWS[name]
-        peer = None if row.peer is None else peer_command(row.peer, asked.peers.resolve())
-        lines.append(line(measure(row, asked.rounds, peer, versions)))
+        peer = None if row.peer is None else peer_command(row.peer, options.peers.resolve())
+        lines.append(line(measure(row, options.rounds, peer, versions)))
         print(lines[-1], flush=True)
         # After each row: what was measured is not lost where the next one fails.
-        asked.output.write_text(page(lines, asked.rounds, versions), encoding="utf-8")
+        options.output.write_text(page(lines, options.rounds, versions), encoding="utf-8")
 
 
 if __name__ == "__main__":

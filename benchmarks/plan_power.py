@@ -73,15 +73,15 @@ def _row(name: str, drawn: bool, n: int, k: int, loss: float, runs: int) -> tupl
     return f"{name:26}{'drawn' if drawn else 'fixed':6}{n:5}{k:3}{loss:6.2f}{cells}", held
 
 
-def table(asked: Options) -> Iterator[tuple[str, bool]]:
+def table(options: Options) -> Iterator[tuple[str, bool]]:
     """Every line, and whether it held."""
-    yield f"{asked.runs} runs a row", True
+    yield f"{options.runs} runs a row", True
     yield f"{'':37}{'':9}{'SHIP, no change':>26}{'':7}{'HOLD at the loss':>25}", True
     heads = f"{'promised':>10}{'seen':>8}{'':8}{'within':>7}"
     yield f"{'agent':26}{'':6}{'items':>5}{'k':>3}{'loss':>6}{heads}{heads}", True
     for name, drawn, (n, k, loss) in product(NAMES, (True, False), DESIGNS):
-        if asked.only in name and (not asked.quick or (n <= 100 and k == 2)):
-            yield _row(name, drawn, n, k, loss, asked.runs)
+        if options.only in name and (not options.quick or (n <= 100 and k == 2)):
+            yield _row(name, drawn, n, k, loss, options.runs)
 
 
 if __name__ == "__main__":

@@ -151,13 +151,13 @@ def _row(row: Row, runs: int) -> tuple[str, bool]:
     return f"{about}{cells[0]}{known:7.1%}{cells[1]}", not any(missed)
 
 
-def table(asked: Options) -> Iterator[tuple[str, bool]]:
+def table(options: Options) -> Iterator[tuple[str, bool]]:
     """Every line, and whether it held."""
-    yield f"{asked.runs} runs a row, {MORE_RUNS * asked.runs} of an equal version", True
+    yield f"{options.runs} runs a row, {MORE_RUNS * options.runs} of an equal version", True
     yield f"{'':28}{'loss':>5}{'items':>10}{'SHIP':>16}{'t':>7}{'known':>7}{'HOLD':>16}{'t':>7}", True
     for row in ROWS:
-        if asked.only in row.name:
-            yield _row(row, asked.runs)
+        if options.only in row.name:
+            yield _row(row, options.runs)
 
 
 if __name__ == "__main__":

@@ -162,8 +162,8 @@ if __name__ == "__main__":
     )
     parser.add_argument("--quick", action="store_true", help="100 deals a row")
     parser.add_argument("--runs", type=int, help="deals a row (default 1000)")
-    given = parser.parse_args()
-    if given.folder is None:
+    options = parser.parse_args()
+    if options.folder is None:
         print("name a folder of published runs; without one there is nothing to measure")
     else:
-        finish(table(given.folder, given.runs or (100 if given.quick else 1000)))
+        finish(table(options.folder, options.runs or (100 if options.quick else 1000)))

@@ -76,17 +76,20 @@ def _row(name: str, n: int, m: int, runs: int) -> tuple[str, bool]:
     return f"{name:26}{n:5}{m:3}{''.join(cells[:3])}{shares[3]:8.1%} {cells[3]}", all(held)
 
 
-def table(asked: Options) -> Iterator[tuple[str, bool]]:
+def table(options: Options) -> Iterator[tuple[str, bool]]:
     """Every line, and whether it held."""
-    yield f"{asked.runs} runs a row; standard error of a share of 5 %: {error(LEVEL, asked.runs):.1%}", True
+    yield (
+        f"{options.runs} runs a row; standard error of a share of 5 %: {error(LEVEL, options.runs):.1%}",
+        True,
+    )
     yield (
         f"{'agent':26}{'items':>5}{'m':>3}{'ci':>8} {'p':>8} {'behind':>8} {'HOLD':>8} {'SHIP':>8}",
         True,
     )
     for name in NAMES:
         for n, m in DESIGNS:
-            if asked.only in name and (not asked.quick or n <= 50):
-                yield _row(name, n, m, asked.runs)
+            if options.only in name and (not options.quick or n <= 50):
+                yield _row(name, n, m, options.runs)
 
 
 if __name__ == "__main__":

@@ -109,17 +109,17 @@ def _measure(row: Row, runs: int) -> tuple[str, bool]:
     return text, not bad
 
 
-def table(given: Options) -> Iterator[tuple[str, bool]]:
+def table(options: Options) -> Iterator[tuple[str, bool]]:
     """Every line, and whether it held."""
     yield (
-        f"{given.runs} runs a row; standard error of a share of 2.5 %: {error(SHIP_LEVEL, given.runs):.1%}",
+        f"{options.runs} runs a row; standard error of a share of 2.5 %: {error(SHIP_LEVEL, options.runs):.1%}",
         True,
     )
     yield f"{'':28}{'all 200 items':>16}{'until known':>18}", True
     yield f"{'change':28}{'HOLD':>8}{'SHIP':>8}{'HOLD':>10}{'SHIP':>8}{'saved':>8}", True
     for row in ROWS:
-        if given.only in row.name:
-            yield _measure(row, given.runs)
+        if options.only in row.name:
+            yield _measure(row, options.runs)
 
 
 if __name__ == "__main__":

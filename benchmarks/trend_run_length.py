@@ -66,16 +66,16 @@ def _found(day: float, loss: float, gradual: bool, series: int) -> str:
     return f"{np.median(delays):8.0f} ({np.quantile(delays, 0.9):.0f})"
 
 
-def table(given: Options) -> Iterator[tuple[str, bool]]:
+def table(options: Options) -> Iterator[tuple[str, bool]]:
     """Every line, and whether it held."""
-    yield f"{given.runs} series a row", True
+    yield f"{options.runs} series a row", True
     yield f"{'day effect':>10}{'run length':>17}{'drift in 12':>14}", True
     for day in DAYS:
-        yield _in_control(day, given.runs)
+        yield _in_control(day, options.runs)
     yield "", True
     yield f"{'loss after 8 runs':24}{'day 0.00':>13}{'day 0.04':>13}", True
     for loss, gradual in ((0.1, False), (0.2, False), (0.01, True), (0.02, True)):
-        cells = "".join(f"{_found(day, loss, gradual, given.runs):>13}" for day in (0.0, 0.04))
+        cells = "".join(f"{_found(day, loss, gradual, options.runs):>13}" for day in (0.0, 0.04))
         yield f"{loss:g} {'a run' if gradual else 'at once':19}{cells}", True
 
 

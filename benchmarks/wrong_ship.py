@@ -54,22 +54,22 @@ def _row(
     return f"{name:26}{kind.name:>14}{n:5}{k:3}{'  yes' if again else '   no'}{cells}", within
 
 
-def table(asked: Options) -> Iterator[tuple[str, bool]]:
+def table(options: Options) -> Iterator[tuple[str, bool]]:
     """Yield every line, and whether it is within its limits."""
     yield (
-        f"{asked.runs} runs a cell; standard error of a share of 2.5 %: {error(LEVEL, asked.runs):.1%}",
+        f"{options.runs} runs a cell; standard error of a share of 2.5 %: {error(LEVEL, options.runs):.1%}",
         True,
     )
     yield _head(SIZES), True
     for name in NAMES:
         for kind in LOSSES:
             for n, k, again in DESIGNS:
-                if asked.only in name and (not asked.quick or n <= 50):
-                    yield _row(name, n, k, again, kind, asked.runs)
-    if asked.only in CEILING:
+                if options.only in name and (not options.quick or n <= 50):
+                    yield _row(name, n, k, again, kind, options.runs)
+    if options.only in CEILING:
         yield _head(CEILING_SIZES), True
         for n, k, again in CEILING_DESIGNS:
-            yield _row(CEILING, n, k, again, Loss(falls=True, drawn=True), asked.runs, CEILING_SIZES)
+            yield _row(CEILING, n, k, again, Loss(falls=True, drawn=True), options.runs, CEILING_SIZES)
 
 
 def _head(losses: tuple[float, ...]) -> str:

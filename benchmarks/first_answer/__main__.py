@@ -135,8 +135,8 @@ def measure(agent: Agent, work: Path) -> str:
             file.write(f"$ replay {command}\n")
             file.flush()
             words = [str(Path(sys.executable).parent / "replay"), *command.split()]
-            done = subprocess.run(words, cwd=clone, stdout=file, stderr=subprocess.STDOUT)
-        if done.returncode not in (0, 3):
+            completed = subprocess.run(words, cwd=clone, stdout=file, stderr=subprocess.STDOUT)
+        if completed.returncode not in (0, 3):
             return f"| {agent.title} | stopped at `replay {command}`, {work} | | | | | | |"
     minutes = (time.monotonic() - started) / 60
     script = subprocess.run([sys.executable, "-c", IN_PYTHON], cwd=clone, capture_output=True, text=True)

@@ -67,13 +67,15 @@ class Study:
     def measured(self, part: str, *command: str, **options: object) -> str:
         """Run a command in the agent's repository, and return what it prints."""
         before, started = len(self.tokens()), time.monotonic()
-        done = subprocess.run(command, cwd=self.folder, stdout=subprocess.PIPE, text=True, **options)
-        if done.returncode not in (0, 1, 3, 4):
-            sys.exit(f"{' '.join(command)} ended with {done.returncode}, in {self.folder}:\n{done.stdout}")
+        completed = subprocess.run(command, cwd=self.folder, stdout=subprocess.PIPE, text=True, **options)
+        if completed.returncode not in (0, 1, 3, 4):
+            sys.exit(
+                f"{' '.join(command)} ended with {completed.returncode}, in {self.folder}:\n{completed.stdout}"
+            )
         spent = self.tokens()[before:]
         self.used.append((part, len(spent), sum(spent), (time.monotonic() - started) / 60))
         print(*self.used[-1], flush=True)
-        return done.stdout
+        return completed.stdout
 
     def replay(self, part: str, *words: str) -> str:
         """Run a command of `replay`."""

@@ -33,8 +33,10 @@ def options(about: str, *, runs: int, quick: int) -> Options:
     parser.add_argument("--quick", action="store_true", help=f"{quick} simulated runs a row, fewer rows")
     parser.add_argument("--runs", type=int, help=f"simulated runs a row (default {runs})")
     parser.add_argument("--only", default="", help="rows whose first words hold this")
-    given = parser.parse_args()
-    return Options(quick=given.quick, runs=given.runs or (quick if given.quick else runs), only=given.only)
+    options = parser.parse_args()
+    return Options(
+        quick=options.quick, runs=options.runs or (quick if options.quick else runs), only=options.only
+    )
 
 
 def error(share: float, runs: int) -> float:

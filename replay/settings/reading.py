@@ -109,8 +109,8 @@ def _refuse(table: dict[str, Any], allowed: set[str], section: tuple[str, ...], 
             continue
         near = difflib.get_close_matches(key, allowed, n=1, cutoff=0.5)
         advice = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(sorted(allowed))}"
-        what = f"unknown key {key!r} in [{'.'.join(section)}]" if section else f"unknown section [{key}]"
-        raise SettingsError(f"{source.location((*section, key))}: {what}; {advice}")
+        problem = f"unknown key {key!r} in [{'.'.join(section)}]" if section else f"unknown section [{key}]"
+        raise SettingsError(f"{source.location((*section, key))}: {problem}; {advice}")
 
 
 _WORDS = {
@@ -126,21 +126,21 @@ _WORDS = {
 
 def _type_error(message: str, type_: type, path: tuple[str, ...], source: _Source) -> str:
     """Return the sentence for a value that msgspec refuses."""
-    what, _, inside = message.partition(" - at `$")
+    problem, _, inside = message.partition(" - at `$")
     keys = (*path, *(key for key in re.sub(r"\[[^\]]*\]", "", inside.rstrip("`")).split(".") if key))
-    subject = what.split()[0]
+    subject = problem.split()[0]
     if subject in keys_of(type_):
-        return f"{source.location((*keys, subject))}: [{'.'.join(keys)}] {what}"
-    wrong = re.match(r"Expected `(.+?)`, got `(.+?)`", what)
+        return f"{source.location((*keys, subject))}: [{'.'.join(keys)}] {problem}"
+    wrong = re.match(r"Expected `(.+?)`, got `(.+?)`", problem)
     if wrong:
         expected = " or ".join(_WORDS.get(name, name) for name in wrong[1].split(" | ") if name != "null")
-        what = f"expected {expected}, not {_WORDS.get(wrong[2], wrong[2])}"
+        problem = f"expected {expected}, not {_WORDS.get(wrong[2], wrong[2])}"
     within = SUBTABLES.get(keys[0], {}).get(keys[1] if len(keys) > 2 else "", type_)
     allowed = _allowed(typing.get_type_hints(within).get(keys[-1]))
-    if what.startswith("Invalid enum value") and allowed:
-        value = what.removeprefix("Invalid enum value ").replace("`", "")
-        what = f"{value} is none of {', '.join(allowed)}"
-    return f"{source.location(keys)}: {'.'.join(keys)}: {what}"
+    if problem.startswith("Invalid enum value") and allowed:
+        value = problem.removeprefix("Invalid enum value ").replace("`", "")
+        problem = f"{value} is none of {', '.join(allowed)}"
+    return f"{source.location(keys)}: {'.'.join(keys)}: {problem}"
 
 
 def _allowed(hint: Any) -> list[str]:
