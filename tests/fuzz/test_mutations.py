@@ -1,6 +1,6 @@
 """Records that nobody foresaw: each gives a trace, or a reject that says why, and never stops an import.
 
-A fixed seed, so that it fails where the code changed and nowhere else; `coverage_guided.py` looks further.
+A fixed seed, so that it fails where the code changed and nowhere else; `make fuzz` looks further.
 """
 
 from __future__ import annotations
