@@ -13,6 +13,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from tests.importers import layouts
+
 TIME = "2026-11-01T10:00:00Z"
 Call = tuple[str, dict[str, Any], str]
 """Name, arguments, result."""
@@ -143,25 +145,6 @@ def bedrock(made: Rounds) -> list[Record]:
             "modelId": "m",
             "input": {"inputBodyJson": {"messages": [converse(one) for one in given]}},
             "output": {"outputBodyJson": {"output": {"message": converse(answer)}}},
-        }
-        for number, (given, answer) in enumerate(conversations(made), start=1)
-    ]
-
-
-def litellm(made: Rounds) -> list[Record]:
-    return [
-        {
-            "id": f"t{number}",
-            "call_type": "acompletion",
-            "status": "success",
-            "startTime": 1793527200.0 + number,
-            "model": "m",
-            "messages": given,
-            "response": {
-                "id": "r",
-                "object": "chat.completion",
-                "choices": [{"index": 0, "message": answer}],
-            },
         }
         for number, (given, answer) in enumerate(conversations(made), start=1)
     ]
@@ -304,52 +287,23 @@ def datadog(made: Rounds) -> list[Record]:
     return [{"event_type": "span", "_dd.stage": "raw", "spans": [row]} for row in rows]
 
 
-def adk(made: Rounds) -> list[Record]:
-    def event(author: str, role: str, *parts: Record) -> Record:
-        return {"author": author, "timestamp": 1793527200.0, "content": {"role": role, "parts": list(parts)}}
-
-    events = [event("user", "user", {"text": "Two roses, please."})]
-    for turn in numbered(made):
-        asked = [{"functionCall": {"id": key, "name": one[0], "args": one[1]}} for key, one in turn]
-        found = [
-            {"functionResponse": {"id": key, "name": one[0], "response": one[2]}} for key, one in turn[::-1]
-        ]
-        events += [event("agent", "model", *asked), event("agent", "user", *found)]
-    events.append(event("agent", "model", {"text": "Done."}))
-    return [{"id": "s1", "appName": "shop", "userId": "u1", "events": events}]
-
-
-def gemini_cli(made: Rounds) -> list[Record]:
-    def message(kind: str, content: str, *calls: Record) -> Record:
-        return {
-            "id": "m",
-            "timestamp": "2026-11-01T10:00:00Z",
-            "type": kind,
-            "content": content,
-            "toolCalls": list(calls),
-        }
-
-    def call(key: str, one: Call) -> Record:
-        response = {"functionResponse": {"id": key, "name": one[0], "response": one[2]}}
-        return {"id": key, "name": one[0], "args": one[1], "result": [response], "status": "success"}
-
-    asked = [message("gemini", "", *(call(*one) for one in turn)) for turn in numbered(made)]
-    messages = [message("user", "Two roses, please."), *asked, message("gemini", "Done.")]
-    return [{"sessionId": "s1", "projectHash": "h", "messages": messages}]
+def one_turn(write: Callable[[str, list[layouts.Turn]], list[Record]]) -> Callable[[Rounds], list[Record]]:
+    """Return what writes the run as the only turn of a session."""
+    return lambda made: write("s1", [layouts.Turn("Two roses, please.", made, "Done.")])
 
 
 WRITERS: dict[str, Callable[[Rounds], list[Record]]] = {
     "inspect": inspect,
     "atif": atif,
     "bedrock": bedrock,
-    "litellm": litellm,
+    "litellm": one_turn(layouts.litellm),
     "braintrust": braintrust,
     "weave": weave,
     "openai-agents": openai_agents,
     "opik": opik,
     "datadog": datadog,
-    "adk": adk,
-    "gemini-cli": gemini_cli,
+    "adk": one_turn(layouts.adk),
+    "gemini-cli": one_turn(layouts.gemini_cli),
 }
 
 

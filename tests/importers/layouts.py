@@ -116,7 +116,7 @@ def gemini_cli(session: str, turns: Sequence[Turn]) -> list[Record]:
         for calls in rounds_of(number, turn):
             called = []
             for key, (name, args, result) in calls:
-                response = {"functionResponse": {"id": key, "name": name, "response": {"output": result}}}
+                response = {"functionResponse": {"id": key, "name": name, "response": result}}
                 called.append(
                     {"id": key, "name": name, "args": args, "result": [response], "status": "success"}
                 )
@@ -149,7 +149,7 @@ def adk(session: str, turns: Sequence[Turn]) -> list[Record]:
                 "user",
                 *(
                     {"functionResponse": {"id": key, "name": call[0], "response": call[2]}}
-                    for key, call in calls
+                    for key, call in reversed(calls)
                 ),
             )
         event("agent", "model", {"text": turn.answer})
@@ -174,7 +174,7 @@ def exchanges(turns: Sequence[Turn]) -> Iterator[tuple[int, Turn, list[Exchange]
             ]
             answer: Record = {"role": "assistant", "content": None, "tool_calls": requests}
             asked.append(([*messages], answer))
-            results = [{"role": "tool", "tool_call_id": key, "content": call[2]} for key, call in calls]
+            results = [{"role": "tool", "tool_call_id": key, "content": call[2]} for key, call in calls[::-1]]
             messages += [answer, *results]
             tools += calls
         answer = {"role": "assistant", "content": turn.answer}
