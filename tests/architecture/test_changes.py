@@ -19,7 +19,6 @@ EXAMPLES = {
 ELSEWHERE = {
     "datadog": {"replay/engine/blocked.py"},
     "release": {
-        "replay/demo/make_traces.py",
         "replay/commands/compare.py",
         "replay/store/connection.py",
         "importers/chat/model_calls.py",

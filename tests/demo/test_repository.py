@@ -119,7 +119,7 @@ def test_the_bundled_traces_are_what_the_generator_makes(tmp_path: Path) -> None
     """Agent, stand-in and recordings belong together: after a change of one the generator must be run."""
     environment = {**os.environ, "HTTPS_PROXY": "http://127.0.0.1:9", "HTTP_PROXY": "http://127.0.0.1:9"}
     done = subprocess.run(
-        [sys.executable, "-m", "replaydiff.replay.demo.make_traces", str(tmp_path)],
+        [sys.executable, "-m", "tests.demo.make_traces", str(tmp_path)],
         capture_output=True,
         text=True,
         check=False,

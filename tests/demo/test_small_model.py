@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from replaydiff.replay.demo import make_traces, small_judge, small_model
+from replaydiff.replay.demo import small_judge, small_model
 from replaydiff.replay.demo.repository import AGENT
 from replaydiff.replay.demo.small_model import ModelToolCall, read_message
+from tests.demo import make_traces
 
 SHOP = {
     "12345": {"item": "fern", "status": "shipped", "eta": "2026-12-01"},

@@ -1,6 +1,6 @@
 """Generate the demo's data: the shop's orders and `traces.jsonl.gz`, two months of its agent's traces.
 
-    python -m replaydiff.replay.demo.make_traces [FOLDER]
+    python -m tests.demo.make_traces [FOLDER]
 
 writes `orders.json` and `traces.jsonl.gz` to FOLDER, or over the bundled files without one.
 
@@ -222,7 +222,7 @@ def main(folder: str | None = None) -> None:
     target = Path(folder) if folder else None
     orders_file = target / "orders.json" if target else repository.AGENT / "app" / "orders.json"
     traces_file = target / "traces.jsonl.gz" if target else repository.TRACES
-    chance = random.Random(SEED)  # noqa: S311
+    chance = random.Random(SEED)
     orders = make_orders(chance, ORDERS)
     lines = [f"{json.dumps(order.id)}: {json.dumps(_fields(order))}" for order in orders]
     orders_file.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
