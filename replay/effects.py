@@ -33,22 +33,23 @@ Effect: TypeAlias = Literal["read", "write"]
 Basis: TypeAlias = Literal["set", "recordings", "name", "unknown"]
 
 
-def _words(text: str) -> frozenset[str]:
+def words_of(text: str) -> frozenset[str]:
+    """Return the words of a text."""
     return frozenset(text.split())
 
 
-READS = _words(
+READS = words_of(
     "get search list find lookup look read fetch check query show describe count view load retrieve inspect "
     "browse preview explain calculate compute convert estimate think can is has"
 )
-WRITES = _words(
+WRITES = words_of(
     "create cancel refund send update delete remove add set issue transfer pay book post put submit close "
     "approve write charge schedule place escalate reset change edit apply insert upsert notify email modify "
     "exchange return replace rename move archive assign enable disable toggle suspend resume activate "
     "deactivate grant revoke start stop pause lock unlock subscribe unsubscribe register save store upload "
     "publish merge confirm reject deny renew upgrade downgrade reboot restart make"
 )
-_NOT_READS = _words("next and or then out in")
+_NOT_READS = words_of("next and or then out in")
 """Words that make the name of a read ambiguous: `get_next`, `find_or_create`, `check_out`."""
 RECENT_TRACES = 20_000
 """The newest traces that are searched for changes."""

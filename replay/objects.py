@@ -24,7 +24,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from replaydiff.replay.effects import READS, WRITES, name_words
+from replaydiff.replay.effects import READS, WRITES, name_words, words_of
 from replaydiff.replay.messages import decode
 from replaydiff.replay.model import Json, JsonObject, ToolCall
 
@@ -35,55 +35,15 @@ COMMON_TRACES = 20
 LONGEST_ID = 200
 """Characters of the longest identifying value."""
 
-_ID_WORDS = frozenset(
-    [
-        "id",
-        "ids",
-        "uuid",
-        "guid",
-        "email",
-        "emails",
-        "mail",
-        "phone",
-        "iban",
-        "isbn",
-        "sku",
-        "ean",
-        "vin",
-        "imei",
-        "url",
-        "uri",
-        "path",
-        "file",
-        "filename",
-        "username",
-        "user",
-        "login",
-        "account",
-        "customer",
-        "client",
-        "order",
-        "invoice",
-        "ticket",
-        "booking",
-        "reservation",
-        "handle",
-        "slug",
-        "hash",
-        "sha",
-        "ref",
-        "reference",
-        "tracking",
-        "host",
-        "hostname",
-        "domain",
-        "key",
-    ]
+_ID_WORDS = words_of(
+    "id ids uuid guid email emails mail phone iban isbn sku ean vin imei url uri path file filename username "
+    "user login account customer client order invoice ticket booking reservation handle slug hash sha ref "
+    "reference tracking host hostname domain key"
 )
 """Last words of arguments that hold ids or addresses."""
-_NUMBER_WORDS = frozenset(["number", "no", "nr"])
+_NUMBER_WORDS = words_of("number no nr")
 """Last words that name an id where another word names the kind: `flight_number`."""
-_GENERIC = frozenset(["id", "key", "uuid", "guid", "ref", "reference", "path", "file", "url", "uri", "hash"])
+_GENERIC = words_of("id key uuid guid ref reference path file url uri hash")
 """Names of arguments that do not show what kind of object they name."""
 _EMAIL_OR_URL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+|[A-Za-z][A-Za-z0-9+.-]*://\S+|/\S+/\S+")
 _HEX = re.compile(r"(?=.*\d)[0-9a-fA-F]{8}(-?[0-9a-fA-F]{4,}){1,}")

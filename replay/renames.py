@@ -14,14 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
 from replaydiff.replay.errors import SettingsError
 from replaydiff.replay.model import Expectation, Item, JsonObject, Match, Message, ServedCall, ToolCall
 from replaydiff.replay.settings import ToolSection
 from replaydiff.replay.settings.toml import tool_table
-
-V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)

@@ -485,10 +485,6 @@ def _distance(requested: JsonObject, recorded: JsonObject, ignored: Collection[s
     return len(differing), unlike
 
 
-def _likeness(left: str, right: str) -> float:
-    return difflib.SequenceMatcher(None, left, right).ratio()
-
-
 def _differences(requested: JsonObject, recorded: JsonObject, ignored: Collection[str]) -> str:
     parts = []
     for key in _differing(requested, recorded, ignored):
