@@ -7,25 +7,18 @@ gets the n-th answer, so trials differ and a demo can be repeated. Streaming is 
 
     with StandIn() as stand_in:
         client = AsyncAnthropic(api_key="any", base_url=stand_in.url)
-
-`faults` makes requests fail: each request takes the next one; None, or no fault left, means a normal answer.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import http.client
 import json
 import os
 import random
 import signal
-import socket
 import threading
-import time
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
@@ -64,70 +57,27 @@ def answers_at(port: int) -> bool:
         connection.close()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
-    """One way in which a request fails."""
-
-    status: int = 200
-    """An error status gets the API's error body for that status."""
-    retry_after: float | None = None
-    """Seconds, sent as `retry-after`."""
-    delay_s: float = 0.0
-    """Seconds to wait before answering."""
-    cut: bool = False
-    """Close the connection instead of answering."""
-    text: str | None = None
-    """Answer with this text instead of the model's."""
-    stop_reason: str | None = None
-    """Report this stop reason: `refusal`, `max_tokens` …"""
-
-
-@dataclass(slots=True)
-class ReceivedRequest:
-    """A request as received, without its key."""
-
-    path: str
-    body: dict[str, Any]
-    key: str = ""
-    """How the key was sent: `bearer`, `x-api-key`, or empty without a key."""
-    at: float = field(default_factory=time.monotonic)
-    """Monotonic seconds."""
-
-
 class StandIn:
     """The server. It answers in a thread of its own while the context is open."""
 
-    def __init__(
-        self,
-        *,
-        port: int = 0,
-        seed: int = 0,
-        faults: Iterable[Fault | None] = (),
-        remember: bool = False,
-        latency_s: float = 0.0,
-    ) -> None:
+    def __init__(self, *, port: int = 0, seed: int = 0) -> None:
         """Open the port.
 
         Args:
             port: on loopback; 0 takes a free one.
             seed: of the random answers.
-            faults: the faults of the first requests, in order; None for a normal answer.
-            remember: keep every request in `received`.
-            latency_s: mean seconds of an answer.
 
         Raises:
             ReplayError: the port is taken.
         """
-        self.received: list[ReceivedRequest] = []
         self.answered = 0
-        self._seed, self._remember, self._latency_s = seed, remember, latency_s
-        self._faults = iter(faults)
+        self._seed = seed
         self._seen: Counter[bytes] = Counter()
         self._lock = threading.Lock()
         # Before anybody can see that it serves, and end: later it could be the parent of all orphans.
         self._parent = os.getppid()
         try:
-            self._server = _Server((HOST, port), self)
+            self._server = StandInServer((HOST, port), self)
         except OSError as error:
             raise ReplayError(
                 f"the model stand-in cannot listen on {HOST}:{port}: {error.strerror}; "
@@ -166,40 +116,32 @@ class StandIn:
         while self._thread.is_alive() and (outlives_parent or os.getppid() == self._parent):
             self._thread.join(_POLL_S)
 
-    def next_fault(self) -> Fault | None:
-        """Return the fault of the next request; None for a normal answer."""
-        with self._lock:
-            return next(self._faults, None)
+    def handler(self) -> type[ModelHandler]:
+        """Return what answers the requests of a connection."""
+        return ModelHandler
 
-    def record(self, received: ReceivedRequest) -> None:
-        """Count a request, and keep it if `remember` is set."""
+    def count(self) -> None:
+        """Count a request."""
         with self._lock:
             self.answered += 1
-            if self._remember:
-                self.received.append(received)
 
-    def reply(self, body: dict[str, Any], fault: Fault | None) -> dict[str, Any]:
+    def reply(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return the message that answers a request."""
         chance = self._chance(body)
-        if self._latency_s:
-            time.sleep(self._latency_s * chance.uniform(0.5, 1.5))
         judging = small_judge.is_judging(body)
         answer = small_judge.answer(body, chance) if judging else small_model.answer(body, chance)
-        if fault and fault.text is not None:
-            answer = fault.text
         content = _content(answer, chance)
-        stop = "tool_use" if content[0]["type"] == "tool_use" else "end_turn"
         return {
             "id": f"msg_standin_{chance.getrandbits(64):016x}",
             "type": "message",
             "role": "assistant",
             "model": body["model"],
             "content": content,
-            "stop_reason": (fault.stop_reason if fault else None) or stop,
+            "stop_reason": "tool_use" if content[0]["type"] == "tool_use" else "end_turn",
             "stop_sequence": None,
             "usage": {
-                "input_tokens": _tokens([body.get("system"), body.get("tools"), body["messages"]]),
-                "output_tokens": _tokens(content),
+                "input_tokens": count_tokens([body.get("system"), body.get("tools"), body["messages"]]),
+                "output_tokens": count_tokens(content),
             },
         }
 
@@ -212,21 +154,25 @@ class StandIn:
         return random.Random(digest + f"{self._seed}/{repetition}".encode())  # noqa: S311
 
 
-class _Server(ThreadingHTTPServer):
+class StandInServer(ThreadingHTTPServer):
+    """The listening socket of a stand-in."""
+
     daemon_threads = True
     # Twice the connections that any client here opens at once; the default of 5 drops some of a burst.
     request_queue_size = 256
 
     def __init__(self, address: tuple[str, int], stand_in: StandIn) -> None:
         self.stand_in = stand_in
-        super().__init__(address, _Handler)
+        super().__init__(address, stand_in.handler())
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignore clients that have disconnected."""
 
 
-class _Handler(BaseHTTPRequestHandler):
-    server: _Server
+class ModelHandler(BaseHTTPRequestHandler):
+    """Answers the requests of a connection."""
+
+    server: StandInServer
     protocol_version = "HTTP/1.1"
     # Send headers and body in one packet without delay: otherwise each answer takes 40 ms more on Linux.
     wbufsize = -1
@@ -242,38 +188,35 @@ class _Handler(BaseHTTPRequestHandler):
         length = int(self.headers.get("content-length") or 0)
         if length > MAX_BODY:
             self.close_connection = True
-            return self._error(413, "the request is too large")
-        raw = self.rfile.read(length)
-        fault = self.server.stand_in.next_fault()
-        if fault:
-            time.sleep(fault.delay_s)
-            if fault.cut:
-                self.close_connection = True
-                with contextlib.suppress(OSError):
-                    self.connection.shutdown(socket.SHUT_RDWR)
-                return None
+            return self.send_problem(413, "the request is too large")
+        return self.answer(self.rfile.read(length))
+
+    def answer(self, raw: bytes) -> None:
+        """Answer a request with this body."""
         try:
             body = json.loads(raw)
         except ValueError:
-            return self._error(400, "the body is not valid JSON")
+            return self.send_problem(400, "the body is not valid JSON")
         if not isinstance(body, dict):
-            return self._error(400, "the body is not a JSON object")
-        self.server.stand_in.record(ReceivedRequest(self.path, body, self._key()))
-        if fault and fault.status != 200:
-            return self._error(fault.status, "injected by the test", fault.retry_after)
+            return self.send_problem(400, "the body is not a JSON object")
+        self.server.stand_in.count()
         problem = self._problem(body)
         if problem:
-            return self._error(*problem)
+            return self.send_problem(*problem)
         try:
-            reply = self.server.stand_in.reply(body, fault)
+            reply = self.reply(body)
         except (KeyError, TypeError, AttributeError, IndexError) as error:
-            return self._error(400, f"messages, tools or system are malformed: {error!r}")
+            return self.send_problem(400, f"messages, tools or system are malformed: {error!r}")
         return self._send(200, json.dumps(reply).encode())
+
+    def reply(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Return the message that answers a request."""
+        return self.server.stand_in.reply(body)
 
     def _problem(self, body: dict[str, Any]) -> tuple[int, str] | None:
         if self.path.split("?")[0] != "/v1/messages":
             return 404, f"unknown path {self.path}"
-        if not self._key():
+        if not self.key():
             return 401, "x-api-key header is required"
         for name in ("model", "max_tokens", "messages"):
             if not body.get(name):
@@ -284,12 +227,14 @@ class _Handler(BaseHTTPRequestHandler):
             return 400, "stream: the stand-in does not stream"
         return None
 
-    def _key(self) -> str:
+    def key(self) -> str:
+        """Return how the key was sent: `bearer`, `x-api-key`, or empty without a key."""
         if (self.headers.get("authorization") or "").lower().startswith("bearer "):
             return "bearer"
         return "x-api-key" if self.headers.get("x-api-key") else ""
 
-    def _error(self, status: int, message: str, retry_after: float | None = None) -> None:
+    def send_problem(self, status: int, message: str, retry_after: float | None = None) -> None:
+        """Answer with the API's error of a status."""
         error = {"type": _ERRORS.get(status, "api_error"), "message": message}
         extra = {} if retry_after is None else {"retry-after": f"{retry_after:g}"}
         self._send(status, json.dumps({"type": "error", "error": error}).encode(), headers=extra)
@@ -324,6 +269,6 @@ def _content(answer: str | list[small_model.ModelToolCall], chance: random.Rando
     ]
 
 
-def _tokens(value: Any) -> int:
+def count_tokens(value: Any) -> int:
     """Return a rough token count."""
     return len(json.dumps(value)) // 4 + 1

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from replaydiff.replay.agents import Agent, Outcome, Rules, build
-from replaydiff.replay.demo.stand_in import Fault, StandIn
 from replaydiff.replay.errors import CredentialsError, SettingsError, VersionError
 from replaydiff.replay.llm import anthropic
 from replaydiff.replay.model import (
@@ -28,6 +27,7 @@ from replaydiff.replay.model import (
 )
 from replaydiff.replay.settings import Price
 from tests.agents.running import calls, recorded
+from tests.stand_ins.messages_api import Fault, StandIn
 
 SYSTEM = "You help with orders. Always look up an order first before you answer."
 TOOL = {

@@ -10,9 +10,9 @@ import pytest
 
 import replaydiff as rd
 from replaydiff.replay.api.channel import Channel
-from replaydiff.replay.demo.stand_in import Fault, StandIn
 from replaydiff.replay.errors import ExitCode, InputError, Interrupted, SettingsError, UnavailableError
 from tests.api.project import SETTINGS, V1
+from tests.stand_ins.messages_api import Fault, StandIn
 
 WORSE = V1.replace(
     "status = look_up(order_id=order)", 'status = "lost" if int(order) % 3 == 0 else look_up(order_id=order)'

@@ -16,7 +16,6 @@ import pytest
 
 import replaydiff as rd
 from replaydiff.replay.api.project import Project
-from replaydiff.replay.demo.stand_in import Fault, StandIn
 from replaydiff.replay.errors import (
     ExitCode,
     NoSpaceError,
@@ -35,6 +34,7 @@ from tests.diff import build
 from tests.diff_judge import records
 from tests.exit_codes import check_exit
 from tests.stand_ins.loopback import serving
+from tests.stand_ins.messages_api import Fault, StandIn
 from tests.stand_ins.processes import start
 from tests.store.build import trace
 

@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 from replaydiff.replay.demo import repository
-from replaydiff.replay.demo.stand_in import HOST, StandIn, answers_at
+from replaydiff.replay.demo.stand_in import HOST, answers_at
 from tests.demo.run import SECRET, DemoRun
 from tests.demo.run import environment as _environment
 from tests.demo.run import replay as _replay
 from tests.stand_ins.full import full
+from tests.stand_ins.messages_api import StandIn
 from tests.stand_ins.processes import commands_folder, replay, start
 
 Played = tuple[Path, subprocess.CompletedProcess[str]]

@@ -16,8 +16,9 @@ import anthropic
 import pytest
 
 from replaydiff.replay.demo import repository
-from replaydiff.replay.demo.stand_in import HOST, Fault, StandIn, answers_at
+from replaydiff.replay.demo.stand_in import HOST, answers_at
 from replaydiff.replay.errors import ReplayError
+from tests.stand_ins.messages_api import Fault, StandIn
 from tests.stand_ins.processes import PATIENCE_S
 
 TOOLS: list[Any] = [

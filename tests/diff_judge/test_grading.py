@@ -16,7 +16,6 @@ from replaydiff.diff.judge.judge import Judge, judge_from
 from replaydiff.diff.judge.questions import estimate
 from replaydiff.diff.judge.votes import OUTAGE
 from replaydiff.replay import settings
-from replaydiff.replay.demo.stand_in import Fault, StandIn
 from replaydiff.replay.errors import CredentialsError, ReplayError, SettingsError, UnavailableError
 from replaydiff.replay.llm.base import ModelFailure, ModelRequest
 from replaydiff.replay.model import Grade, GradeState, Lane, Status
@@ -29,6 +28,7 @@ from replaydiff.replay.store.trials import write_trials
 from replaydiff.reports.phrases import metric_notes
 from tests.diff_judge.records import RUN, Scripted, item, judge, points, store, trial
 from tests.stand_ins.full import full
+from tests.stand_ins.messages_api import Fault, StandIn
 
 
 def _grade(path: Path, with_: Judge, **options: object) -> GradingReport:

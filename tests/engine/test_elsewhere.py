@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from replaydiff.replay.demo.stand_in import Fault, StandIn
 from replaydiff.replay.model import MissReason, Rule, Status, ToolCall, Trace, Trial
 from tests.commands.conftest import Replay
 from tests.engine.project import WHEN, Project, order
+from tests.stand_ins.messages_api import Fault, StandIn
 
 AGENT = """
 def get_order_status(order_id): return "THE REAL TOOL"

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from replaydiff.replay.demo.stand_in import StandIn
 from replaydiff.replay.model import Lane, Status
 from tests.agents.running import AGENTS
 from tests.commands.conftest import Replay
 from tests.engine.project import Project, order
+from tests.stand_ins.messages_api import StandIn
 from tests.stand_ins.processes import PATIENCE_S
 
 TALKING = f"{sys.executable} {AGENTS / 'talking.py'}"

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from replaydiff.replay.agents.simulate import AnswerFile, answers_path
-from replaydiff.replay.demo.stand_in import Fault, StandIn
 from replaydiff.replay.errors import StoreWriteError
 from replaydiff.replay.model import Message, Rule, Status, ToolCall, Trace, Trial, Turn
 from replaydiff.replay.turns import conversed, simulated_turns
 from tests.commands.conftest import Replay
 from tests.engine.project import WHEN, Project
+from tests.stand_ins.messages_api import Fault, StandIn
 
 AIRLINE = '''
 def call(name, args) -> str:

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from replaydiff.replay.demo.stand_in import Fault, StandIn
 from replaydiff.replay.engine.steps import decisions
 from replaydiff.replay.model import Lane, Message, Mode, Rule, Status, Step, StepKind, ToolCall, Trace
 from tests.commands.conftest import Replay
 from tests.engine.project import Project, order
+from tests.stand_ins.messages_api import Fault, StandIn
 
 SYSTEM = Message(role="system", text="You help with orders. Always look up an order first before you answer.")
 ASKED = Message(role="user", text="Where is my order 12345?")

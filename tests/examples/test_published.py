@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 import yaml
 
-from replaydiff.replay.demo.stand_in import StandIn
 from tests.commands.conftest import Replay
 from tests.examples.test_agents import EXAMPLES
 from tests.stand_ins.full import full
+from tests.stand_ins.messages_api import StandIn
 
 Example = Callable[[str], list[int]]
 

@@ -11,12 +11,12 @@ import time
 import pytest
 from anthropic.resources.messages.messages import DEPRECATED_MODELS
 
-from replaydiff.replay.demo.stand_in import Fault, StandIn
 from replaydiff.replay.errors import CredentialsError, ReplayError, SettingsError, UnavailableError
 from replaydiff.replay.llm import anthropic, openai_compatible
 from replaydiff.replay.llm.base import ModelFailure, ModelReply, ModelRequest, Stop
 from replaydiff.replay.model import Message
 from tests.stand_ins.loopback import serving
+from tests.stand_ins.messages_api import Fault, StandIn
 
 SCHEMA = {"type": "object", "properties": {"score": {"type": "integer"}}, "additionalProperties": False}
 
