@@ -203,10 +203,11 @@ def _toml(value: object) -> str:
 
 
 def _docstrings(section: type) -> dict[str, str]:
-    """Field → the string literal that stands under it."""
+    """Field → the string literal that stands under it, in the class or in one that it extends."""
     tree = ast.parse(inspect.getsource(section)).body[0]
     assert isinstance(tree, ast.ClassDef)
-    found: dict[str, str] = {}
+    extended = [base for base in section.__bases__ if dataclasses.is_dataclass(base)]
+    found: dict[str, str] = {key: text for base in extended for key, text in _docstrings(base).items()}
     for field, below in zip(tree.body, tree.body[1:], strict=False):
         if (
             isinstance(field, ast.AnnAssign)

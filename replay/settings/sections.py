@@ -31,8 +31,15 @@ def _at_least(section: object, least: int, *names: str) -> None:
 def _share(section: object, *names: str) -> None:
     for name in names:
         value = getattr(section, name)
-        if not 0 <= value <= 1:
+        if value is not None and not 0 <= value <= 1:
             raise ValueError(f"{name} must be between 0 and 1, not {value}")
+
+
+def _positive(section: object, *names: str) -> None:
+    for name in names:
+        value = getattr(section, name)
+        if value is not None and value <= 0:
+            raise ValueError(f"{name} must be more than 0, not {value:g}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -300,16 +307,10 @@ class RunSection:
     def __post_init__(self) -> None:
         _at_least(self, 1, "trials", "concurrency")
         _at_least(self, 0, "retries", "budget", "max_tokens", "grace")
-        if not 0 <= self.aa_share <= 1:
-            raise ValueError(f"aa_share must be between 0 and 1, not {self.aa_share}")
-        if self.timeout <= 0:
-            raise ValueError("timeout must be more than 0 seconds")
-        if self.install_timeout <= 0:
-            raise ValueError("install_timeout must be more than 0 seconds")
+        _share(self, "aa_share")
+        _positive(self, "timeout", "install_timeout", "per_minute")
         if self.record and self.replay_model is not None:
             raise ValueError("record and replay_model exclude each other: only record calls models")
-        if self.per_minute is not None and self.per_minute <= 0:
-            raise ValueError(f"per_minute must be more than 0, not {self.per_minute}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -360,16 +361,15 @@ class RaySection:
 
     def __post_init__(self) -> None:
         _at_least(self, 1, "trials_per_cpu")
-        if self.wait <= 0:
-            raise ValueError("wait must be more than 0 seconds")
+        _positive(self, "wait")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SimulateSection:
-    """`[simulate]`: the model that simulates tools with `on_miss = "simulate"`."""
+class ModelSection:
+    """A model that simulates something."""
 
     model: str | None = None
-    """Name of the model; required for `on_miss = "simulate"`."""
+    """Name of the model; without one, or with an empty name, nothing is simulated."""
     provider: str = "anthropic"
     """The API of the model: `anthropic`, `openai` or your own, as in `[judge]`."""
     max_tokens: int = 2048
@@ -382,24 +382,20 @@ class SimulateSection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UserSection:
+class SimulateSection(ModelSection):
+    """`[simulate]`: the model that simulates tools with `on_miss = "simulate"`, which requires it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserSection(ModelSection):
     """`[user]`: how the user's turns of a conversation are replayed."""
 
     turns: Literal["recorded", "history", "simulated"] | None = None
     """`recorded`: the recorded turns, word for word, with the version's own answers between them. `history`:
     each turn by itself, after the recorded conversation before it. `simulated`: a model writes the turns once
     a version has left the recorded conversation. Unset: `simulated` with a model, else `recorded`."""
-    model: str | None = None
-    """Name of the model that simulates the user; without one, or with an empty name, no user is simulated."""
-    provider: str = "anthropic"
-    """The API of the model: `anthropic`, `openai` or your own, as in `[judge]`."""
     max_tokens: int = 1024
     """The longest message of the user, in tokens."""
-    base_url: str | None = None
-    """Address of its API; defaults to ANTHROPIC_BASE_URL or OPENAI_BASE_URL, then the vendor's."""
-
-    def __post_init__(self) -> None:
-        _at_least(self, 1, "max_tokens")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -616,10 +612,8 @@ class CasesSection:
     """`replay cases lint` warns about cases that nobody has reviewed for this many days."""
 
     def __post_init__(self) -> None:
-        _share(self, "threshold")
+        _share(self, "threshold", "case_threshold")
         _at_least(self, 1, "stale_days")
-        if self.case_threshold is not None:
-            _share(self, "case_threshold")
         for tag, share in self.thresholds.items():
             if not 0 <= share <= 1:
                 raise ValueError(f"thresholds.{tag} must be between 0 and 1, not {share}")

@@ -84,7 +84,7 @@ def test_set_overrides_the_file_and_the_environment(tmp_path: Path) -> None:
         ("run=3", "has not the form SECTION.KEY=VALUE"),
         ("run.trials", "has not the form SECTION.KEY=VALUE"),
         ("run.trails=3", "--set run.trails=3: unknown key 'trails' in [run]; did you mean 'trials'?"),
-        ("run.timeout=0", "--set run.timeout=0: [run] timeout must be more than 0 seconds"),
+        ("run.timeout=0", "--set run.timeout=0: [run] timeout must be more than 0, not 0"),
         ("run.trials=many", "--set run.trials=many: run.trials: expected a whole number, not text"),
         ("run.trials.more=3", "run.trials: expected a whole number, not a table"),
     ],
