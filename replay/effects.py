@@ -223,29 +223,22 @@ def _effect(name: str, set_effect: Effect | None, blamed: list[EffectChange], *,
     strongest = max(blamed, key=lambda change: (change.changed, change.changed / change.traces), default=None)
     # A change from outside may fall between any two calls: it takes more to contradict a name or a setting.
     often = next((change for change in blamed if 2 * change.changed >= change.traces), None)
-    if set_effect is not None:
-        contradiction = str(often) if set_effect == "read" and often is not None else None
-        return ToolEffect(
-            name=name,
-            effect=set_effect,
-            basis="set",
-            evidence=f'effect = "{set_effect}" is set',
-            contradiction=contradiction,
-            steady=steady,
-        )
     proof = often if by_name == "read" else strongest
-    if proof is not None:
-        return ToolEffect(name=name, effect="write", basis="recordings", evidence=str(proof), steady=steady)
-    if by_name is not None:
-        return ToolEffect(
-            name=name, effect=by_name, basis="name", evidence=f"its name says {by_name}", steady=steady
-        )
+    contradiction = None
+    effect: Effect | None
+    basis: Basis
+    if set_effect is not None:
+        effect, basis, evidence = set_effect, "set", f'effect = "{set_effect}" is set'
+        contradiction = str(often) if set_effect == "read" and often is not None else None
+    elif proof is not None:
+        effect, basis, evidence = "write", "recordings", str(proof)
+    elif by_name is not None:
+        effect, basis, evidence = by_name, "name", f"its name says {by_name}"
+    else:
+        effect, basis = None, "unknown"
+        evidence = "neither its name nor a recording shows what it does, so it counts as a write"
     return ToolEffect(
-        name=name,
-        effect=None,
-        basis="unknown",
-        evidence="neither its name nor a recording shows what it does, so it counts as a write",
-        steady=steady,
+        name=name, effect=effect, basis=basis, evidence=evidence, contradiction=contradiction, steady=steady
     )
 
 

@@ -8,7 +8,7 @@ import http
 import re
 import socket
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 HOST = "127.0.0.1"
 LARGEST = 64 * 1024 * 1024
@@ -27,14 +27,14 @@ _NOWHERE = "/"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request that was read completely."""
+    """A request of an agent."""
 
     method: str
     path: str
     """With its query, as it was sent."""
     fields: Mapping[str, str]
     """Headers by their lower-case names."""
-    body: bytes
+    body: bytes = b""
 
 
 class Reply:
@@ -168,13 +168,13 @@ class Server:
             oldest.transport.abort()
         self._pending[writer] = None
 
-    def _is_served(self, head: _Head) -> bool:
+    def _is_served(self, head: Request) -> bool:
         # A web page that lets its own name point to 127.0.0.1 sends that name.
         is_loopback_name = _LOOPBACK_HOST.fullmatch(head.fields.get("host", HOST)) is not None
         return is_loopback_name and self._knows(head.path)
 
     async def _exchange(
-        self, head: _Head | None, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, head: Request | None, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         """Answer requests until one is for no known address."""
         while head is not None:
@@ -185,27 +185,22 @@ class Server:
                 writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             async with asyncio.timeout(BODY_S):
                 body = await _body(reader, head.fields, self._largest)
-            await self._serve(Request(head.method, head.path, head.fields, body), Reply(writer))
+            await self._serve(replace(head, body=body), Reply(writer))
             if head.fields.get("connection", "").lower() == "close":
                 return
             head = await _head(reader)
 
-    async def _reject(self, head: _Head, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _reject(
+        self, head: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         """Answer a request without its body, and read little of that, so that the answer arrives."""
-        await self._serve(Request(head.method, _NOWHERE, head.fields, b""), Reply(writer, last=True))
+        await self._serve(replace(head, path=_NOWHERE), Reply(writer, last=True))
         async with asyncio.timeout(FIRST_REQUEST_S):
             await _body(reader, head.fields, HEAD_BYTES)
 
 
-@dataclass(frozen=True, slots=True)
-class _Head:
-    method: str
-    path: str
-    fields: Mapping[str, str]
-
-
-async def _head(reader: asyncio.StreamReader) -> _Head | None:
-    """Return method, path and fields of the next request; None where the other side has closed."""
+async def _head(reader: asyncio.StreamReader) -> Request | None:
+    """Return the next request without its body; None where the other side has closed."""
     try:
         raw = await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError as cut:
@@ -215,7 +210,7 @@ async def _head(reader: asyncio.StreamReader) -> _Head | None:
     first, *lines = raw.decode("latin-1").split("\r\n")
     method, path, _ = first.split(" ", 2)
     fields = (line.partition(":") for line in lines if line)
-    return _Head(method, path, {name.strip().lower(): value.strip() for name, _, value in fields})
+    return Request(method, path, {name.strip().lower(): value.strip() for name, _, value in fields})
 
 
 async def _body(reader: asyncio.StreamReader, fields: Mapping[str, str], largest: int) -> bytes:
