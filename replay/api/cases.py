@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,10 +19,11 @@ from replaydiff.replay.settings import Settings
 if TYPE_CHECKING:
     from replaydiff.cases.promote import ItemInRun, Proposal
     from replaydiff.cases.push.pull import DatasetChange
+    from replaydiff.cases.triage.decisions import Decisions
     from replaydiff.cases.triage.priority import Queue
     from replaydiff.diff.judge.judge import Judge
     from replaydiff.replay.api.golden import GoldenSet, PushResult
-    from replaydiff.replay.api.review import Promotions, Reviewer
+    from replaydiff.replay.api.review import Promotion, Promotions, Reviewer
 
 
 class Cases:
@@ -99,52 +101,40 @@ class Cases:
             force: add a case although there is one like it.
 
         Raises:
-            DuplicateError: nothing was added, and there is a case like the first item.
-            InputError: nothing was added.
+            InputError: nothing was added; DuplicateError: there is a case like the first item.
         """
         from replaydiff.cases.golden import free_id
-        from replaydiff.cases.promote import drafts_of, person, propose
+        from replaydiff.cases.promote import person, propose
         from replaydiff.cases.triage.decisions import Decisions
-        from replaydiff.replay.api.review import Promotion, Promotions
+        from replaydiff.replay.api.review import Promotions
 
         if case_id is not None and len(ids) > 1:
-            raise InputError(
-                "--name names one case, and several items were given", hint="promote them one by one"
-            )
+            hint = "promote them one by one"
+            raise InputError("--name names one case, and several items were given", hint=hint)
         golden = Path(cases) if cases else self._settings.golden_path
         decisions = Decisions(self._store, golden, person(self._settings.root))
         judge = _judge(self._settings) if draft_traits else None
+        proposed = partial(
+            propose, reviewer=decisions.person, at=utc_now(), traits=tuple(traits), tags=tuple(tags)
+        )
         promoted: list[Promotion] = []
         refused: dict[str, InputError | UnknownNameError] = {}
         for name in dict.fromkeys(ids):
             try:
                 item, side = self._item(name, run, expect)
-                proposal = propose(
-                    item.item,
-                    case_id=case_id or free_id(golden, item.item.id),
-                    reviewer=decisions.person,
-                    at=utc_now(),
-                    run=item.run,
-                    trials=item.trials,
-                    expect=side,
-                    traits=tuple(traits),
-                    tags=tuple(tags),
+                chosen_id = case_id or free_id(golden, item.item.id)
+                proposal = proposed(
+                    item.item, case_id=chosen_id, run=item.run, trials=item.trials, expect=side
                 )
                 if judge is not None:
                     proposal = _with_drafts(judge, item, proposal, self._store, self._channel.message)
-                case = decisions.promote(item.item, proposal.case, force=force)
+                promoted.append(_promoted(decisions, item, proposal, force=force))
             except (InputError, UnknownNameError) as error:
                 refused[name] = error
-            else:
-                promoted.append(
-                    Promotion(case=case, expected_from=proposal.expected_from, drafts=tuple(drafts_of(case)))
-                )
         if refused and not promoted:
             raise next(iter(refused.values()))
-        return Promotions(
-            promoted=tuple(promoted),
-            not_promoted=tuple((name, str(error)) for name, error in refused.items()),
-        )
+        not_promoted = tuple((name, str(error)) for name, error in refused.items())
+        return Promotions(promoted=tuple(promoted), not_promoted=not_promoted)
 
     apromote = in_thread(promote)
 
@@ -206,22 +196,36 @@ class Cases:
             CredentialsError: a key is not set.
             InputError: there is nothing to send, or no such platform.
         """
+        from replaydiff.cases.push.platform import connect, push
         from replaydiff.replay.api import golden
         from replaydiff.replay.api.diff import diff_of
+        from replaydiff.replay.media import MediaFolder
 
-        result = None
-        if run is not None:
-            result = diff_of(self._store, self._settings, run_id(run)).result
-        return golden.push_dataset(
-            self._settings,
-            self._store,
-            result,
-            platform,
-            dataset=dataset,
-            golden=None if cases is None else Path(cases),
-            mail=mail,
-            show_status=show_status,
-            queue=queue,
+        if queue is not None and run is None:
+            raise InputError("--queue goes with a run: `replay push langfuse RUN --queue NAME`")
+        store, settings = self._store, self._settings
+        result = None if run is None else diff_of(store, settings, run_id(run)).result
+        path = None if cases is None else Path(cases)
+        # A run has copied what its cases refer to.
+        media = MediaFolder.beside(store if result is not None else path or settings.golden_path)
+        origin = golden.origin_of(settings, store, media, mail=mail)
+        name, rows = golden.dataset_of(settings, result, dataset, path, origin)
+        whole = result is None and (path is None or path.resolve() == settings.golden_path.resolve())
+        labels = 0
+        with connect(platform, name) as opened:
+            if queue is not None:
+                golden.check_queue(opened, platform)
+            project = origin.project if whole else None
+            pushed = push(opened, rows, result, project=project, show_status=show_status)
+            if queue is not None and result is not None and pushed.stopped is None:
+                labels = golden.annotate(opened, queue, result, settings, store, pushed)
+        return golden.PushResult(
+            address=opened.address,
+            dataset=name,
+            run=result.run.id if result else None,
+            pushed=pushed,
+            platform=platform,
+            labels=labels,
         )
 
     apush = in_thread(push)
@@ -244,15 +248,30 @@ class Cases:
 
         Raises:
             CredentialsError: a key is not set.
-            InputError: the golden set is not there.
+            UnavailableError: the server cannot be reached.
+            InputError: the golden set is not there, or there is no such platform.
         """
-        from replaydiff.replay.api import golden
+        from replaydiff.cases.push import PLATFORMS
+        from replaydiff.cases.push.platform import connect, pull
+        from replaydiff.replay.api.golden import apply_changes, project_name
 
-        return golden.pull_dataset(
-            self.golden_set(cases), self._settings, platform, dataset=dataset, apply=apply
-        )
+        golden, project = self.golden_set(cases), project_name(self._settings)
+        name = dataset or f"replay-{project}-{golden.path.stem}"
+        with connect(platform, name) as opened:
+            changes = pull(opened, name, project, golden.cases())
+        if apply:
+            apply_changes(golden, changes, PLATFORMS[platform].title)
+        return name, changes
 
     apull = in_thread(pull)
+
+
+def _promoted(decisions: Decisions, located: ItemInRun, proposal: Proposal, *, force: bool) -> Promotion:
+    from replaydiff.cases.promote import drafts_of
+    from replaydiff.replay.api.review import Promotion
+
+    case = decisions.promote(located.item, proposal.case, force=force)
+    return Promotion(case=case, expected_from=proposal.expected_from, drafts=tuple(drafts_of(case)))
 
 
 def _judge(settings: Settings) -> Judge:

@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from replaydiff.replay.api.channel import Channel
 from replaydiff.replay.api.options import RunOptions, check_runs_here, settings_with
 from replaydiff.replay.engine.versions import version_as_replayed
 from replaydiff.replay.errors import Interrupted, ReplayError
@@ -22,7 +21,8 @@ from replaydiff.replay.settings import Settings
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-    from replaydiff.diff.result import DiffResult
+    from replaydiff.diff.result import DiffResult, ItemVerdict
+    from replaydiff.replay.api.project import Project
     from replaydiff.replay.model import RunRecord, Version
 
 KIND = "complete"
@@ -43,10 +43,8 @@ def unfinished_items(result: DiffResult, names: Collection[str]) -> list[str]:
 
 
 def complete(
-    store: Path,
-    base: Settings,
+    project: Project,
     options: RunOptions,
-    channel: Channel,
     result: DiffResult,
     names: Collection[str],
     results: Mapping[str, Json],
@@ -54,10 +52,8 @@ def complete(
     """Run the new version again on items that it was stopped in.
 
     Args:
-        store: path of the store.
-        base: the settings.
+        project: of the run.
         options: limits, and `on_miss`.
-        channel: where messages go.
         result: what changed in the run.
         names: the items, as `unfinished_items` returns them.
         results: tool -> what it answers to calls that were never recorded.
@@ -75,16 +71,11 @@ def complete(
 
     if not names:
         return {}
-    settings = settings_with(base, options)
+    settings, store = settings_with(project.settings, options), project.store.path
     check_runs_here(settings, "--rerun")
     # Of several new versions, the result is about one, as the lane `new`.
     version = version_as_replayed(result.run, Lane.NEW, settings)
-    waiting = []
-    for verdict in result.items:
-        if verdict.item.id in names:
-            stopped = (graded.trial for graded in verdict.lanes[Lane.NEW])
-            extended = (_answered(verdict.item, trial, results) for trial in stopped)
-            waiting.append(next((item for item in extended if item is not None), verdict.item))
+    waiting = [_extended(verdict, results) for verdict in result.items if verdict.item.id in names]
     completed: dict[str, tuple[Item, Trial]] = {}
 
     async def work() -> None:
@@ -104,12 +95,19 @@ def complete(
                 if not left:
                     return
 
-    channel.message(f"running {version.name} again on {len(waiting)} items that it was stopped in")
+    project.channel.message(f"running {version.name} again on {len(waiting)} items that it was stopped in")
     try:
         run_sync(work())
     except KeyboardInterrupt:
         raise Interrupted("interrupted; nothing was decided") from None
     return completed
+
+
+def _extended(verdict: ItemVerdict, results: Mapping[str, Json]) -> Item:
+    """Return an item with the hand-written result of the first call that stopped one of its trials."""
+    stopped = (graded.trial for graded in verdict.lanes[Lane.NEW])
+    extended = (_answered(verdict.item, trial, results) for trial in stopped)
+    return next((item for item in extended if item is not None), verdict.item)
 
 
 async def _round(

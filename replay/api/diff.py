@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +12,8 @@ if TYPE_CHECKING:
     import pandas
     import pyarrow
 
-    from replaydiff.diff.result import Cause, Gate, ItemVerdict, LaneSummary, MetricDelta
+    from replaydiff.diff.result import Cause
     from replaydiff.diff.result import DiffResult as DiffResult
-    from replaydiff.replay.model import Lane
     from replaydiff.replay.settings import Settings
 
 
@@ -24,39 +23,26 @@ class Diff:
     def __init__(self, result: DiffResult) -> None:
         self.result = result
         """Everything that was computed."""
-
-    @property
-    def answer(self) -> str:
-        """Return `SHIP`, `HOLD` or `CAN'T TELL`."""
-        return self.result.answer.value
-
-    @property
-    def reason(self) -> str:
-        """Return the reason of the answer, in a sentence."""
-        return self.result.reason
-
-    @property
-    def next(self) -> str:
-        """Return the next command to type."""
-        return self.result.next
-
-    @property
-    def run_id(self) -> str:
-        """Return the run it was computed from."""
-        return self.result.run.id
-
-    @property
-    def metrics(self) -> Mapping[str, MetricDelta]:
-        """Return metric → its means, the change with its interval, and the counts of items."""
-        return self.result.metrics
-
-    @property
-    def causes(self) -> tuple[Cause, ...]:
-        """Return the ways in which the new version acts differently, with counts.
-
-        Rejected causes first, then open ones.
-        """
-        return self.result.causes
+        self.answer = result.answer.value
+        """`SHIP`, `HOLD` or `CAN'T TELL`."""
+        self.reason = result.reason
+        """The reason of the answer, in a sentence."""
+        self.next = result.next
+        """The next command to type."""
+        self.run_id = result.run.id
+        """The run it was computed from."""
+        self.metrics = result.metrics
+        """Metric → its means, the change with its interval, and the counts of items."""
+        self.causes = result.causes
+        """The ways in which the new version acts differently, with counts: rejected, then open ones."""
+        self.items = result.items
+        """The items with their verdicts: regressed first."""
+        self.lanes = result.lanes
+        """How each lane ran."""
+        self.gate = result.gate
+        """The gate's conditions, and whether it passed."""
+        self.warnings = result.warnings
+        """The warnings as sentences, the most serious first."""
 
     def cause(self, name: str) -> Cause:
         """Return the cause of this id, or of a unique beginning of it.
@@ -69,26 +55,6 @@ class Diff:
             run, hint = f"run {self.run_id}", "" if self.causes else "it shows none"
             raise UnknownNameError("cause", name, [cause.id for cause in self.causes], hint, where=run)
         return matches[0]
-
-    @property
-    def items(self) -> tuple[ItemVerdict, ...]:
-        """Return the items with their verdicts: regressed first."""
-        return self.result.items
-
-    @property
-    def lanes(self) -> Mapping[Lane, LaneSummary]:
-        """Return how each lane ran."""
-        return self.result.lanes
-
-    @property
-    def gate(self) -> Gate:
-        """Return the gate's conditions, and whether it passed."""
-        return self.result.gate
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Return the warnings as sentences, the most serious first."""
-        return self.result.warnings
 
     @property
     def exit_code(self) -> ExitCode:

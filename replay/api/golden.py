@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from replaydiff.cases.edit import OpenedCase as OpenedCase
     from replaydiff.cases.golden import Merged
     from replaydiff.cases.lint import LintFinding as LintFinding
-    from replaydiff.cases.push.platform import AnnotatedPlatform
+    from replaydiff.cases.push.platform import AnnotatedPlatform, Platform
     from replaydiff.cases.push.pull import DatasetChange
     from replaydiff.cases.push.records import DatasetItem, ItemOrigin, Pushed
     from replaydiff.cases.similarity import Coverage as Coverage
     from replaydiff.diff.result import DiffResult, GradedTrial
+    from replaydiff.replay.media import MediaFolder
     from replaydiff.replay.model import Case, Item
 
 
@@ -272,77 +273,23 @@ class PushResult:
         }
 
 
-def pull_dataset(
-    golden: GoldenSet, settings: Settings, platform: str, *, dataset: str | None, apply: bool
-) -> tuple[str, list[DatasetChange]]:
-    """Return the dataset's name and what its users changed; with `apply` write it to the golden set.
+def project_name(settings: Settings) -> str:
+    """Return the name of a project on platforms: that of its folder."""
+    return settings.root.resolve().name or "project"
+
+
+def check_queue(platform: Platform, name: str) -> None:
+    """Refuse an annotation queue of a platform that has none.
 
     Raises:
-        CredentialsError: a key is not set, or the keys are refused.
-        UnavailableError: the server cannot be reached.
-        InputError: the golden set is not there, or there is no such platform.
+        InputError: it has none.
     """
-    from replaydiff.cases.push.platform import connect, pull
-
-    project = settings.root.resolve().name or "project"
-    name = dataset or f"replay-{project}-{golden.path.stem}"
-    with connect(platform, name) as opened:
-        changes = pull(opened, name, project, golden.cases())
-    if apply:
-        _apply(golden, changes, PLATFORMS[platform].title)
-    return name, changes
+    if not hasattr(platform, "annotate"):
+        raise InputError(f"--queue: {PLATFORMS[name].title} gets no annotation queue; Langfuse does")
 
 
-def push_dataset(
-    settings: Settings,
-    store: Path,
-    result: DiffResult | None,
-    platform: str,
-    *,
-    dataset: str | None,
-    golden: Path | None,
-    mail: bool,
-    show_status: Callable[[str], None],
-    queue: str | None = None,
-) -> PushResult:
-    """Send the golden set, or what a run replayed and its results, to a platform.
-
-    Raises:
-        CredentialsError: a key is not set, or the keys are refused.
-        InputError: there is nothing to send, or there is no such platform.
-    """
-    from replaydiff.cases.push.platform import connect, push
-    from replaydiff.cases.push.records import ItemOrigin
-    from replaydiff.replay.media import MediaFolder
-
-    if queue is not None and result is None:
-        raise InputError("--queue goes with a run: `replay push langfuse RUN --queue NAME`")
-
-    project = settings.root.resolve().name or "project"
-    # A run has copied what its cases refer to.
-    media = MediaFolder.beside(store if result is not None else golden or settings.golden_path)
-    origin = ItemOrigin(project=project, langfuse_traces=_langfuse_traces(store), mail=mail, media=media)
-    name, rows = _dataset(settings, result, dataset, golden, origin)
-    whole = result is None and (golden is None or golden.resolve() == settings.golden_path.resolve())
-    labels = 0
-    with connect(platform, name) as opened:
-        if queue is not None and not hasattr(opened, "annotate"):
-            raise InputError(f"--queue: {PLATFORMS[platform].title} gets no annotation queue; Langfuse does")
-        pushed = push(opened, rows, result, project=project if whole else None, show_status=show_status)
-        if queue is not None and result is not None and pushed.stopped is None:
-            labels = _annotate(cast("AnnotatedPlatform", opened), queue, result, settings, store, pushed)
-    return PushResult(
-        address=opened.address,
-        dataset=name,
-        run=result.run.id if result else None,
-        pushed=pushed,
-        platform=platform,
-        labels=labels,
-    )
-
-
-def _annotate(
-    platform: AnnotatedPlatform,
+def annotate(
+    platform: Platform,
     queue: str,
     result: DiffResult,
     settings: Settings,
@@ -360,7 +307,7 @@ def _annotate(
         queued = triage_queue(con, run_id, settings, everything=False, again=False)
     try:
         item_ids = [entry.item.item.id for entry in queued.entries]
-        trial_labels = platform.annotate(queue, result, item_ids, pushed)
+        trial_labels = cast("AnnotatedPlatform", platform).annotate(queue, result, item_ids, pushed)
     except PushStopped as stop:
         pushed.stopped = str(stop)
         return 0
@@ -372,7 +319,7 @@ def _annotate(
     return sum(keep_labels(settings, run_id, person, rows) for person, rows in by_person.items())
 
 
-def _apply(golden: GoldenSet, proposals: Sequence[DatasetChange], platform: str) -> None:
+def apply_changes(golden: GoldenSet, proposals: Sequence[DatasetChange], platform: str) -> None:
     """Write proposals to the golden set; conflicts are left to a person."""
     from replaydiff.cases.edit import text_of
     from replaydiff.cases.golden import add_cases
@@ -397,18 +344,20 @@ def _apply(golden: GoldenSet, proposals: Sequence[DatasetChange], platform: str)
         golden.retire(archived, reason=f"archived in {platform}")
 
 
-def _langfuse_traces(store: Path) -> frozenset[str]:
-    """Return the ids of the traces that were imported from Langfuse."""
+def origin_of(settings: Settings, store: Path, media: MediaFolder, *, mail: bool) -> ItemOrigin:
+    """Return what the items of a dataset share: their project, its traces from Langfuse, its media."""
+    from replaydiff.cases.push.records import ItemOrigin
     from replaydiff.replay.store.connection import open_store
     from replaydiff.replay.store.traces import traces_of_source
 
-    if not store.exists():
-        return frozenset()
-    with open_store(store, read_only=True) as con:
-        return frozenset(traces_of_source(con, "langfuse"))
+    traces: frozenset[str] = frozenset()
+    if store.exists():
+        with open_store(store, read_only=True) as con:
+            traces = frozenset(traces_of_source(con, "langfuse"))
+    return ItemOrigin(project=project_name(settings), langfuse_traces=traces, mail=mail, media=media)
 
 
-def _dataset(
+def dataset_of(
     settings: Settings,
     result: DiffResult | None,
     dataset: str | None,

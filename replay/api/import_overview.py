@@ -103,16 +103,17 @@ def tool_lines(
 def content_lines(overview: StoreOverview) -> Iterator[str]:
     """Yield whether traces are conversations, and what a sample would draw."""
     if overview.in_sessions:
-        share = f"{overview.in_sessions:,} of {_count(overview.traces, 'trace')}"
-        yield f"sessions: {share} in {_count(overview.sessions, 'session')}"
+        share = f"{overview.in_sessions:,} of {count(overview.traces, 'trace')}"
+        yield f"sessions: {share} in {count(overview.sessions, 'session')}"
     else:
         yield "sessions: no trace names one, so each counts as a conversation of its own"
     if overview.complete:
-        traces, paths = _count(overview.complete, "trace"), _count(overview.paths, "tool path")
+        traces, paths = count(overview.complete, "trace"), count(overview.paths, "tool path")
         yield f"sample: {overview.month} has {traces} to draw from, with {paths}"
 
 
-def _count(number: int, noun: str) -> str:
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun, such as `2 traces`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 

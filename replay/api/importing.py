@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from replaydiff.replay.api.channel import Channel
-from replaydiff.replay.api.import_overview import StoreOverview, overview_of
+from replaydiff.replay.api.import_overview import StoreOverview, count, overview_of
 from replaydiff.replay.errors import ExitCode, InputError
 from replaydiff.replay.settings import Settings
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from replaydiff.importers.base import Importer, InputFile
     from replaydiff.importers.ingest import Progress, Report
     from replaydiff.importers.redacting import Redaction
-    from replaydiff.importers.score_files import AttachedScores
     from replaydiff.replay.api.tool_notes import ToolNote
     from replaydiff.replay.effects import ToolEffect
     from replaydiff.replay.result_form import ResultForms
@@ -31,6 +30,8 @@ AUTO = "auto"
 LISTED_REJECTS = 50
 _NAMED = 5
 """Files of one source that are named one by one."""
+_FILTERS = ("environments", "releases", "tags", "names", "users")
+"""Options of a live import that name several values."""
 
 
 class LiveOptions(TypedDict, total=False):
@@ -68,37 +69,30 @@ class Display:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ImportReport:
     """What an import did."""
 
-    def __init__(
-        self,
-        reports: Sequence[Report],
-        *,
-        redacted: bool,
-        first: bool,
-        unclear: Sequence[ResultForms] = (),
-        tools: Sequence[ToolNote] = (),
-        changed_tools: Collection[str] = (),
-        overview: StoreOverview | None = None,
-    ) -> None:
-        self.reports = tuple(reports)
-        """One for each source."""
-        self.redacted = redacted
-        """Whether personal data was replaced on the way into the store."""
-        self.first = first
-        """Whether the store held no trace before."""
-        self.overview = overview or StoreOverview()
-        """What is in the store now."""
-        self.unclear_results = tuple(unclear)
-        """Tools of which it shows for the first time that results are JSON text, and nothing shows if they
-        return text or the value."""
-        self.tools = tuple(tools)
-        """What the recordings show about each tool: its effect, and whether its results are proven."""
-        self.effects = tuple(tool.effect for tool in tools)
-        """What each recorded tool does: read or write."""
-        self.changed_tools = tuple(tool for tool in tools if tool.effect.name in changed_tools)
-        """Those of which earlier imports reported something else, or nothing."""
+    reports: tuple[Report, ...]
+    """One for each source."""
+    redacted: bool
+    """Whether personal data was replaced on the way into the store."""
+    first: bool
+    """Whether the store held no trace before."""
+    overview: StoreOverview
+    """What is in the store now."""
+    unclear_results: tuple[ResultForms, ...]
+    """Tools of which it shows for the first time that results are JSON text, and nothing shows if they return
+    text or the value."""
+    tools: tuple[ToolNote, ...]
+    """What the recordings show about each tool: its effect, and whether its results are proven."""
+    changed_tools: tuple[ToolNote, ...]
+    """Those of which earlier imports reported something else, or nothing."""
+
+    @property
+    def effects(self) -> tuple[ToolEffect, ...]:
+        """Return what each recorded tool does: read or write."""
+        return tuple(tool.effect for tool in self.tools)
 
     @property
     def new(self) -> int:
@@ -181,68 +175,108 @@ def store_with_redaction(
         yield con, Redaction(section, settings.root, con)
 
 
-def import_files(
-    store: Path,
-    settings: Settings,
-    source: str,
-    paths: Sequence[str],
-    channel: Channel,
-    display: Display,
-    *,
-    strict: bool,
-    all_environments: bool,
-    default_release: str | None = None,
-) -> tuple[list[Report], bool]:
-    """Import files and folders; return a report for each source, and whether the store was empty before.
+@dataclass(frozen=True, slots=True)
+class Import:
+    """An import that is to be made."""
 
-    Traces that name no release get `default_release`.
+    store: Path
+    settings: Settings
+    source: str
+    options: LiveOptions
+    channel: Channel
+    display: Display
+    strict: bool
+    """Read everything first; a record that cannot be imported stops the import."""
 
-    Raises:
-        ReplayError: a file cannot be read, or (`strict`) a record cannot be imported.
-    """
-    from replaydiff.importers.base import find_importer
-    from replaydiff.importers.collect import collected, detect
-    from replaydiff.importers.ingest import check, ingest
+    def files(self, paths: Sequence[str]) -> ImportReport:
+        """Import files and folders. Traces that name no release get the one of the options.
 
-    chosen = None if source == AUTO else find_importer(source)
-    with collected(paths) as files:
-        groups: dict[str, tuple[Importer, list[InputFile]]] = {}
-        for file in files:
-            file.all_environments = all_environments
-            reader = chosen or detect(file)
-            groups.setdefault(reader.NAME, (reader, []))[1].append(file)
-        if chosen is None:
-            for reader, group in groups.values():
-                _report_detected(reader, group, channel)
-        with store_with_redaction(store, settings) as (con, redaction), display.files(files) as progress:
+        Raises:
+            ReplayError: a file cannot be read, or (`strict`) a record cannot be imported.
+        """
+        from replaydiff.importers.base import find_importer
+        from replaydiff.importers.collect import collected, detect
+        from replaydiff.importers.ingest import check, ingest
+
+        chosen = None if self.source == AUTO else find_importer(self.source)
+        release = next(iter(self.options.get("releases") or ()), None)
+        with collected(paths) as files:
+            groups: dict[str, tuple[Importer, list[InputFile]]] = {}
+            for file in files:
+                file.all_environments = bool(self.options.get("all_environments"))
+                reader = chosen or detect(file)
+                groups.setdefault(reader.NAME, (reader, []))[1].append(file)
+            if chosen is None:
+                for reader, group in groups.values():
+                    _report_detected(reader, group, self.channel)
+            writing = store_with_redaction(self.store, self.settings)
+            with writing as (con, redaction), self.display.files(files) as progress:
+                first = _is_empty(con)
+                for reader, group in groups.values() if self.strict else ():
+                    check(reader.read_files(group), redaction)
+                reports = [
+                    ingest(con, *group, progress=progress, redaction=redaction, default_release=release)
+                    for group in groups.values()
+                ]
+        return report_of(self.store, self.settings, reports, first=first)
+
+    def live(self) -> ImportReport:
+        """Import from the source's API.
+
+        Raises:
+            ReplayError: the source has no API, no span is named, or the API refuses.
+        """
+        from replaydiff.importers.base import find_importer, live
+        from replaydiff.importers.live import begun, ingest_live, live_id, span
+
+        source, options = self.source, self.options
+        reader = None if source == AUTO else live(find_importer(source))
+        if reader is None:
+            raise InputError(
+                "no file to import",
+                hint=f"name one, a folder, or - for standard input: `replay import {source} FILE`",
+            )
+        if options.get("mirror") and not hasattr(reader, "deleted"):
+            raise InputError(f"--mirror: {source} cannot tell which traces were deleted there")
+        spans = {
+            "--month": self.settings.project.month(options.get("month")),
+            "--from": options.get("start"),
+            "--to": options.get("end"),
+            "--since": options.get("since"),
+            "--lookback": options.get("lookback"),
+        }
+        several: Mapping[str, Any] = options
+        filters = {
+            "project": options.get("project"),
+            **{name: tuple(several.get(name, ())) for name in _FILTERS},
+            "all_environments": options.get("all_environments", False),
+        }
+        with store_with_redaction(self.store, self.settings) as (con, _):
             first = _is_empty(con)
-            for reader, group in groups.values() if strict else ():
-                check(reader.read_files(group), redaction)
-            reports = [
-                ingest(
-                    con,
-                    reader,
-                    group,
-                    progress=progress,
-                    redaction=redaction,
-                    default_release=default_release,
-                )
-                for reader, group in groups.values()
-            ]
-        return reports, first
-
-
-def import_scores(store: Path, settings: Settings, paths: Sequence[str], by: str) -> AttachedScores:
-    """Give stored traces the scores of files.
-
-    Raises:
-        ReplayError: a file cannot be read, or traces have no field `by`.
-    """
-    from replaydiff.importers.collect import collected
-    from replaydiff.importers.score_files import attach_scores
-
-    with collected(paths) as files, store_with_redaction(store, settings) as (con, _):
-        return attach_scores(con, files, by)
+            query = span(con, reader, spans, filters)
+        origin = reader.origin(query)
+        folder = self.store.parent / "imports" / f"{source}-{live_id(origin, spans, query)}"
+        if before := begun(folder):
+            self.channel.message(
+                "an earlier import of the same query was interrupted: continuing where it stopped"
+            )
+            query = before
+        since = f"{query.start:%Y-%m-%d %H:%M}" if query.start else "the beginning"
+        month = f" ({spans['--month']})" if spans["--month"] else ""
+        self.channel.message(
+            f"fetching traces from {origin}, {since} to {query.end:%Y-%m-%d %H:%M} UTC{month}"
+        )
+        with self.display.source(source) as status:
+            report = ingest_live(
+                lambda: store_with_redaction(self.store, self.settings),
+                reader,
+                query,
+                folder,
+                status,
+                strict=self.strict,
+                mirror=bool(options.get("mirror")),
+            )
+        return report_of(self.store, self.settings, [report], first=first)
 
 
 def _report_detected(reader: Importer, files: Sequence[InputFile], channel: Channel) -> None:
@@ -258,73 +292,6 @@ def _is_empty(con: DuckDBPyConnection) -> bool:
     from replaydiff.replay.store.traces import count_traces
 
     return count_traces(con) == 0
-
-
-def import_live(
-    store: Path,
-    settings: Settings,
-    source: str,
-    options: LiveOptions,
-    channel: Channel,
-    display: Display,
-    *,
-    strict: bool,
-) -> tuple[list[Report], bool]:
-    """Import from a source's API; return its report, and whether the store was empty before.
-
-    Raises:
-        ReplayError: the source has no API, no span is named, or the API refuses.
-    """
-    from replaydiff.importers.base import find_importer, live
-    from replaydiff.importers.live import begun, ingest_live, live_id, span
-
-    reader = None if source == AUTO else live(find_importer(source))
-    if reader is not None and options.get("mirror") and not hasattr(reader, "deleted"):
-        raise InputError(f"--mirror: {source} cannot tell which traces were deleted there")
-    if reader is None:
-        raise InputError(
-            "no file to import",
-            hint=f"name one, a folder, or - for standard input: `replay import {source} FILE`",
-        )
-    spans = {
-        "--month": settings.project.month(options.get("month")),
-        "--from": options.get("start"),
-        "--to": options.get("end"),
-        "--since": options.get("since"),
-        "--lookback": options.get("lookback"),
-    }
-    filters: dict[str, Any] = {
-        "project": options.get("project"),
-        "environments": tuple(options.get("environments", ())),
-        "releases": tuple(options.get("releases", ())),
-        "tags": tuple(options.get("tags", ())),
-        "names": tuple(options.get("names", ())),
-        "users": tuple(options.get("users", ())),
-        "all_environments": options.get("all_environments", False),
-    }
-    with store_with_redaction(store, settings) as (con, _):
-        first = _is_empty(con)
-        query = span(con, reader, spans, filters)
-    origin = reader.origin(query)
-    folder = store.parent / "imports" / f"{source}-{live_id(origin, spans, query)}"
-    before = begun(folder)
-    if before:
-        channel.message("an earlier import of the same query was interrupted: continuing where it stopped")
-        query = before
-    since = f"{query.start:%Y-%m-%d %H:%M}" if query.start else "the beginning"
-    month = f" ({spans['--month']})" if spans["--month"] else ""
-    channel.message(f"fetching traces from {origin}, {since} to {query.end:%Y-%m-%d %H:%M} UTC{month}")
-    with display.source(source) as status:
-        report = ingest_live(
-            lambda: store_with_redaction(store, settings),
-            reader,
-            query,
-            folder,
-            status,
-            strict=strict,
-            mirror=bool(options.get("mirror")),
-        )
-    return [report], first
 
 
 def report_of(store: Path, settings: Settings, reports: Sequence[Report], *, first: bool) -> ImportReport:
@@ -348,13 +315,13 @@ def report_of(store: Path, settings: Settings, reports: Sequence[Report], *, fir
         with open_store(store) as con:
             mark_reported(con, changed)
     return ImportReport(
-        reports,
+        reports=tuple(reports),
         redacted=settings.import_.redaction is not None,
         first=first,
-        unclear=[form for name, form in unclear.items() if name in changed],
-        tools=tools,
-        changed_tools=changed.keys(),
         overview=overview,
+        unclear_results=tuple(form for name, form in unclear.items() if name in changed),
+        tools=tuple(tools),
+        changed_tools=tuple(tool for tool in tools if tool.effect.name in changed),
     )
 
 
@@ -429,33 +396,52 @@ def settled_by(settings: Settings) -> Callable[[str], bool]:
 
 def summary(report: Report) -> Iterator[str]:
     """Yield what a person should know about an import, the most important first."""
-    from replaydiff.importers.base import content_setting
-    from replaydiff.importers.ingest import DELETED_COUNTED, location
-    from replaydiff.replay.model import TraceState
+    from replaydiff.importers.ingest import location
     from replaydiff.replay.terminal.text import single_line
 
     origin = f"{count(report.files, 'file')} ({report.source})" if report.files else report.source
     fate = f"{report.new:,} new, {report.updated:,} updated, {report.unchanged:,} unchanged"
     yield f"{count(report.traces, 'trace')} from {origin}: {fate}; {count(report.tool_calls, 'tool call')}"
-    if report.unanswered:
+    for number, noun, sentence in (
+        (
+            report.unanswered,
+            "tool call",
+            "without a recorded result, which no replay can answer; check that the export contains the "
+            "results",
+        ),
+        (
+            report.paired_by_name,
+            "tool call",
+            "paired with a result by the tool's name alone, since no id, argument or later message "
+            "distinguishes them; samples leave out their traces",
+        ),
+        (
+            report.conflicts,
+            "tool call",
+            "whose records contradict each other; `replay show TRACE` names them",
+        ),
+        (report.duplicates, "record", "replaced by a later one of the same id"),
+        (report.older, "trace", "left as stored: the import had an earlier state"),
+    ):
+        if number:
+            yield f"{count(number, noun)} {sentence}"
+    yield from _deleted(report)
+    yield from _left_out(report)
+    for text, number in report.notes.items():
+        yield f"{count(number, 'record')}: {single_line(text)}"
+    for reason, number in report.skipped.items():
+        yield f"{count(number, 'record')} left out: {single_line(reason)}"
+    first = report.first_reject
+    if first is not None:
         yield (
-            f"{count(report.unanswered, 'tool call')} without a recorded result, which no replay can answer; "
-            "check that the export contains the results"
+            f"{count(report.rejected, 'record')} rejected, the first at {single_line(location(first))}: "
+            f"{single_line(first.reason)}; see `replay import --rejects`"
         )
-    if report.paired_by_name:
-        yield (
-            f"{count(report.paired_by_name, 'tool call')} paired with a result by the tool's name alone, "
-            "since no id, argument or later message distinguishes them; samples leave out their traces"
-        )
-    if report.conflicts:
-        yield (
-            f"{count(report.conflicts, 'tool call')} whose records contradict each other; "
-            "`replay show TRACE` names them"
-        )
-    if report.duplicates:
-        yield f"{count(report.duplicates, 'record')} replaced by a later one of the same id"
-    if report.older:
-        yield f"{count(report.older, 'trace')} left as stored: the import had an earlier state"
+
+
+def _deleted(report: Report) -> Iterator[str]:
+    from replaydiff.importers.ingest import DELETED_COUNTED
+
     if report.deleted_upstream and not report.deleted:
         advice = "`--mirror` deletes them here, too, but those that samples hold"
         least = "at least " if report.deleted_upstream == DELETED_COUNTED else ""
@@ -465,6 +451,12 @@ def summary(report: Report) -> Iterator[str]:
         undeleted = report.deleted_upstream - report.deleted
         left = f"; {count(undeleted, 'more trace')} stay, since samples hold them" if undeleted else ""
         yield f"{count(report.deleted, 'trace')} deleted that {report.source} no longer has{left}"
+
+
+def _left_out(report: Report) -> Iterator[str]:
+    from replaydiff.importers.base import content_setting
+    from replaydiff.replay.model import TraceState
+
     without, open_ = report.states[TraceState.NO_CONTENT], report.states[TraceState.INCOMPLETE]
     if without:
         setting = content_setting(report.source)
@@ -480,16 +472,6 @@ def summary(report: Report) -> Iterator[str]:
             f"{count(missing, 'trace')} with pictures, documents or audio that cannot be had "
             f"({reasons_of(report.media_missing)}), which samples leave out; "
             "`media_missing = true` in [sample] draws them"
-        )
-    for text, number in report.notes.items():
-        yield f"{count(number, 'record')}: {single_line(text)}"
-    for reason, number in report.skipped.items():
-        yield f"{count(number, 'record')} left out: {single_line(reason)}"
-    first = report.first_reject
-    if first is not None:
-        yield (
-            f"{count(report.rejected, 'record')} rejected, the first at {single_line(location(first))}: "
-            f"{single_line(first.reason)}; see `replay import --rejects`"
         )
 
 
@@ -523,8 +505,3 @@ def rejects_summary(rejects: Sequence[StoredReject]) -> Iterator[tuple[str, str 
             ),
             None,
         )
-
-
-def count(number: int, noun: str) -> str:
-    """Return a number with its noun, such as `2 traces`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

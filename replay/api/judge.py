@@ -102,7 +102,7 @@ class LabelSheets:
         path = self.path_of(person)
         return labels.read(path) if path.exists() else []
 
-    def draw(self, person: str, *, size: int) -> None:
+    def draw(self, person: str, *, size: int, seed: int = 0) -> None:
         """Write a person's sheet, unless it exists.
 
         Raises:
@@ -116,7 +116,7 @@ class LabelSheets:
         if path.exists():
             return
         with open_store(self._store, read_only=True) as con:
-            drawn = labels.draw_sheet(con, self._settings, self.run_id, size=size)
+            drawn = labels.draw_sheet(con, self._settings, self.run_id, size=size, seed=seed)
         path.parent.mkdir(parents=True, exist_ok=True)
         with locked_folder(path.parent):
             if not path.exists():
@@ -229,19 +229,13 @@ class JudgeLabels:
     ) -> tuple[str, Path]:
         """Return a run and this person's sheet, drawing it if missing."""
         from replaydiff.cases.promote import person
-        from replaydiff.diff.judge import labels
-        from replaydiff.replay.store.connection import open_store
 
-        settings = self._settings
-        with open_store(self._store, read_only=True) as con:
-            name = self._run(con, run).id
-            path = labels.personal_sheet(settings, name, person(settings.root))
-            if not path.exists():
-                labels.write_sheet(path, labels.draw_sheet(con, settings, name, size=size, seed=seed))
-        return name, path
+        sheets, name = self.sheets(run), person(self._settings.root)
+        sheets.draw(name, size=size, seed=seed)
+        return sheets.run_id, sheets.path_of(name)
 
-    def sheets(self, run: RunName) -> LabelSheets:
-        """Return the label sheets of a run, one per person.
+    def sheets(self, run: RunName | None = None) -> LabelSheets:
+        """Return the label sheets of a run (default the latest), one per person.
 
         Raises:
             UnknownNameError: there is no such run.

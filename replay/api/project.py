@@ -13,6 +13,7 @@ from replaydiff.replay.api.diff import Diff, diff_of
 from replaydiff.replay.api.judge import JudgeLabels
 from replaydiff.replay.api.options import (
     RunOptions,
+    new_versions,
     resumed_settings,
     settings_with,
 )
@@ -22,7 +23,7 @@ from replaydiff.replay.api.sampling import SampleOptions
 from replaydiff.replay.api.stopping import as_continued
 from replaydiff.replay.api.store_file import StoreFile, readable
 from replaydiff.replay.api.threads import in_thread
-from replaydiff.replay.errors import SettingsError
+from replaydiff.replay.errors import InputError, SettingsError, StoreMissingError, UnknownNameError
 from replaydiff.replay.files import set_writer_wait
 from replaydiff.replay.trust import trust_by_use, trust_in_this_process
 
@@ -31,13 +32,17 @@ if TYPE_CHECKING:
     from replaydiff.replay.api.checking import StartedVersion
     from replaydiff.replay.api.diagnosis import Diagnosis
     from replaydiff.replay.api.importing import Display, ImportReport, LiveOptions
-    from replaydiff.replay.api.inspecting import Plan, ReplayedItem, Trend
+    from replaydiff.replay.api.inspecting import ReplayedItem, Trend
+    from replaydiff.replay.api.planning import Plan, PlanOptions
     from replaydiff.replay.api.review import CauseReview
     from replaydiff.replay.bisect.result import BisectResult
     from replaydiff.replay.fork.forks import ForkResult
     from replaydiff.replay.model import Case, Json, JsonObject, Trace
     from replaydiff.replay.settings import Settings
     from replaydiff.replay.store.traces import Listed
+
+_LEARNT_RUNS = 24
+"""Runs before those of a trend that show how much runs vary."""
 
 
 def open(path: str | Path = ".", *, db: str | Path | None = None) -> Project:  # noqa: A001
@@ -104,26 +109,12 @@ class Project:
         Raises:
             InputError: a file cannot be read, or no source was named.
         """
-        from replaydiff.replay.api import importing
+        from replaydiff.replay.api.importing import Display, Import
 
-        shown = display or importing.Display()
-        if paths:
-            reports, first = importing.import_files(
-                self.store.path,
-                self.settings,
-                source,
-                [str(path) for path in paths],
-                self.channel,
-                shown,
-                strict=strict,
-                all_environments=bool(options.get("all_environments")),
-                default_release=next(iter(options.get("releases") or ()), None),
-            )
-        else:
-            reports, first = importing.import_live(
-                self.store.path, self.settings, source, options, self.channel, shown, strict=strict
-            )
-        return importing.report_of(self.store.path, self.settings, reports, first=first)
+        work = Import(
+            self.store.path, self.settings, source, options, self.channel, display or Display(), strict
+        )
+        return work.files([str(path) for path in paths]) if paths else work.live()
 
     aimport_ = in_thread(import_)
 
@@ -138,9 +129,13 @@ class Project:
             InputError: a row cannot be used; nothing was changed.
             UnknownNameError: traces have no such field.
         """
-        from replaydiff.replay.api import importing
+        from replaydiff.importers.collect import collected
+        from replaydiff.importers.score_files import attach_scores
+        from replaydiff.replay.api.importing import store_with_redaction
 
-        return importing.import_scores(self.store.path, self.settings, [str(path) for path in paths], by)
+        files = collected([str(path) for path in paths])
+        with files as inputs, store_with_redaction(self.store.path, self.settings) as (con, _):
+            return attach_scores(con, inputs, by)
 
     aimport_scores = in_thread(import_scores)
 
@@ -167,16 +162,12 @@ class Project:
         Raises:
             InputError: the condition or the month cannot be used.
         """
-        from replaydiff.replay.api import inspecting
+        from replaydiff.replay.store.connection import open_store
+        from replaydiff.replay.store.traces import list_traces
 
-        return inspecting.traces(
-            self.store.path,
-            where=where,
-            month=self.settings.project.month(month),
-            text=text,
-            limit=limit,
-            offset=offset,
-        )
+        month = self.settings.project.month(month)
+        with open_store(self.store.path, read_only=True) as con:
+            return list_traces(con, where, month=month, text=text, limit=limit, offset=offset)
 
     atraces = in_thread(traces)
 
@@ -206,7 +197,7 @@ class Project:
         """Return a trace of the store, else a case of the golden set; with `run` an item of that run.
 
         Args:
-            name: its id, or a unique beginning of it.
+            name: its id, or a unique beginning of it; of a session, to read its traces as one conversation.
             run: the run; an empty text is the latest.
             lane: only trials of this lane.
             trial: only the trial of this number, from 1.
@@ -215,15 +206,29 @@ class Project:
         Raises:
             UnknownNameError: there is none of this name.
         """
-        from replaydiff.replay.api import inspecting
+        from replaydiff.replay.api.inspecting import replayed_item
+        from replaydiff.replay.golden import read_golden
         from replaydiff.replay.model import Lane
+        from replaydiff.replay.store.connection import open_store
+        from replaydiff.replay.store.conversations import get_conversation
+        from replaydiff.replay.store.traces import get_trace
 
         only = None if lane is None else Lane.parse(lane)
-        chosen = run_id(run) if run is not None else ("" if lane or trial else None)
-        golden = None if cases is None else Path(cases)
-        return inspecting.find(
-            self.store.path, self.settings, name, run_id=chosen, lane=only, trial=trial, golden=golden
-        )
+        if run is not None or lane or trial:
+            with open_store(self.store.path, read_only=True) as con:
+                return replayed_item(con, name, run_id(run) or "", only, trial)
+        path = self.settings.golden_path if cases is None else Path(cases)
+        golden = {case.id: case for case in read_golden(path)} if path.exists() else {}
+        missing: Exception | None = None
+        if cases is None:
+            try:
+                with open_store(self.store.path, read_only=True) as con:
+                    return get_conversation(con, name) or get_trace(con, name)
+            except (UnknownNameError, StoreMissingError) as error:
+                missing = error
+        if name in golden:
+            return golden[name]
+        raise missing or UnknownNameError("case", name, golden)
 
     afind = in_thread(find)
 
@@ -243,7 +248,9 @@ class Project:
         with open_store(self.store.path) as con:
             created = write_sample(con, drawn.sample, drawn.items)
             stored = get_sample(con, drawn.sample.name)
-        return Sample(stored, drawn.items, warnings=drawn.warnings, created=created)
+        return Sample(
+            record=stored, items=tuple(drawn.items), warnings=tuple(drawn.warnings), created=created
+        )
 
     asample = in_thread(sample)
 
@@ -398,50 +405,19 @@ class Project:
 
     adiff = in_thread(diff)
 
-    def plan(
-        self,
-        run: RunName | None = None,
-        *,
-        metric: str | None = None,
-        effect: float | None = None,
-        power: float = 0.8,
-        trials: Sequence[int] = (),
-        calls: int | None = None,
-        candidates: int = 1,
-        aa: bool | None = None,
-        measure_user: bool = False,
-    ) -> Plan:
+    def plan(self, run: RunName | None = None, **options: Unpack[PlanOptions]) -> Plan:
         """Return what comparisons are likely to answer, and at what price, from the noise of a run.
 
         Args:
             run: the pilot run; default the latest.
-            metric: the metric that will decide; default the one that decides in the pilot run.
-            effect: the loss that HOLD is promised for; default twice [gate] tolerance.
-            power: the chance that the sizes needed have.
-            trials: trials per lane to consider; default 2.
-            calls: instead of several sizes, the one that so many replays of the agent buy.
-            candidates: new versions in one run.
-            aa: whether the old version runs twice on all items, or on none; default on a share of them.
-            measure_user: ask the model of `[user]` for recorded turns of the run, and keep how often it errs.
+            options: the aim, and the sizes to consider (`PlanOptions`).
 
         Raises:
             InputError: the effect is not above 0, or no metric decides.
         """
-        from replaydiff.replay.api import inspecting
+        from replaydiff.replay.api.planning import plan
 
-        return inspecting.plan(
-            self.store.path,
-            self.settings,
-            run_id(run),
-            metric=metric,
-            effect=effect,
-            power=power,
-            trials=trials,
-            calls=calls,
-            candidates=candidates,
-            aa=aa,
-            measure_user=measure_user,
-        )
+        return plan(self.store.path, self.settings, run_id(run), options)
 
     aplan = in_thread(plan)
 
@@ -464,10 +440,27 @@ class Project:
 
         Raises:
             InputError: no run has this metric.
+            UnknownNameError: there is no such lane.
         """
-        from replaydiff.replay.api import inspecting
+        from replaydiff.diff import trend
+        from replaydiff.replay.api.inspecting import Trend
+        from replaydiff.replay.model import Lane
+        from replaydiff.replay.store.connection import open_store
+        from replaydiff.replay.store.runs import list_runs
 
-        return inspecting.trend(self.store.path, self.settings, series, metric=metric, lane=lane, last=last)
+        chosen = Lane.parse(lane)
+        with open_store(self.store.path, read_only=True) as con:
+            runs = trend.series(list_runs(con), series)
+            if not runs:
+                raise InputError(
+                    "there is no finished run to follow; `replay check` or `replay run` makes one"
+                )
+            # Runs before the shown ones show how much runs vary.
+            points = trend.trend(con, runs[-last - _LEARNT_RUNS :], metric, chosen, self.settings)[-last:]
+        kind = trend.series_kind(runs[-1])
+        if not points:
+            raise InputError(f"no run of {kind} has a {metric} score in lane {lane}")
+        return Trend(metric=metric, lane=lane, series=kind, points=tuple(points))
 
     atrend = in_thread(trend)
 
@@ -615,17 +608,9 @@ class Project:
             )
         if rerun or results:
             trust_by_use(self.settings)
-        return review.decide_causes(
-            self,
-            causes,
-            "open" if undo else "accepted",
-            run=run_id(run),
-            lane=lane,
-            promote=promote,
-            rerun=options if rerun or results else None,
-            results=results,
-            everything=everything,
-        )
+        choice = review.CauseChoice(self, causes, run_id(run), lane, promote=promote, everything=everything)
+        again = options if rerun or results else None
+        return choice.decide("open" if undo else "accepted", rerun=again, results=results or {})
 
     aaccept = in_thread(accept)
 
@@ -657,15 +642,8 @@ class Project:
 
         if everything and (undo or not promote):
             raise SettingsError("more items are for the golden set; add promote (--promote)")
-        return review.decide_causes(
-            self,
-            causes,
-            "open" if undo else "rejected",
-            run=run_id(run),
-            lane=lane,
-            promote=promote,
-            everything=everything,
-        )
+        choice = review.CauseChoice(self, causes, run_id(run), lane, promote=promote, everything=everything)
+        return choice.decide("open" if undo else "rejected")
 
     areject = in_thread(reject)
 
@@ -693,23 +671,32 @@ class Project:
         Raises:
             InputError: there is no golden set, or no case has such a tag.
         """
-        from replaydiff.replay.api import checking
+        from replaydiff.cases.check.outcome import read_check
+        from replaydiff.cases.check.select import select_cases
+        from replaydiff.replay.api import checking, running
+        from replaydiff.replay.model import Lane
 
         trust_by_use(self.settings)
+        store = self.store.path
         if resume:
-            name = None if resume is True else run_id(resume)
-            return Check(*checking.resume_check(self.store.path, self.settings, options, self.channel, name))
-        checked = checking.check(
-            self.store.path,
-            self.settings,
-            options,
-            self.channel,
-            golden=self._golden(cases) or self.settings.golden_path,
-            tags=tags,
-            changed=changed,
-            threshold=threshold,
-        )
-        return Check(None, None) if checked is None else Check(*checked)
+            settings = checking.settings_of(resumed_settings(self.settings, options), None)
+            name = checking.check_to_resume(store, None if resume is True else run_id(resume))
+            judge = running.judge_of(options, settings)
+            start = running.resume(store, settings, name)
+        else:
+            options = {**options, "new": new_versions(options) or (".",)}
+            settings = checking.settings_of(settings_with(self.settings, options), threshold)
+            judge = running.judge_of(options, settings)
+            lanes = running.lanes_of(options, settings)
+            golden = self._golden(cases) or settings.golden_path
+            choice = select_cases(golden, tags, changed, lanes[Lane.NEW], settings)
+            if choice.note:
+                self.channel.message(choice.note)
+            if choice.source is None:
+                return Check(None, None)
+            start = running.start(store, settings, options, choice.source, lanes)
+        ended = running.replay_and_judge(store, settings, judge, start, self.channel, lane=Lane.NEW)
+        return Check(read_check(store, ended.report.run.id, settings), ended)
 
     acheck = in_thread(check)
 

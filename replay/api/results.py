@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from replaydiff.replay.api.threads import in_thread
 from replaydiff.replay.errors import ExitCode, worst_exit
 
 if TYPE_CHECKING:
@@ -17,26 +18,19 @@ if TYPE_CHECKING:
     from replaydiff.replay.api.project import Project
     from replaydiff.replay.api.review import Reviewer
     from replaydiff.replay.api.running import Ended
-    from replaydiff.replay.model import Lane, SampleItem, SampleRecord, Status, Version
+    from replaydiff.replay.model import SampleItem, SampleRecord
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Sample:
     """A named, reproducible selection of traces."""
 
-    def __init__(
-        self,
-        record: SampleRecord,
-        items: Sequence[SampleItem],
-        *,
-        warnings: Sequence[str] = (),
-        created: bool = True,
-    ) -> None:
-        self.record = record
-        self.items = tuple(items)
-        """Each with its trace's id, stratum and weight: how many traces it represents."""
-        self.warnings = tuple(warnings)
-        self.created = created
-        """False where the same sample was stored before."""
+    record: SampleRecord
+    items: tuple[SampleItem, ...]
+    """Each with its trace's id, stratum and weight: how many traces it represents."""
+    warnings: tuple[str, ...] = ()
+    created: bool = True
+    """False where the same sample was stored before."""
 
     @property
     def name(self) -> str:
@@ -97,51 +91,26 @@ class Run:
     def __init__(self, project: Project, ended: Ended) -> None:
         self._project = project
         self.ended = ended
-
-    @property
-    def id(self) -> str:
-        """Return the run's id."""
-        return self.ended.report.run.id
-
-    @property
-    def lanes(self) -> dict[Lane, Version]:
-        """Return the version of each lane."""
-        return self.ended.report.run.lanes
-
-    @property
-    def statuses(self) -> dict[Lane, dict[Status, int]]:
-        """Return how the trials of each lane ended."""
-        return self.ended.report.statuses
-
-    @property
-    def cost_usd(self) -> float | None:
-        """Return what the agents cost, as far as it is known; None where nothing is."""
-        return self.ended.report.cost_usd
-
-    @property
-    def finished(self) -> bool:
-        """Return False where trials are missing, because the budget was spent; `Project.resume` continues."""
-        return not self.ended.report.missing
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Return notes for a person about the run, in sentences."""
-        return self.ended.notes
-
-    @property
-    def exit_code(self) -> ExitCode:
-        """Return 3 if a trial or vote failed or was not begun, else 0."""
-        return self.ended.exit_code
+        report = ended.report
+        self.id = report.run.id
+        self.lanes = report.run.lanes
+        """The version of each lane."""
+        self.statuses = report.statuses
+        """How the trials of each lane ended."""
+        self.cost_usd = report.cost_usd
+        """What the agents cost, as far as it is known; None where nothing is."""
+        self.finished = not report.missing
+        """False where trials are missing, because the budget was spent; `Project.resume` continues."""
+        self.notes = ended.notes
+        """Notes for a person about the run, in sentences."""
+        self.exit_code = ended.exit_code
+        """3 if a trial or vote failed or was not begun, else 0."""
 
     def diff(self, *, metrics: Sequence[str] = (), gate: Sequence[str] = (), lane: str | None = None) -> Diff:
         """Compute what changed; see `Project.diff`."""
         return self._project.diff(self.id, metrics=metrics, gate=gate, lane=lane)
 
-    async def adiff(
-        self, *, metrics: Sequence[str] = (), gate: Sequence[str] = (), lane: str | None = None
-    ) -> Diff:
-        """Run `diff` without blocking the event loop."""
-        return await self._project.adiff(self.id, metrics=metrics, gate=gate, lane=lane)
+    adiff = in_thread(diff)
 
     def divergences(self) -> list[Any]:
         """Return, in step mode, each trace's first decision at which the lanes differ."""

@@ -13,7 +13,7 @@ from replaydiff.replay.settings import Settings
 
 if TYPE_CHECKING:
     from replaydiff.cases.triage.priority import Entry as Entry
-    from replaydiff.diff.result import Cause
+    from replaydiff.diff.result import Cause, CauseState, DiffResult
     from replaydiff.replay.api.diff import Diff
     from replaydiff.replay.api.options import RunOptions
     from replaydiff.replay.api.project import Project
@@ -35,7 +35,7 @@ class Promotion:
 class Promotions:
     """What became of items that were to be cases."""
 
-    promoted: tuple[Promotion, ...]
+    promoted: tuple[Promotion, ...] = ()
     not_promoted: tuple[tuple[str, str], ...] = ()
     """Items that became no case, each with the reason."""
 
@@ -191,87 +191,91 @@ def parse_case(text: str) -> Case:
     return read_case(text)
 
 
-def decide_causes(
-    project: Project,
-    names: Sequence[str],
-    decision: str,
-    *,
-    run: str | None,
-    lane: str | None,
-    promote: bool,
-    rerun: RunOptions | None = None,
-    results: Mapping[str, Json] | None = None,
-    everything: bool = False,
-) -> CauseReview:
-    """Decide on causes of a run, keep the decisions beside the golden set, and compute the answer again.
+@dataclass(frozen=True, slots=True)
+class CauseChoice:
+    """Causes of a run that a person decides on."""
 
-    Args:
-        project: the project of the run.
-        names: ids of causes, or unique beginnings of them.
-        decision: `accepted`, `rejected` or `open`.
-        run: default the latest comparison.
-        lane: of several new versions the one to decide on.
-        promote: add the causes' example items to the golden set; not for `open`.
-        rerun: run the new version again on examples that it was stopped in, with these options.
-        results: then tool → what it answers to calls that were never recorded.
-        everything: promote each item that shows a cause, not only its examples.
+    project: Project
+    names: Sequence[str]
+    """Their ids, or unique beginnings of them."""
+    run: str | None
+    """None: the latest comparison."""
+    lane: str | None
+    """Of several new versions the one to decide on."""
+    promote: bool
+    """Add the causes' example items to the golden set."""
+    everything: bool
+    """Promote each item that shows a cause, not only its examples."""
 
-    Raises:
-        UnknownNameError: the run has no such cause.
-    """
-    from replaydiff.cases.promote import person
-    from replaydiff.cases.triage.causes import propose_examples
-    from replaydiff.cases.triage.decisions import Decisions
-    from replaydiff.diff.cause_decisions import decisions_path, write_decisions
-    from replaydiff.diff.result import CauseState
-    from replaydiff.replay.api.completing import complete, unfinished_items
-    from replaydiff.replay.api.diff import diff_of
+    def decide(
+        self, decision: str, *, rerun: RunOptions | None = None, results: Mapping[str, Json] | None = None
+    ) -> CauseReview:
+        """Keep a decision beside the golden set, and compute the answer again.
 
-    before = diff_of(project.store.path, project.settings, run, lane=lane, compared=True)
-    chosen = [before.cause(name) for name in dict.fromkeys(names)]
-    shown_items = {name for cause in chosen for name in cause.names(everything=everything)}
-    stopped = unfinished_items(before.result, shown_items)
-    completed: dict[str, tuple[Item, Trial]] = {}
-    if promote and rerun is not None:
-        completed = complete(
-            project.store.path,
-            project.settings,
-            rerun,
-            project.channel,
-            before.result,
-            stopped,
-            results or {},
+        Args:
+            decision: `accepted`, `rejected` or `open`.
+            rerun: run the new version again on examples that it was stopped in, with these options.
+            results: then tool → what it answers to calls that were never recorded.
+
+        Raises:
+            UnknownNameError: the run has no such cause.
+        """
+        from replaydiff.cases.promote import person
+        from replaydiff.diff.cause_decisions import decisions_path, write_decisions
+        from replaydiff.diff.result import CauseState
+        from replaydiff.replay.api.completing import complete, unfinished_items
+        from replaydiff.replay.api.diff import diff_of
+
+        project, settings = self.project, self.project.settings
+        before = diff_of(project.store.path, settings, self.run, lane=self.lane, compared=True)
+        chosen = [before.cause(name) for name in dict.fromkeys(self.names)]
+        shown_items = {name for cause in chosen for name in cause.names(everything=self.everything)}
+        stopped = unfinished_items(before.result, shown_items)
+        completed: dict[str, tuple[Item, Trial]] = {}
+        if self.promote and rerun is not None:
+            completed = complete(project, rerun, before.result, stopped, results or {})
+        path, by, state = decisions_path(settings), person(settings.root), CauseState(decision)
+        write_decisions(path, chosen, state, run=before.run_id, by=by, at=utc_now())
+        promotions = (
+            self._promotions(before.result, chosen, state, completed) if self.promote else Promotions()
         )
-    path, by, state = decisions_path(project.settings), person(project.settings.root), CauseState(decision)
-    write_decisions(path, chosen, state, run=before.run_id, by=by, at=utc_now())
-    promoted: list[Promotion] = []
-    refused: list[tuple[str, str]] = []
-    if promote:
-        reviewer = Decisions(project.store.path, project.settings.golden_path, by)
+        after = project.diff(before.run_id, lane=self.lane)
+        ids = {cause.id for cause in chosen}
+        return CauseReview(
+            diff=after,
+            causes=tuple(cause for cause in after.causes if cause.id in ids),
+            promoted=promotions.promoted,
+            not_promoted=promotions.not_promoted,
+            unfinished=tuple(name for name in stopped if name not in completed),
+            path=path,
+        )
+
+    def _promotions(
+        self,
+        result: DiffResult,
+        chosen: Sequence[Cause],
+        state: CauseState,
+        completed: Mapping[str, tuple[Item, Trial]],
+    ) -> Promotions:
+        """Add the items of the causes to the golden set."""
+        from replaydiff.cases.triage.causes import propose_examples
+
+        reviewer = Reviewer(self.project.store.path, self.project.settings)
         proposed = propose_examples(
-            before.result,
+            result,
             chosen,
             state,
             golden=reviewer.golden,
-            reviewer=by,
+            reviewer=reviewer.person,
             completed=completed,
-            everything=everything,
+            everything=self.everything,
         )
-        refused += proposed.refused
+        promoted, refused = list[Promotion](), [*proposed.refused]
         for item, proposal in proposed.proposals:
             try:
-                case = reviewer.promote(item, proposal.case)
+                case = reviewer.decisions.promote(item, proposal.case)
             except InputError as error:
                 refused.append((item.id, error.reason))
             else:
                 promoted.append(Promotion(case=case, expected_from=proposal.expected_from))
-    after = project.diff(before.run_id, lane=lane)
-    ids = {cause.id for cause in chosen}
-    return CauseReview(
-        diff=after,
-        causes=tuple(cause for cause in after.causes if cause.id in ids),
-        promoted=tuple(promoted),
-        not_promoted=tuple(refused),
-        unfinished=tuple(name for name in stopped if name not in completed),
-        path=path,
-    )
+        return Promotions(promoted=tuple(promoted), not_promoted=tuple(refused))

@@ -249,9 +249,10 @@ def start(
         raise SettingsError(
             "--calls plans a new run, and --continue adds to one; name its --size or --trials"
         )
-    spent = None if calls is None else spend_calls(calls, settings, options, source, lanes)
-    if spent is not None:
-        settings, source = spent.settings, spent.source
+    spent = None
+    if calls is not None:
+        trials, source, spent = spend_calls(calls, settings, options, source, lanes)
+        settings = replace(settings, run=replace(settings.run, trials=trials))
     if settings.run.until_known:
         check_early_stopping(settings, lanes)
     earlier = None if continues is None else continued_run(store, continues, lanes)
@@ -273,8 +274,7 @@ def start(
     )
 
     # The store is open for reading here.
-    notes = [size_note(settings, source, lanes), effects_note(store, settings, source)]
-    notes += [] if spent is None else spent.notes
+    notes = [size_note(settings, source, lanes), effects_note(store, settings, source), spent]
 
     def begin(hooks: Hooks) -> RunReport:
         waiting = [note for note in notes if note]
@@ -298,21 +298,10 @@ def _count_items(store: Path, run: RunRecord) -> int:
         return count_items(con, run.id)[0]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpentCalls:
-    """The items and trials that `--calls` buys."""
-
-    settings: Settings
-    """With its number of trials."""
-    source: Source
-    """With its items."""
-    notes: tuple[str, ...]
-
-
 def spend_calls(
     calls: int, settings: Settings, options: RunOptions, source: Source, lanes: dict[Lane, Version]
-) -> SpentCalls:
-    """Choose the items and trials of a run that spends so many replays of the agent.
+) -> tuple[int, Source, str]:
+    """Return the trials and items of a run that spends so many replays of the agent, and a note on them.
 
     Raises:
         InputError: they are too few for any answer; nothing was run.
@@ -327,11 +316,7 @@ def spend_calls(
     note = f"{calls} calls: {size.items} of {len(available)} items, {size.trials} trials each"
     if left := calls - size.calls if size.items == len(available) else 0:
         note += f"; {left} are left, and a larger sample would spend them"
-    return SpentCalls(
-        settings=replace(settings, run=replace(settings.run, trials=size.trials)),
-        source=chosen,
-        notes=(note,),
-    )
+    return size.trials, chosen, note
 
 
 def design_of(
@@ -556,12 +541,10 @@ def _grade(
     *,
     was_finished: bool,
 ) -> GradingReport | None:
-    from replaydiff.diff.graders.base import JUDGE, failure_sentence
     from replaydiff.diff.judge.batch import fetch
     from replaydiff.diff.judge.grading import grade_run
     from replaydiff.diff.judge.questions import estimate, spent
     from replaydiff.replay.store.connection import open_store
-    from replaydiff.replay.store.grades import iter_grades
 
     with open_store(store, read_only=True) as con:
         ahead, before = estimate(con, report.run.id, judge), spent(con, report.run.id)
@@ -595,6 +578,16 @@ def _grade(
             # That code means that nothing was changed, and this command has run trials.
             raise UnavailableError(error.reason, where=error.where, hint=error.hint) from None
         raise
+    _report_grading(store, report.run.id, judge, grading, channel)
+    return grading
+
+
+def _report_grading(store: Path, run_id: str, judge: Judge, grading: GradingReport, channel: Channel) -> None:
+    from replaydiff.diff.graders.base import JUDGE, failure_sentence
+    from replaydiff.replay.store.connection import open_store
+    from replaydiff.replay.store.grades import iter_grades
+
+    resume = going_on(run_id)
     for warning in grading.warnings:
         channel.message(f"warning: {warning}")
     if grading.left:
@@ -604,13 +597,12 @@ def _grade(
     if grading.first_failure:
         with open_store(store, read_only=True) as con:
             grades = (
-                grade for grade in iter_grades(con, report.run.id) if grade.grader_version == judge.version
+                grade
+                for grade in iter_grades(con, run_id)
+                if grade.grader_version == judge.version and grade.grader == JUDGE
             )
-            most = failure_sentence(
-                JUDGE, (grade for grade in grades if grade.grader == JUDGE), report.run.id
-            )
+            most = failure_sentence(JUDGE, grades, run_id)
         channel.message(most or f"the judge failed on some trials ({grading.first_failure}); {resume}")
-    return grading
 
 
 def notes_on(report: RunReport) -> list[str]:

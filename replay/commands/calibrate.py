@@ -238,16 +238,21 @@ def _show(calibration: Calibration) -> None:
     lines.append("")
     if document["pairs"]:
         lines.append(f"{len(document['pairs'])} labelled pairs correct the change that it reports")
-    if calibration.path is None:
-        lines.append("nothing was written; -o FILE keeps it")
-    else:
-        verdict = (
-            f"the judge may not gate: {calibration.refusal}" if calibration.refusal else "the judge may gate"
-        )
-        if not calibration.refusal and len(document["lanes"]) == 1:
-            verdict += f" runs that have lane {next(iter(document['lanes']))} and no other"
-        lines.append(f"written to {calibration.path}; {verdict}")
+    lines.append(_verdict(calibration))
     show("\n".join(lines))
+
+
+def _verdict(calibration: Calibration) -> str:
+    """Return where the calibration is, and whether the judge may gate."""
+    if calibration.path is None:
+        return "nothing was written; -o FILE keeps it"
+    lanes = calibration.document["lanes"]
+    verdict = "the judge may gate"
+    if calibration.refusal:
+        verdict = f"the judge may not gate: {calibration.refusal}"
+    elif len(lanes) == 1:
+        verdict += f" runs that have lane {next(iter(lanes))} and no other"
+    return f"written to {calibration.path}; {verdict}"
 
 
 def _lanes(lanes: Mapping[str, Mapping[str, Any]]) -> str:

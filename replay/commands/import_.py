@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol, Unpack
 
 import click
 from rich.console import Console
@@ -94,66 +94,55 @@ _ADVICE = (
     "texts are stored as recorded, personal data too; [import.redact] in replay.toml replaces it "
     "(`replay doctor` shows whether it is on)"
 )
-_spans = [
-    click.option("--month", metavar="YYYY-MM", help="Live: traces of this month ([project] timezone)."),
-    click.option("--from", "start", metavar="TIME", help="Live: traces that started at or after this (UTC)."),
-    click.option("--to", "end", metavar="TIME", help="Live: traces that started before this; default now."),
-    click.option(
-        "--since",
-        metavar="last|TIME",
-        help="Live: `last` continues from the end of the last complete import of the same query.",
-    ),
-    click.option(
-        "--lookback",
-        metavar="TIME",
-        help="With `--since last`: how far back to look for traces that came late, like 12h or 7d.",
-    ),
-]
-_filters = [
-    click.option("--project", metavar="NAME", help="Live: project or experiment, where the source has them."),
-    click.option("--environment", "environments", multiple=True, metavar="NAME", help="Live: only this one."),
-    click.option(
-        "--release",
-        "releases",
-        multiple=True,
-        metavar="NAME",
-        help="Live: only this one. With files: the release of traces that name none.",
-    ),
-    click.option("--tag", "tags", multiple=True, metavar="TAG", help="Live: only with this tag."),
-    click.option("--name", "names", multiple=True, metavar="NAME", help="Live: only of this name."),
-    click.option("--user", "users", multiple=True, metavar="ID", help="Live: only of this user."),
-    click.option(
-        "--live",
-        "minutes",
-        is_flag=False,
-        flag_value=5.0,
-        type=click.FloatRange(min=0, min_open=True),
-        metavar="[MINUTES]",
-        help="With `--since last`: do it again every so many minutes (5), until Ctrl-C.",
-    ),
-    click.option(
-        "--mirror",
-        is_flag=True,
-        help="Live: delete stored traces of this span that were deleted at the source.",
-    ),
-    click.option(
-        "--all-environments",
-        is_flag=True,
-        help="Evaluations and experiments too; without it they are counted and left out.",
-    ),
-]
-
-
-def _live_options(function: Any) -> Any:
-    for option in reversed([*_spans, *_filters]):
-        function = option(function)
-    return function
 
 
 @command("import")
 @click.argument("source", required=False)
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
-@_live_options
+@click.option("--month", metavar="YYYY-MM", help="Live: traces of this month ([project] timezone).")
+@click.option("--from", "start", metavar="TIME", help="Live: traces that started at or after this (UTC).")
+@click.option("--to", "end", metavar="TIME", help="Live: traces that started before this; default now.")
+@click.option(
+    "--since",
+    metavar="last|TIME",
+    help="Live: `last` continues from the end of the last complete import of the same query.",
+)
+@click.option(
+    "--lookback",
+    metavar="TIME",
+    help="With `--since last`: how far back to look for traces that came late, like 12h or 7d.",
+)
+@click.option("--project", metavar="NAME", help="Live: project or experiment, where the source has them.")
+@click.option("--environment", "environments", multiple=True, metavar="NAME", help="Live: only this one.")
+@click.option(
+    "--release",
+    "releases",
+    multiple=True,
+    metavar="NAME",
+    help="Live: only this one. With files: the release of traces that name none.",
+)
+@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Live: only with this tag.")
+@click.option("--name", "names", multiple=True, metavar="NAME", help="Live: only of this name.")
+@click.option("--user", "users", multiple=True, metavar="ID", help="Live: only of this user.")
+@click.option(
+    "--live",
+    "minutes",
+    is_flag=False,
+    flag_value=5.0,
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="[MINUTES]",
+    help="With `--since last`: do it again every so many minutes (5), until Ctrl-C.",
+)
+@click.option(
+    "--mirror",
+    is_flag=True,
+    help="Live: delete stored traces of this span that were deleted at the source.",
+)
+@click.option(
+    "--all-environments",
+    is_flag=True,
+    help="Evaluations and experiments too; without it they are counted and left out.",
+)
 @click.option(
     "--by",
     metavar="FIELD",
@@ -173,18 +162,13 @@ def import_(
     app: App,
     source: str | None,
     paths: tuple[str, ...],
-    month: str | None,
-    start: str | None,
-    end: str | None,
-    since: str | None,
-    lookback: str | None,
     minutes: float | None,
     by: str | None,
     strict: bool,
     rejects: bool,
     retry: bool,
     as_json: bool,
-    **filters: Any,
+    **options: Unpack[LiveOptions],
 ) -> ExitCode:
     """Bring production traces into the store.
 
@@ -193,10 +177,9 @@ def import_(
     openai, anthropic, bedrock or litellm (logs of model calls, joined to runs; openai also reads what agent
     frameworks save); claude-code, codex, gemini-cli or adk (session files); atif, inspect or tau2
     (trajectories and benchmark results); or auto, also where only a path is named, which detects the format
-    from the first records. PATH is
-    a file, a folder that is searched for .json, .jsonl, .ndjson, .csv, .parquet, .eval and .traj, or -
-    for standard input. Without PATH the traces are fetched over the source's API, with the keys of the
-    environment.
+    from the first records. PATH is a file, a folder that is searched for .json, .jsonl, .ndjson, .csv,
+    .parquet, .eval and .traj, or - for standard input. Without PATH the traces are fetched over the source's
+    API, with the keys of the environment.
 
     A record that cannot be imported is rejected and the rest is imported; the exit code is then 3, --rejects
     lists the reasons, and --retry imports them again. Importing the same again changes nothing; a later state
@@ -211,47 +194,41 @@ def import_(
       replay import scores graded.csv --by metadata.task_id
       replay import --rejects
     """
-    spans = {"--month": month, "--from": start, "--to": end, "--since": since, "--lookback": lookback}
-    narrowing_flags = [flag for flag, value in spans.items() if value] + [
-        name for name, value in filters.items() if value
-    ]
+    narrowing = [name for name, value in options.items() if value]
+    if (rejects or retry) and (paths or narrowing or strict or (rejects and retry)):
+        raise InputError("--rejects and --retry take no other arguments than the name of a source")
     if rejects or retry:
-        if paths or narrowing_flags or strict or (rejects and retry):
-            raise InputError("--rejects and --retry take no other arguments than the name of a source")
         return _show_rejects(app, source, as_json) if rejects else _retry(app, source, as_json)
+    if source == _SCORES and (narrowing or strict or not paths):
+        raise InputError("`replay import scores FILE… --by FIELD` takes files, and no other options")
     if source == _SCORES:
-        if narrowing_flags or strict or not paths:
-            raise InputError("`replay import scores FILE… --by FIELD` takes files, and no other options")
         return _attach(app, paths, by or "trace_id", as_json)
     if by is not None:
         raise InputError("--by goes with `replay import scores FILE`")
     if source is None:
-        raise InputError(
-            "which source? `replay import SOURCE [PATH]`, like `replay import auto traces.jsonl`"
-        )
+        raise InputError("which source? `replay import SOURCE [PATH]`, like `replay import traces.jsonl`")
     if Path(source).suffix or "/" in source:
         source, paths = AUTO, (source, *paths)
-    options: LiveOptions = {"all_environments": bool(filters["all_environments"])}
     if paths:
-        options["releases"] = filters["releases"]
-        if len(filters["releases"]) > 1:
-            raise InputError(
-                "--release names one release for the files", hint="import the others by themselves"
-            )
-        if narrowing := [name for name in narrowing_flags if name not in ("all_environments", "releases")]:
-            raise InputError(
-                f"{_flag(narrowing[0])} is for a live import; files are imported whole, and `replay sample "
-                "--where` chooses among traces"
-            )
-    else:
-        times = {"month": month, "start": start, "end": end, "since": since, "lookback": lookback}
-        options = {**times, **filters}  # type: ignore[typeddict-item]
+        _check_for_files(options, narrowing)
     if minutes is not None:
-        if since != "last" or as_json:
+        if options["since"] != "last" or as_json:
             raise InputError("--live goes with `--since last`, and without --json")
         _repeat(app, source, options, minutes, strict=strict)
     report = app.project.import_(*paths, source=source, strict=strict, display=_display(), **options)
     return _show(report, as_json)
+
+
+def _check_for_files(options: LiveOptions, narrowing: Sequence[str]) -> None:
+    """Refuse options that only a live import takes."""
+    if len(options["releases"]) > 1:
+        raise InputError("--release names one release for the files", hint="import the others by themselves")
+    if only_live := [name for name in narrowing if name not in ("all_environments", "releases")]:
+        option = {"start": "from", "end": "to"}.get(only_live[0], only_live[0].removesuffix("s"))
+        raise InputError(
+            f"--{option} is for a live import; files are imported whole, and `replay sample --where` chooses "
+            "among traces"
+        )
 
 
 def _repeat(app: App, source: str, options: LiveOptions, minutes: float, *, strict: bool) -> NoReturn:
@@ -302,7 +279,7 @@ def _show(imported: ImportReport, as_json: bool) -> ExitCode:
 def _attach(app: App, paths: Sequence[str], by: str, as_json: bool) -> ExitCode:
     from dataclasses import asdict
 
-    from replaydiff.replay.api.importing import count
+    from replaydiff.replay.api.import_overview import count
 
     attached = app.project.import_scores(*paths, by=by)
     if as_json:
@@ -352,11 +329,6 @@ def _echo(line: str) -> None:
 
 def _width() -> int:
     return max(shutil.get_terminal_size().columns, 40)
-
-
-def _flag(name: str) -> str:
-    special = {"all_environments": "--all-environments", "project": "--project"}
-    return name if name.startswith("--") else special.get(name, f"--{name.removesuffix('s')}")
 
 
 def _display() -> Display:

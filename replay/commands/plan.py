@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
 from replaydiff.replay.commands.options import App, command, json_option, print_json
 
 if TYPE_CHECKING:
-    from replaydiff.replay.api.inspecting import Plan, PlannedSize
+    from replaydiff.replay.api.planning import Plan, PlannedSize, PlanOptions
 
 
 @command("plan")
@@ -49,16 +49,7 @@ if TYPE_CHECKING:
 )
 @json_option
 def plan(
-    app: App,
-    run: str | None,
-    metric: str | None,
-    effect: float | None,
-    trials: tuple[int, ...],
-    calls: int | None,
-    new: tuple[str, ...],
-    aa: bool | None,
-    measure_user: bool,
-    as_json: bool,
+    app: App, run: str | None, new: tuple[str, ...], as_json: bool, **options: Unpack[PlanOptions]
 ) -> None:
     """Report what comparisons are likely to answer, at what price.
 
@@ -75,16 +66,8 @@ def plan(
     """
     from replaydiff.replay.terminal.text import show, terminal_width
 
-    planned = app.project.plan(
-        run,
-        metric=metric,
-        effect=effect,
-        trials=trials,
-        calls=calls,
-        candidates=max(len(new), 1),
-        aa=aa,
-        measure_user=measure_user,
-    )
+    options["candidates"] = max(len(new), 1)
+    planned = app.project.plan(run, **options)
     if as_json:
         print_json(planned.to_dict())
     else:
