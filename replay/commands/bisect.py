@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from replaydiff.replay.api.options import RunOptions
 from replaydiff.replay.commands.options import App, command, json_option, print_json, say
-from replaydiff.replay.commands.run import GOLDEN, LATEST, golden_of, run_options
+from replaydiff.replay.commands.run import LATEST, cases_option, golden_of, resume_option, run_options
 from replaydiff.replay.errors import ExitCode
 
 
@@ -22,13 +24,7 @@ from replaydiff.replay.errors import ExitCode
     metavar="[RUN]",
     help="The items of this run that regressed; bare or by default: of the latest run.",
 )
-@click.option(
-    "--cases",
-    is_flag=False,
-    flag_value=GOLDEN,
-    metavar="[PATH]",
-    help="The cases of a golden set instead; bare: cases/golden.jsonl, or [cases] path.",
-)
+@cases_option
 @click.option("--cause", metavar="CAUSE", help="The items of this cause of the run; showing it is a failure.")
 @click.option("--metric", metavar="NAME", help="What an item must pass; default all that cost nothing.")
 @click.option("--hunks", is_flag=True, help="Then find which hunks of the commit reproduce the change.")
@@ -38,34 +34,26 @@ from replaydiff.replay.errors import ExitCode
     help="Find which of the settings that differ between the versions make items worse.",
 )
 @click.option(
-    "--calls", type=click.IntRange(min=1), metavar="N", help="The most replays of the agent; default 600."
+    "--calls",
+    "max_trials",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="The most replays of the agent; default 600.",
 )
 @run_options("concurrency", "budget", "no_boundary")
-@click.option(
-    "--resume",
-    is_flag=False,
-    flag_value=LATEST,
-    metavar="[RUN]",
-    help="Continue a search that was interrupted or stopped by its budget; bare: the latest.",
-)
+@resume_option
 @click.option("-o", "--output", metavar="FILE", help="Also write the report: .json, .md or .txt.")
 @json_option
 def bisect(
     app: App,
+    /,
     options: RunOptions,
-    good: str | None,
-    bad: str | None,
     run_id: str | None,
     cases: str | None,
-    cause: str | None,
-    items: tuple[str, ...],
-    metric: str | None,
-    hunks: bool,
-    settings: bool,
-    calls: int | None,
     resume: str | None,
     output: str | None,
     as_json: bool,
+    **search: Any,
 ) -> ExitCode:
     """Find the commit that made items worse, then its hunks.
 
@@ -83,17 +71,10 @@ def bisect(
       replay bisect --resume
     """
     bisection = app.project.bisect(
-        good,
-        bad,
         run=run_id or None,
         cases=golden_of(cases),
-        cause=cause,
-        items=items,
-        metric=metric,
-        hunks=hunks,
-        settings=settings,
-        max_trials=calls,
         resume=resume if resume is None else resume or True,
+        **search,
         **options,
     )
     if output is not None:

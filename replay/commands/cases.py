@@ -13,7 +13,15 @@ import click
 from replaydiff.replay.api.golden import PLATFORMS
 from replaydiff.replay.api.golden import convert as api_convert
 from replaydiff.replay.commands.cases_edit import edit, show
-from replaydiff.replay.commands.options import App, command, common_options, json_option, print_json, say
+from replaydiff.replay.commands.options import (
+    App,
+    command,
+    common_options,
+    golden_option,
+    json_option,
+    print_json,
+    say,
+)
 from replaydiff.replay.errors import ExitCode, InputError
 
 if TYPE_CHECKING:
@@ -69,9 +77,6 @@ def convert(
 
 
 _SHOWN = 15
-_path = click.option(
-    "--cases", "path", type=click.Path(path_type=Path), help="The golden set; default [cases] path."
-)
 
 
 @click.group("cases")
@@ -89,7 +94,7 @@ def cases() -> None:
 
 
 @command("list")
-@_path
+@golden_option
 @click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only cases with this tag (repeatable).")
 @json_option
 def list_(app: App, path: Path | None, tags: tuple[str, ...], as_json: bool) -> None:
@@ -124,7 +129,7 @@ def list_(app: App, path: Path | None, tags: tuple[str, ...], as_json: bool) -> 
 
 
 @command("lint")
-@_path
+@golden_option
 @click.option("--strict", is_flag=True, help="Warnings fail, too.")
 @json_option
 def lint(app: App, path: Path | None, strict: bool, as_json: bool) -> ExitCode:
@@ -164,7 +169,7 @@ def _show_findings(golden: Path, findings: Sequence[LintFinding]) -> None:
 
 
 @command("stats")
-@_path
+@golden_option
 @click.option("--month", metavar="YYYY-MM", help="The month to compare with; default the latest with traces.")
 @json_option
 def stats(app: App, path: Path | None, month: str | None, as_json: bool) -> None:
@@ -218,7 +223,7 @@ def _show_stats(
 @command("retire")
 @click.argument("ids", nargs=-1, required=True, metavar="CASE...")
 @click.option("--reason", required=True, metavar="TEXT", help="Why it is retired.")
-@_path
+@golden_option
 def retire(app: App, ids: tuple[str, ...], reason: str, path: Path | None) -> None:
     """Move cases to retired.jsonl beside the golden set.
 
@@ -232,7 +237,7 @@ def retire(app: App, ids: tuple[str, ...], reason: str, path: Path | None) -> No
 
 @command("merge")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
-@_path
+@golden_option
 @click.option(
     "--base",
     type=click.Path(path_type=Path),
@@ -280,7 +285,7 @@ def _merge_branches(golden: GoldenSet, base: Path, files: tuple[Path, ...], as_j
 @command("pull")
 @click.argument("platform", type=click.Choice(list(PLATFORMS)))
 @click.argument("dataset", required=False)
-@_path
+@golden_option
 @click.option("--yes", is_flag=True, help="Write the changes to the golden set; conflicts are left out.")
 @json_option
 def pull(

@@ -10,20 +10,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from replaydiff.replay.commands.options import App, command, json_option, print_json, say
+from replaydiff.replay.commands.options import App, command, golden_option, json_option, print_json, say
 from replaydiff.replay.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
     from replaydiff.replay.api.golden import OpenedCase
 
-_path = click.option(
-    "--cases", "path", type=click.Path(path_type=Path), help="The golden set; default [cases] path."
-)
-
 
 @command("show")
 @click.argument("name", metavar="CASE")
-@_path
+@golden_option
 @click.option(
     "--format", "kind", type=click.Choice(["yaml", "json"]), help="Print it as it would be written."
 )
@@ -55,7 +51,7 @@ def show(app: App, name: str, path: Path | None, kind: str | None, full: bool, a
 
 @command("edit")
 @click.argument("name", metavar="CASE")
-@_path
+@golden_option
 @click.option(
     "--format", "kind", type=click.Choice(["yaml", "json"]), help="Default: as the file is written."
 )

@@ -6,8 +6,7 @@ import json
 import os
 import shlex
 from collections.abc import Callable
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,18 +19,6 @@ if TYPE_CHECKING:
     from replaydiff.replay.api.review import CauseReview
 
 
-class _Decision(TypedDict):
-    """The options of both commands."""
-
-    causes: tuple[str, ...]
-    run_id: str | None
-    lane: str | None
-    promote: bool
-    everything: bool
-    undo: bool
-    as_json: bool
-
-
 def _decision_options(promote_help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Declare the options of both commands."""
 
@@ -39,10 +26,7 @@ def _decision_options(promote_help: str) -> Callable[[Callable[..., Any]], Calla
         options = (
             click.argument("causes", nargs=-1, required=True, metavar="CAUSE..."),
             click.option(
-                "--run",
-                "run_id",
-                metavar="RUN",
-                help="The run that shows them; default the latest comparison.",
+                "--run", metavar="RUN", help="The run that shows them; default the latest comparison."
             ),
             candidate_option,
             click.option("--promote", is_flag=True, help=promote_help),
@@ -79,7 +63,13 @@ def _decision_options(promote_help: str) -> Callable[[Callable[..., Any]], Calla
 )
 @run_options("budget", "no_boundary")
 def accept(
-    app: App, options: RunOptions, rerun: bool, results: tuple[str, ...], **decision: Unpack[_Decision]
+    app: App,
+    /,
+    options: RunOptions,
+    causes: tuple[str, ...],
+    results: tuple[str, ...],
+    as_json: bool,
+    **decision: Any,
 ) -> None:
     """Accept causes as intended, and answer again.
 
@@ -96,13 +86,13 @@ def accept(
       replay accept c3f9a21b0 --promote --all --rerun
       replay accept c3f9a21b0 --promote --result 'search_kb={"articles": []}'
     """
-    accepted = partial(app.project.accept, rerun=rerun, results=_results(results), **options)
-    _decide(accepted, decision)
+    review = app.project.accept(*causes, results=_results(results), **decision, **options)
+    _show(review, as_json=as_json)
 
 
 @command("reject")
 @_decision_options("Add the example items as cases that expect what was recorded.")
-def reject(app: App, **decision: Unpack[_Decision]) -> None:
+def reject(app: App, /, causes: tuple[str, ...], as_json: bool, **decision: Any) -> None:
     """Reject causes as regressions, and answer again.
 
     CAUSE is an id that `replay diff` shows, or a unique beginning of it. A rejected cause is a
@@ -116,7 +106,7 @@ def reject(app: App, **decision: Unpack[_Decision]) -> None:
       replay reject c3f9a21b0
       replay reject c3f9a21b0 --run 20261120-221305-ab12 --promote
     """
-    _decide(app.project.reject, decision)
+    _show(app.project.reject(*causes, **decision), as_json=as_json)
 
 
 def _results(texts: tuple[str, ...]) -> dict[str, Any]:
@@ -131,18 +121,6 @@ def _results(texts: tuple[str, ...]) -> dict[str, Any]:
         except ValueError:
             results[tool] = value
     return results
-
-
-def _decide(decide: Callable[..., CauseReview], decision: _Decision) -> None:
-    review = decide(
-        *decision["causes"],
-        run=decision["run_id"],
-        lane=decision["lane"],
-        promote=decision["promote"],
-        everything=decision["everything"],
-        undo=decision["undo"],
-    )
-    _show(review, as_json=decision["as_json"])
 
 
 def _show(review: CauseReview, *, as_json: bool) -> None:

@@ -10,7 +10,7 @@ import click
 
 from replaydiff.replay.api.options import RunOptions
 from replaydiff.replay.commands.options import App, command, json_option, print_json, say
-from replaydiff.replay.commands.run import LATEST, run_options
+from replaydiff.replay.commands.run import LATEST, resume_option, run_options
 from replaydiff.replay.errors import ExitCode, SettingsError
 
 if TYPE_CHECKING:
@@ -34,13 +34,7 @@ if TYPE_CHECKING:
 @run_options(
     "trials", "until_known", "concurrency", "budget", "no_boundary", "judge",
 )  # fmt: skip
-@click.option(
-    "--resume",
-    is_flag=False,
-    flag_value=LATEST,
-    metavar="[RUN]",
-    help="Continue a check that was interrupted or stopped by its budget; without a value: the latest run.",
-)
+@resume_option
 @click.option(
     "-o",
     "--output",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Unpack
 
 import click
 
 from replaydiff.replay.api.options import RunOptions
 from replaydiff.replay.api.sampling import LATEST, SampleOptions
-from replaydiff.replay.commands.options import App, command, json_option, print_json, say
-from replaydiff.replay.commands.run import GOLDEN, golden_of, run_options
+from replaydiff.replay.commands.options import App, command, gate_option, json_option, print_json, say
+from replaydiff.replay.commands.run import cases_option, golden_of, run_options
 from replaydiff.replay.errors import ExitCode, worst_exit
 
 _EPILOG = """\b
@@ -24,13 +25,7 @@ Examples:
 
 @command("compare", epilog=_EPILOG)
 @click.option("--sample", metavar="NAME", help="Compare on this sample, drawn before.")
-@click.option(
-    "--cases",
-    is_flag=False,
-    flag_value=GOLDEN,
-    metavar="[PATH]",
-    help="Compare on a golden set; without a value: cases/golden.jsonl, or [cases] path.",
-)
+@cases_option
 @click.option(
     "--month",
     is_flag=False,
@@ -43,12 +38,7 @@ Examples:
 @click.option(
     "--metric", "metrics", metavar="NAME", multiple=True, help="Show this metric (repeatable): score:NAME …"
 )
-@click.option(
-    "--gate",
-    metavar="EXPR",
-    multiple=True,
-    help="'default', or a condition such as 'regressed<=2' (repeatable): decides the exit code.",
-)
+@gate_option
 @click.option(
     "-o",
     "--output",
@@ -65,13 +55,11 @@ def compare(
     options: RunOptions,
     sample: str | None,
     cases: str | None,
-    month: str | None,
-    size: int | None,
-    where: str | None,
     metrics: tuple[str, ...],
     gate: tuple[str, ...],
     output: str | None,
     as_json: bool,
+    **draw: Unpack[SampleOptions],
 ) -> ExitCode:
     """Sample, run, diff and report in one.
 
@@ -86,11 +74,6 @@ def compare(
     if output is not None:
         registry.format_of(Path(output))
         check_target(Path(output))
-    draw: SampleOptions = {
-        "month": month,
-        "size": size,
-        "where": where,
-    }
     run, diff = app.project.compare(
         sample, cases=golden_of(cases), draw=draw, metrics=metrics, gate=gate, **options
     )

@@ -7,7 +7,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -44,17 +44,8 @@ _PARQUET = (".parquet", ".pq")
 @click.option("--where", metavar="COND", help="Only traces that match, or rows whose trace matches.")
 @click.option("--month", metavar="YYYY-MM", help="Only traces of this month ([project] timezone).")
 @click.option("--sample", metavar="NAME", help="Only this sample: its traces, items, runs or grades.")
-@click.option("--run", "run_id", metavar="RUN", help="Only this run: its traces, sample, trials or grades.")
-def export(
-    app: App,
-    what: str,
-    output: str,
-    format_: str | None,
-    where: str | None,
-    month: str | None,
-    sample: str | None,
-    run_id: str | None,
-) -> None:
+@click.option("--run", metavar="RUN", help="Only this run: its traces, sample, trials or grades.")
+def export(app: App, /, what: str, output: str, format_: str | None, **chosen: Any) -> None:
     """Write traces, samples, runs, grades or recorded model calls to a file.
 
     Traces are whole, and as JSON Lines in the format that `replay import jsonl` reads: a colleague's store
@@ -65,14 +56,8 @@ def export(
 
     The file is there whole or not at all, and the store is only read.
     """
-    request = ExportRequest(
-        what=what,
-        parquet=(format_ or ("parquet" if output.lower().endswith(_PARQUET) else "jsonl")) == "parquet",
-        where=where,
-        month=month,
-        sample=sample,
-        run=run_id,
-    )
+    is_parquet = format_ == "parquet" or (format_ is None and output.lower().endswith(_PARQUET))
+    request = ExportRequest(what=what, parquet=is_parquet, **chosen)
     rows = _to_stdout(app, request) if output == "-" else app.project.store.export(request, output)
     unit = EXPORTS[what] if rows != 1 else EXPORTS[what].removesuffix("s")
     say(f"{rows:,} {unit} written to {'stdout' if output == '-' else output}")
@@ -105,7 +90,7 @@ _SHOWN_REJECTS = 20
 
 
 @command("push", epilog=_PUSH_EPILOG)
-@click.argument("target", type=click.Choice(list(PLATFORMS)))
+@click.argument("platform", type=click.Choice(list(PLATFORMS)))
 @click.argument("run", required=False)
 @click.option(
     "--name",
@@ -115,7 +100,6 @@ _SHOWN_REJECTS = 20
 )
 @click.option(
     "--cases",
-    "path",
     type=click.Path(dir_okay=False, path_type=Path),
     help="The golden set; default the one the run replayed, else [cases] path.",
 )
@@ -127,16 +111,7 @@ _SHOWN_REJECTS = 20
 )
 @click.option("--mail", is_flag=True, help="Send the mail addresses of reviewers, too, not only their names.")
 @json_option
-def push(
-    app: App,
-    target: str,
-    run: str | None,
-    dataset: str | None,
-    path: Path | None,
-    queue: str | None,
-    mail: bool,
-    as_json: bool,
-) -> ExitCode:
+def push(app: App, /, run: str | None, platform: str, as_json: bool, **options: Any) -> ExitCode:
     """Send the golden set or a run's result to an observability platform.
 
     Without RUN, the cases become the items of a dataset, linked to the traces they were promoted from. With
@@ -162,16 +137,8 @@ def push(
     Exit code 3 means that a part was not accepted; sending again continues.
     """
     try:
-        with status(f"sending to {PLATFORMS[target].title}") as show_status:
-            result = app.project.cases.push(
-                run,
-                dataset=dataset,
-                cases=path,
-                mail=mail,
-                platform=target,
-                queue=queue,
-                show_status=show_status,
-            )
+        with status(f"sending to {PLATFORMS[platform].title}") as show_status:
+            result = app.project.cases.push(run, platform=platform, show_status=show_status, **options)
     except KeyboardInterrupt:
         say("what was sent stays; run it again to continue")
         raise

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from replaydiff.replay.api.options import RunOptions
@@ -12,7 +14,7 @@ from replaydiff.replay.errors import ExitCode
 
 @command("fork")
 @click.argument("item", metavar="ITEM")
-@click.option("--run", "run_id", metavar="RUN", help="The run of the trial; default the latest.")
+@click.option("--run", metavar="RUN", help="The run of the trial; default the latest.")
 @click.option("--lane", default="new", show_default=True, metavar="LANE", help="Its lane: old, new …")
 @click.option("--trial", type=click.IntRange(min=1), default=1, show_default=True, help="Its number.")
 @click.option("--at", type=click.IntRange(min=1), metavar="N", help="The tool call to edit, from 1.")
@@ -23,21 +25,7 @@ from replaydiff.replay.errors import ExitCode
 @click.option("--trials", type=click.IntRange(min=1), metavar="N", help="Trials of each fork; default 5.")
 @run_options("budget", "no_boundary")
 @json_option
-def fork(
-    app: App,
-    options: RunOptions,
-    item: str,
-    run_id: str | None,
-    lane: str,
-    trial: int,
-    at: int | None,
-    result: str | None,
-    message: str | None,
-    system: str | None,
-    ablate: bool,
-    trials: int | None,
-    as_json: bool,
-) -> ExitCode:
+def fork(app: App, /, options: RunOptions, item: str, as_json: bool, **edit: Any) -> ExitCode:
     """Replay a trial with one fact edited; see whether it mattered.
 
     The agent runs again, with its tools answered as in that trial but for the edit, and also without the
@@ -49,19 +37,7 @@ def fork(
       replay fork oct-023 --run 20261122 --lane old --ablate
       replay fork oct-023 --message "Please cancel order 70050. I confirm."
     """
-    chosen: RunOptions = {**options, "trials": trials}
-    forked = app.project.fork(
-        item,
-        run=run_id,
-        lane=lane,
-        trial=trial,
-        at=at,
-        result=result,
-        message=message,
-        system=system,
-        ablate=ablate,
-        **chosen,
-    )
+    forked = app.project.fork(item, **edit, **options)
     if as_json:
         print_json(forked.to_dict())
     else:

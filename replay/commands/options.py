@@ -193,6 +193,15 @@ metrics_option = click.option(
     multiple=True,
     help="Show this metric (repeatable): tool_calls, judge, score:NAME …; default all that have grades.",
 )
+gate_option = click.option(
+    "--gate",
+    metavar="EXPR",
+    multiple=True,
+    help="'default', or a condition such as 'regressed<=2' (repeatable): decides the exit code.",
+)
+golden_option = click.option(
+    "--cases", "path", type=click.Path(path_type=Path), help="The golden set; default [cases] path."
+)
 candidate_option = click.option(
     "--lane",
     metavar="LANE",

@@ -11,6 +11,7 @@ from replaydiff.replay.commands.options import (
     App,
     candidate_option,
     command,
+    gate_option,
     json_option,
     metrics_option,
     print_json_parts,
@@ -31,12 +32,7 @@ Examples:
 @command("diff", epilog=_DIFF_EPILOG)
 @click.argument("run", required=False)
 @metrics_option
-@click.option(
-    "--gate",
-    metavar="EXPR",
-    multiple=True,
-    help="'default', or a condition such as 'regressed<=2' (repeatable): decides the exit code.",
-)
+@gate_option
 @candidate_option
 @click.option(
     "--verbose",

@@ -6,14 +6,19 @@ import os
 import shlex
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from replaydiff.replay.commands.options import App, command, json_option, print_json
 from replaydiff.replay.errors import ExitCode
 
+if TYPE_CHECKING:
+    from replaydiff.replay.api.review import Promotions
+
 _DRAFT = ""
 """`--trait` without a value."""
+run_option = click.option("--run", metavar="RUN", help="The run the items are from; default the latest.")
 
 
 @command("triage")
@@ -57,7 +62,7 @@ def triage(app: App, run: str | None, everything: bool, as_json: bool) -> None:
 
 @command("promote")
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
-@click.option("--run", "run_id", metavar="RUN", help="The run the items are from; default the latest.")
+@run_option
 @click.option(
     "--expect",
     type=click.Choice(["recording", "old", "new", "better"]),
@@ -87,15 +92,12 @@ def triage(app: App, run: str | None, everything: bool, as_json: bool) -> None:
 @json_option
 def promote(
     app: App,
+    /,
     ids: tuple[str, ...],
-    run_id: str | None,
-    expect: str,
     traits: tuple[str, ...],
-    tags: tuple[str, ...],
-    case_id: str | None,
     path: Path | None,
-    force: bool,
     as_json: bool,
+    **options: Any,
 ) -> ExitCode:
     """Turn items into cases of the golden set.
 
@@ -109,19 +111,13 @@ def promote(
     Example:
       replay promote 3f9a21 --run 20261120-221305-ab12 --trait "asks before it cancels"
     """
-    from replaydiff.replay.terminal.text import show, single_line
-
     golden = path or app.settings.golden_path
     result = app.project.cases.promote(
         *ids,
-        run=run_id,
-        expect=expect,
         traits=[trait for trait in traits if trait != _DRAFT],
         draft_traits=_DRAFT in traits,
-        tags=tags,
-        case_id=case_id,
         cases=golden,
-        force=force,
+        **options,
     )
     if as_json:
         rows = [
@@ -134,7 +130,14 @@ def promote(
         ]
         refused = [{"id": name, "reason": reason} for name, reason in result.not_promoted]
         print_json({"cases": str(golden), "promoted": rows, "not_promoted": refused})
-        return result.exit_code
+    else:
+        _show_promotions(result, golden)
+    return result.exit_code
+
+
+def _show_promotions(result: Promotions, golden: Path) -> None:
+    from replaydiff.replay.terminal.text import show, single_line
+
     for promotion in result.promoted:
         calls = promotion.case.expectation.tool_calls or ()
         path_text = " > ".join(call.name for call in calls) or "no call"
@@ -146,17 +149,16 @@ def promote(
             show(f"  draft: {single_line(draft)}")
     for name, reason in result.not_promoted:
         show(f"not promoted {single_line(name)}: {single_line(reason)}")
-    if _DRAFT in traits:
+    if any(promotion.drafts for promotion in result.promoted):
         click.echo("drafts do not count yet: move the right ones to expected_response_traits")
     click.echo(f"next: git diff {shlex.quote(os.path.relpath(golden))}, then replay check")
-    return result.exit_code
 
 
 @command("dismiss")
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 @click.option("--reason", required=True, metavar="TEXT", help="Why they need no case.")
-@click.option("--run", "run_id", metavar="RUN", help="The run the items are from; default the latest.")
-def dismiss(app: App, ids: tuple[str, ...], reason: str, run_id: str | None) -> None:
+@run_option
+def dismiss(app: App, ids: tuple[str, ...], reason: str, run: str | None) -> None:
     """Set items aside, with a reason.
 
     `replay sample --new-only` leaves them out from then on.
@@ -165,5 +167,5 @@ def dismiss(app: App, ids: tuple[str, ...], reason: str, run_id: str | None) -> 
     Example:
       replay dismiss 3f9a21 --reason "the order system was down"
     """
-    for item_id in app.project.cases.dismiss(*ids, reason=reason, run=run_id):
+    for item_id in app.project.cases.dismiss(*ids, reason=reason, run=run):
         click.echo(f"dismissed {item_id}")

@@ -26,6 +26,20 @@ GOLDEN = ""
 """`--cases` without a path: the golden set of the settings."""
 LATEST = ""
 """`--resume` without a run."""
+cases_option = click.option(
+    "--cases",
+    is_flag=False,
+    flag_value=GOLDEN,
+    metavar="[PATH]",
+    help="Take the cases of a golden set; without a value: cases/golden.jsonl, or [cases] path.",
+)
+resume_option = click.option(
+    "--resume",
+    is_flag=False,
+    flag_value=LATEST,
+    metavar="[RUN]",
+    help="Continue what was interrupted or stopped by its budget; without a value: the latest such run.",
+)
 
 _OPTIONS = (
     click.option("--old", metavar="VERSION", help="The version in use: a name, git:REF, `.`, observed …"),
@@ -185,21 +199,8 @@ def _blocked_lines(blocked: Mapping[Lane, Mapping[Blocked, int]]) -> Iterator[st
 
 @command("run")
 @click.option("--sample", metavar="NAME", help="The sample to replay; default the one drawn last.")
-@click.option(
-    "--cases",
-    is_flag=False,
-    flag_value=GOLDEN,
-    metavar="[PATH]",
-    help="Replay a golden set instead; without a value: cases/golden.jsonl, or [cases] path.",
-)
-@click.option(
-    "--resume",
-    is_flag=False,
-    flag_value=LATEST,
-    metavar="[RUN]",
-    help="Continue a run that was interrupted or stopped by its budget; "
-    "without a value: the latest such run.",
-)
+@cases_option
+@resume_option
 @click.option(
     "--retry",
     metavar="STATUS,…",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from replaydiff.replay.api.sampling import LATEST, versions_to_compare
+from replaydiff.replay.api.sampling import LATEST, SampleOptions, versions_to_compare
 from replaydiff.replay.commands.options import App, Seed, command, json_option, print_json, say
 
 if TYPE_CHECKING:
@@ -45,18 +45,7 @@ _SHOWN_STRATA = 12
 @click.option("--name", help="Name of the sample; default the month, or `all`.")
 @click.option("--new-only", is_flag=True, help="Leave out what is in the golden set or was triaged already.")
 @json_option
-def sample(
-    app: App,
-    month: str | None,
-    size: int | None,
-    unit: str | None,
-    by: tuple[str, ...],
-    seed: int | None,
-    where: str | None,
-    name: str | None,
-    new_only: bool,
-    as_json: bool,
-) -> None:
+def sample(app: App, as_json: bool, **options: Unpack[SampleOptions]) -> None:
     """Draw a stratified, reproducible sample of traces.
 
     Each kind of trace (--by) is drawn as often as its share of the traces asks for; a fifth of the sample is
@@ -71,16 +60,7 @@ def sample(
       replay sample --month
       replay sample --month 2026-10 --size 50 --by tool_path --by metadata.plan --name october
     """
-    drawn = app.project.sample(
-        month=month,
-        size=size,
-        unit=unit,
-        by=by,
-        seed=seed,
-        where=where,
-        name=name,
-        new_only=new_only,
-    )
+    drawn = app.project.sample(**options)
     if as_json:
         print_json(drawn.to_dict())
         return

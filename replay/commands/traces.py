@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from replaydiff.replay.commands.options import App, command, json_option, print_json, say
+from replaydiff.replay.commands.options import App, command, golden_option, json_option, print_json, say
 from replaydiff.replay.model import TraceState
 
 if TYPE_CHECKING:
@@ -105,24 +105,13 @@ def _id_size(ids: Sequence[str]) -> int:
 
 @command("show")
 @click.argument("name", metavar="ID")
-@click.option("--run", "run_id", metavar="RUN", help="Show the item of this run, with its trials.")
+@click.option("--run", metavar="RUN", help="Show the item of this run, with its trials.")
 @click.option("--lane", metavar="LANE", help="Only trials of this lane: old, new, old2, new2 …")
 @click.option("--trial", type=click.IntRange(1), metavar="N", help="Only the Nth trial of each lane.")
-@click.option(
-    "--cases", "path", type=click.Path(path_type=Path), help="The golden set; default [cases] path."
-)
+@golden_option
 @click.option("-v", "--verbose", "full", is_flag=True, help="Show long texts to their end.")
 @json_option
-def show(
-    app: App,
-    name: str,
-    run_id: str | None,
-    lane: str | None,
-    trial: int | None,
-    path: Path | None,
-    full: bool,
-    as_json: bool,
-) -> None:
+def show(app: App, /, name: str, path: Path | None, full: bool, as_json: bool, **chosen: Any) -> None:
     """Show a trace, trial or case as a readable transcript.
 
     With --run it is the item of that run: what was recorded, then each trial with the rule that answered its
@@ -140,7 +129,7 @@ def show(
     from replaydiff.replay.terminal.text import terminal_width
     from replaydiff.replay.terminal.transcript import Transcript
 
-    shown = app.project.find(name, run=run_id, lane=lane, trial=trial, cases=path)
+    shown = app.project.find(name, cases=path, **chosen)
     if as_json:
         print_json(to_json_value(shown))
     else:
