@@ -178,7 +178,6 @@ class Cases:
         mail: bool = False,
         platform: str = "langfuse",
         queue: str | None = None,
-        show_status: Callable[[str], None] = lambda _text: None,
     ) -> PushResult:
         """Send the golden set, or with `run` what it replayed and its results, to a platform.
 
@@ -190,12 +189,12 @@ class Cases:
             platform: its name, as in `replaydiff.cases.push.PLATFORMS`.
             queue: an annotation queue of Langfuse that gets what triage lists of the run; labels that people
                 gave there are kept as sheets for `replay calibrate --labels`.
-            show_status: called with what was sent so far.
 
         Raises:
             CredentialsError: a key is not set.
             InputError: there is nothing to send, or no such platform.
         """
+        from replaydiff.cases.push import PLATFORMS
         from replaydiff.cases.push.platform import connect, push
         from replaydiff.replay.api import golden
         from replaydiff.replay.api.diff import diff_of
@@ -212,7 +211,10 @@ class Cases:
         name, rows = golden.dataset_of(settings, result, dataset, path, origin)
         whole = result is None and (path is None or path.resolve() == settings.golden_path.resolve())
         labels = 0
-        with connect(platform, name) as opened:
+        with (
+            connect(platform, name) as opened,
+            self._channel.status(f"sending to {PLATFORMS[platform].title}") as show_status,
+        ):
             if queue is not None:
                 golden.check_queue(opened, platform)
             project = origin.project if whole else None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
-from replaydiff.replay.api.channel import Channel
+from replaydiff.replay.api.channel import Channel, Work
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.settings import Settings
 
@@ -75,7 +75,7 @@ def _write(
     with _opened(store, settings, request, file) as export:
         if request.parquet:
             with channel.showing("exporting", EXPORTS[request.what]) as update:
-                write_parquet(export, file, lambda count, total: update(_Progress(count, total)))
+                write_parquet(export, file, lambda count, total: update(Work(count, total)))
         else:
             with file.open("wb") as plain:
                 if zipped:
@@ -91,14 +91,7 @@ def _write_lines(export: Export, file: BinaryIO, channel: Channel) -> None:
     from replaydiff.replay.store.export import write_jsonl
 
     with channel.showing("exporting", EXPORTS[export.kind]) as update:
-        write_jsonl(export, file, lambda count, total: update(_Progress(count, total)))
-
-
-@dataclass(slots=True)
-class _Progress:
-    done: int
-    total: int
-    spent_usd: float = 0.0
+        write_jsonl(export, file, lambda count, total: update(Work(count, total)))
 
 
 @contextmanager

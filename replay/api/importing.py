@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from replaydiff.replay.api.channel import Channel
+from replaydiff.replay.api.channel import Channel, Work
 from replaydiff.replay.api.import_overview import StoreOverview, count, overview_of
 from replaydiff.replay.errors import ExitCode, InputError
 from replaydiff.replay.settings import Settings
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from replaydiff.importers.base import Importer, InputFile
-    from replaydiff.importers.ingest import Progress, Report
+    from replaydiff.importers.ingest import Report
     from replaydiff.importers.redacting import Redaction
     from replaydiff.replay.api.tool_notes import ToolNote
     from replaydiff.replay.effects import ToolEffect
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 AUTO = "auto"
 LISTED_REJECTS = 50
+_MB = 1_000_000
 _NAMED = 5
 """Files of one source that are named one by one."""
 _FILTERS = ("environments", "releases", "tags", "names", "users")
@@ -57,16 +58,6 @@ class LiveOptions(TypedDict, total=False):
     """Delete traces of the span that the source no longer has."""
     all_environments: bool
     """Evaluations and experiments too."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Display:
-    """How an import shows its progress."""
-
-    files: Callable[[Sequence[InputFile]], AbstractContextManager[Progress | None]] = lambda _: nullcontext()
-    source: Callable[[str], AbstractContextManager[Callable[[str], None]]] = lambda _: nullcontext(
-        lambda _: None
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -184,7 +175,6 @@ class Import:
     source: str
     options: LiveOptions
     channel: Channel
-    display: Display
     strict: bool
     """Read everything first; a record that cannot be imported stops the import."""
 
@@ -210,7 +200,12 @@ class Import:
                 for reader, group in groups.values():
                     _report_detected(reader, group, self.channel)
             writing = store_with_redaction(self.store, self.settings)
-            with writing as (con, redaction), self.display.files(files) as progress:
+            with writing as (con, redaction), self.channel.showing("importing", "MB") as update:
+
+                def progress(traces: int, rejected: int) -> None:
+                    done, total = sum(file.position for file in files), sum(file.size for file in files)
+                    update(Work(done // _MB, total // _MB, rejected, note=f"{traces:,} traces"))
+
                 first = _is_empty(con)
                 for reader, group in groups.values() if self.strict else ():
                     check(reader.read_files(group), redaction)
@@ -266,7 +261,7 @@ class Import:
         self.channel.message(
             f"fetching traces from {origin}, {since} to {query.end:%Y-%m-%d %H:%M} UTC{month}"
         )
-        with self.display.source(source) as status:
+        with self.channel.status(f"fetching from {source}") as status:
             report = ingest_live(
                 lambda: store_with_redaction(self.store, self.settings),
                 reader,

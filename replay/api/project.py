@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from replaydiff.importers.score_files import AttachedScores
     from replaydiff.replay.api.checking import StartedVersion
     from replaydiff.replay.api.diagnosis import Diagnosis
-    from replaydiff.replay.api.importing import Display, ImportReport, LiveOptions
+    from replaydiff.replay.api.importing import ImportReport, LiveOptions
     from replaydiff.replay.api.inspecting import ReplayedItem, Trend
     from replaydiff.replay.api.planning import Plan, PlanOptions
     from replaydiff.replay.api.review import CauseReview
@@ -94,7 +94,6 @@ class Project:
         *paths: str | Path,
         source: str = "auto",
         strict: bool = False,
-        display: Display | None = None,
         **options: Unpack[LiveOptions],
     ) -> ImportReport:
         """Import production traces: from files and folders, or without any over the source's API.
@@ -103,17 +102,14 @@ class Project:
             paths: files, folders, or `-` for standard input.
             source: what they are, such as `langfuse` or `jsonl`; `auto` detects it from the first records.
             strict: read everything first; a record that cannot be imported stops the import.
-            display: how progress is shown.
             options: which traces to fetch over the API.
 
         Raises:
             InputError: a file cannot be read, or no source was named.
         """
-        from replaydiff.replay.api.importing import Display, Import
+        from replaydiff.replay.api.importing import Import
 
-        work = Import(
-            self.store.path, self.settings, source, options, self.channel, display or Display(), strict
-        )
+        work = Import(self.store.path, self.settings, source, options, self.channel, strict)
         return work.files([str(path) for path in paths]) if paths else work.live()
 
     aimport_ = in_thread(import_)

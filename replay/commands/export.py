@@ -13,7 +13,6 @@ import click
 
 from replaydiff.replay.api.exporting import EXPORTS, ExportRequest
 from replaydiff.replay.api.golden import PLATFORMS
-from replaydiff.replay.commands.import_ import status
 from replaydiff.replay.commands.options import App, command, json_option, print_json, say
 from replaydiff.replay.errors import ExitCode, InputError
 
@@ -137,8 +136,7 @@ def push(app: App, /, run: str | None, platform: str, as_json: bool, **options: 
     Exit code 3 means that a part was not accepted; sending again continues.
     """
     try:
-        with status(f"sending to {PLATFORMS[platform].title}") as show_status:
-            result = app.project.cases.push(run, platform=platform, show_status=show_status, **options)
+        result = app.project.cases.push(run, platform=platform, **options)
     except KeyboardInterrupt:
         say("what was sent stays; run it again to continue")
         raise

@@ -5,22 +5,12 @@ from __future__ import annotations
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from time import monotonic, sleep
-from typing import TYPE_CHECKING, NoReturn, Protocol, Unpack
+from time import sleep
+from typing import TYPE_CHECKING, NoReturn, Unpack
 
 import click
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
 
 from replaydiff.replay.api.importing import AUTO
 from replaydiff.replay.commands.options import App, command, json_option, print_json, say
@@ -28,66 +18,10 @@ from replaydiff.replay.errors import ExitCode, InputError, ReplayError
 from replaydiff.replay.terminal.text import single_line
 
 if TYPE_CHECKING:
-    from replaydiff.replay.api.importing import Display, ImportReport, LiveOptions
+    from replaydiff.replay.api.importing import ImportReport, LiveOptions
 
-_SECONDS_BETWEEN_LINES = 5
 _SCORES = "scores"
 """In place of a source: files of scores for traces that are stored."""
-
-
-class SizedFile(Protocol):
-    """A file that is being read."""
-
-    @property
-    def size(self) -> int:
-        """Return its bytes."""
-
-    @property
-    def position(self) -> int:
-        """Return how many bytes were read."""
-
-
-@contextmanager
-def bar(files: Sequence[SizedFile]) -> Iterator[Callable[[int, int], None]]:
-    """Show a bar over the bytes of all files, with rate, time left, traces and rejects."""
-    columns = (
-        TextColumn("importing"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[read]}"),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("import", total=sum(file.size for file in files), read="")
-
-        def update(traces: int, rejected: int) -> None:
-            read = f"{traces:,} traces" + (f", {rejected:,} rejected" if rejected else "")
-            progress.update(task, completed=sum(file.position for file in files), read=read)
-
-        yield update
-
-
-@contextmanager
-def status(work: str) -> Iterator[Callable[[str], None]]:
-    """Show the progress of requests to a server, by text that begins with `work`.
-
-    One line that changes on a terminal, a line now and then elsewhere.
-    """
-    console = Console(stderr=True)
-    if console.is_terminal:
-        with console.status(work) as shown:
-            yield lambda text: shown.update(single_line(text))
-        return
-    last = monotonic()
-
-    def print_sometimes(text: str) -> None:
-        nonlocal last
-        if monotonic() - last >= _SECONDS_BETWEEN_LINES:
-            last = monotonic()
-            say(single_line(text))
-
-    yield print_sometimes
 
 
 _ADVICE = (
@@ -215,7 +149,7 @@ def import_(
         if options["since"] != "last" or as_json:
             raise InputError("--live goes with `--since last`, and without --json")
         _repeat(app, source, options, minutes, strict=strict)
-    report = app.project.import_(*paths, source=source, strict=strict, display=_display(), **options)
+    report = app.project.import_(*paths, source=source, strict=strict, **options)
     return _show(report, as_json)
 
 
@@ -329,13 +263,3 @@ def _echo(line: str) -> None:
 
 def _width() -> int:
     return max(shutil.get_terminal_size().columns, 40)
-
-
-def _display() -> Display:
-    """Return a bar with rate and time left on a terminal; elsewhere lines of a live import alone."""
-    from replaydiff.replay.api.importing import Display
-
-    def fetching(source: str) -> AbstractContextManager[Callable[[str], None]]:
-        return status(f"fetching from {source}")
-
-    return Display(files=bar, source=fetching) if sys.stderr.isatty() else Display(source=fetching)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +28,7 @@ else:
 P = ParamSpec("P")
 R = TypeVar("R")
 _INT64 = 2**63
+_SECONDS_BETWEEN_LINES = 5
 _logs: list[LogFile] = []
 """The log of the command that runs, where it has one."""
 
@@ -78,7 +80,8 @@ class App:
         from replaydiff.replay.api.project import Project
         from replaydiff.replay.terminal.progress import progress
 
-        return Project(self.settings, self.store_path, channel=Channel(message=say, progress=progress))
+        channel = Channel(message=say, progress=progress, status=status)
+        return Project(self.settings, self.store_path, channel=channel)
 
 
 def _set(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
@@ -231,6 +234,32 @@ def say(text: str) -> None:
     _print(text)
     for log in _logs:
         log.write("message", text)
+
+
+@contextmanager
+def status(work: str) -> Iterator[Callable[[str], None]]:
+    """Show the progress of requests to a server, by text that begins with `work`.
+
+    One line that changes on a terminal, a line now and then elsewhere.
+    """
+    from rich.console import Console
+
+    from replaydiff.replay.terminal.text import single_line
+
+    console = Console(stderr=True)
+    if console.is_terminal:
+        with console.status(work) as shown:
+            yield lambda text: shown.update(single_line(text))
+        return
+    last = time.monotonic()
+
+    def print_sometimes(text: str) -> None:
+        nonlocal last
+        if time.monotonic() - last >= _SECONDS_BETWEEN_LINES:
+            last = time.monotonic()
+            say(single_line(text))
+
+    yield print_sometimes
 
 
 def _print(text: str) -> None:

@@ -171,6 +171,7 @@ def _more(state: Progress) -> str:
         f"{failed} failed" if failed else "",
         f"${state.spent_usd:.2f}" if state.spent_usd else "",
         f"{_short(tokens)} tokens" if tokens else "",
+        getattr(state, "note", ""),
     ]
     return "".join(f", {part}" for part in parts if part)
 
