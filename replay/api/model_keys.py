@@ -4,82 +4,57 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
-_GOOGLE = ("GOOGLE_API_KEY",)
-_AWS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION")
-_AZURE = ("AZURE_OPENAI_API_KEY", "AZURE_OPENAI_ENDPOINT")
-_PROVIDERS = {
-    "anthropic": ("ANTHROPIC_API_KEY",),
-    "openai": ("OPENAI_API_KEY",),
-    "azure": _AZURE,
-    "azure_openai": _AZURE,
-    "google": _GOOGLE,
-    "google-gla": _GOOGLE,
-    "google_genai": _GOOGLE,
-    "gemini": ("GEMINI_API_KEY",),
-    "bedrock": _AWS,
-    "mistral": ("MISTRAL_API_KEY",),
-    "mistralai": ("MISTRAL_API_KEY",),
-    "groq": ("GROQ_API_KEY",),
-    "cohere": ("COHERE_API_KEY",),
-    "together": ("TOGETHER_API_KEY",),
-    "together_ai": ("TOGETHER_API_KEY",),
-    "fireworks": ("FIREWORKS_API_KEY",),
-    "deepseek": ("DEEPSEEK_API_KEY",),
-    "xai": ("XAI_API_KEY",),
-    "openrouter": ("OPENROUTER_API_KEY",),
-    "huggingface": ("HF_TOKEN",),
-}
-"""Provider, as `provider:model` and `provider/model` name it."""
-_PACKAGES = {
-    "anthropic": "anthropic",
-    "claude_agent_sdk": "anthropic",
-    "langchain_anthropic": "anthropic",
-    "openai": "openai",
-    "agents": "openai",
-    "langchain_openai": "openai",
-    "google.genai": "google",
-    "google.generativeai": "google",
-    "google.adk": "google",
-    "langchain_google_genai": "google",
-    "mistralai": "mistral",
-    "langchain_mistralai": "mistral",
-    "groq": "groq",
-    "langchain_groq": "groq",
-    "cohere": "cohere",
-    "langchain_cohere": "cohere",
-    "together": "together",
-    "langchain_together": "together",
-    "fireworks": "fireworks",
-    "langchain_fireworks": "fireworks",
-    "langchain_deepseek": "deepseek",
-    "langchain_xai": "xai",
-    "xai_sdk": "xai",
-    "langchain_aws": "bedrock",
-    "anthropic.bedrock": "bedrock",
-    "huggingface_hub": "huggingface",
-    "langchain_huggingface": "huggingface",
-    # Of npm.
-    "@ai-sdk/anthropic": "anthropic",
-    "@anthropic-ai/sdk": "anthropic",
-    "@anthropic-ai/claude-agent-sdk": "anthropic",
-    "@langchain/anthropic": "anthropic",
-    "@ai-sdk/openai": "openai",
-    "@openai/agents": "openai",
-    "@langchain/openai": "openai",
-    "@ai-sdk/azure": "azure",
-    "@google/genai": "google",
-    "@langchain/google-genai": "google",
-    "@ai-sdk/amazon-bedrock": "bedrock",
-    "@ai-sdk/mistral": "mistral",
-    "@ai-sdk/groq": "groq",
-    "groq-sdk": "groq",
-    "@ai-sdk/cohere": "cohere",
-    "@ai-sdk/xai": "xai",
-    "@ai-sdk/deepseek": "deepseek",
-}
-_SPECIAL = {"@ai-sdk/google": ("GOOGLE_GENERATIVE_AI_API_KEY",)}
-"""Packages that read a variable of their own."""
+
+class _Client(NamedTuple):
+    """A client of models: the variables it reads, its provider's names, and packages that hold one."""
+
+    keys: str
+    names: str
+    """As `provider:model` and `provider/model` name it."""
+    packages: str = ""
+    """Of Python and of npm."""
+
+
+_CLIENTS = (
+    _Client(
+        "ANTHROPIC_API_KEY",
+        "anthropic",
+        "anthropic claude_agent_sdk langchain_anthropic @ai-sdk/anthropic @anthropic-ai/sdk "
+        "@anthropic-ai/claude-agent-sdk @langchain/anthropic",
+    ),
+    _Client(
+        "OPENAI_API_KEY",
+        "openai",
+        "openai agents langchain_openai @ai-sdk/openai @openai/agents @langchain/openai",
+    ),
+    _Client("AZURE_OPENAI_API_KEY AZURE_OPENAI_ENDPOINT", "azure azure_openai", "@ai-sdk/azure"),
+    _Client(
+        "GOOGLE_API_KEY",
+        "google google-gla google_genai",
+        "google.genai google.generativeai google.adk langchain_google_genai @google/genai "
+        "@langchain/google-genai",
+    ),
+    _Client("GOOGLE_GENERATIVE_AI_API_KEY", "", "@ai-sdk/google"),
+    _Client("GEMINI_API_KEY", "gemini"),
+    _Client(
+        "AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_REGION",
+        "bedrock",
+        "langchain_aws anthropic.bedrock @ai-sdk/amazon-bedrock",
+    ),
+    _Client("MISTRAL_API_KEY", "mistral mistralai", "mistralai langchain_mistralai @ai-sdk/mistral"),
+    _Client("GROQ_API_KEY", "groq", "groq langchain_groq @ai-sdk/groq groq-sdk"),
+    _Client("COHERE_API_KEY", "cohere", "cohere langchain_cohere @ai-sdk/cohere"),
+    _Client("TOGETHER_API_KEY", "together together_ai", "together langchain_together"),
+    _Client("FIREWORKS_API_KEY", "fireworks", "fireworks langchain_fireworks"),
+    _Client("DEEPSEEK_API_KEY", "deepseek", "langchain_deepseek @ai-sdk/deepseek"),
+    _Client("XAI_API_KEY", "xai", "langchain_xai xai_sdk @ai-sdk/xai"),
+    _Client("OPENROUTER_API_KEY", "openrouter"),
+    _Client("HF_TOKEN", "huggingface", "huggingface_hub langchain_huggingface"),
+)
+_PROVIDERS = {name: tuple(client.keys.split()) for client in _CLIENTS for name in client.names.split()}
+_PACKAGES = {name: tuple(client.keys.split()) for client in _CLIENTS for name in client.packages.split()}
 _MODEL = re.compile(r"([a-z][a-z_-]*)[:/][A-Za-z0-9]")
 
 
@@ -91,15 +66,15 @@ def keys_of_package(package: str) -> tuple[str, ...]:
     """
     parts = package.split(".")
     names = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
-    name = next((name for name in names if name in _PACKAGES or name in _SPECIAL), None)
-    return () if name is None else _SPECIAL.get(name) or _PROVIDERS[_PACKAGES[name]]
+    return next((_PACKAGES[name] for name in names if name in _PACKAGES), ())
 
 
 def keys_of_class(name: str) -> tuple[str, ...]:
     """Return the variables of a client that a class of another provider's package is."""
     if name in ("AzureOpenAI", "AsyncAzureOpenAI", "AzureChatOpenAI"):
-        return _AZURE
-    return _AWS if name in ("AnthropicBedrock", "AsyncAnthropicBedrock", "ChatBedrock") else ()
+        return _PROVIDERS["azure"]
+    is_bedrock = name in ("AnthropicBedrock", "AsyncAnthropicBedrock", "ChatBedrock")
+    return _PROVIDERS["bedrock"] if is_bedrock else ()
 
 
 def keys_of_text(text: str) -> Iterator[str]:
