@@ -289,12 +289,7 @@ def check_queue(platform: Platform, name: str) -> None:
 
 
 def annotate(
-    platform: Platform,
-    queue: str,
-    result: DiffResult,
-    settings: Settings,
-    store: Path,
-    pushed: Pushed,
+    platform: Platform, queue: str, result: DiffResult, settings: Settings, store: Path, pushed: Pushed
 ) -> int:
     """Put what triage lists into an annotation queue; keep the labels given there, and count the new ones."""
     from replaydiff.cases.push.platform import PushStopped

@@ -55,14 +55,7 @@ def replayed_item(
         from replaydiff.replay.fork.forks import forked_from
 
         origin = forked_from(con, run)
-    return ReplayedItem(
-        run=run.id,
-        item=item,
-        trials=trials,
-        grades=grades,
-        model_calls=calls,
-        origin=origin,
-    )
+    return ReplayedItem(run=run.id, item=item, trials=trials, grades=grades, model_calls=calls, origin=origin)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,12 +11,7 @@ from replaydiff.replay.api.cases import Cases
 from replaydiff.replay.api.channel import Channel
 from replaydiff.replay.api.diff import Diff, diff_of
 from replaydiff.replay.api.judge import JudgeLabels
-from replaydiff.replay.api.options import (
-    RunOptions,
-    new_versions,
-    resumed_settings,
-    settings_with,
-)
+from replaydiff.replay.api.options import RunOptions, new_versions, resumed_settings, settings_with
 from replaydiff.replay.api.results import Check, Run, Sample
 from replaydiff.replay.api.runs import RunName, Runs, run_id
 from replaydiff.replay.api.sampling import SampleOptions
@@ -90,11 +85,7 @@ class Project:
     # --- traces in ---
 
     def import_(
-        self,
-        *paths: str | Path,
-        source: str = "auto",
-        strict: bool = False,
-        **options: Unpack[LiveOptions],
+        self, *paths: str | Path, source: str = "auto", strict: bool = False, **options: Unpack[LiveOptions]
     ) -> ImportReport:
         """Import production traces: from files and folders, or without any over the source's API.
 
@@ -418,12 +409,7 @@ class Project:
     aplan = in_thread(plan)
 
     def trend(
-        self,
-        series: str | None = None,
-        *,
-        metric: str = "tool_calls",
-        lane: str = "new",
-        last: int = 12,
+        self, series: str | None = None, *, metric: str = "tool_calls", lane: str = "new", last: int = 12
     ) -> Trend:
         """Return a metric over the last runs of a series.
 

@@ -288,14 +288,7 @@ def _merge_branches(golden: GoldenSet, base: Path, files: tuple[Path, ...], as_j
 @golden_option
 @click.option("--yes", is_flag=True, help="Write the changes to the golden set; conflicts are left out.")
 @json_option
-def pull(
-    app: App,
-    platform: str,
-    dataset: str | None,
-    path: Path | None,
-    yes: bool,
-    as_json: bool,
-) -> None:
+def pull(app: App, platform: str, dataset: str | None, path: Path | None, yes: bool, as_json: bool) -> None:
     """Show what a platform's users changed in a dataset, as a diff of the golden set.
 
     Edited and added items, archived ones, and annotations and corrections of the traces that cases came

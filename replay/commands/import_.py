@@ -68,9 +68,7 @@ _ADVICE = (
     help="With `--since last`: do it again every so many minutes (5), until Ctrl-C.",
 )
 @click.option(
-    "--mirror",
-    is_flag=True,
-    help="Live: delete stored traces of this span that were deleted at the source.",
+    "--mirror", is_flag=True, help="Live: delete stored traces of this span that were deleted at the source."
 )
 @click.option(
     "--all-environments",

@@ -104,12 +104,7 @@ Examples:
 @metrics_option
 @candidate_option
 def report(
-    app: App,
-    run: str | None,
-    format_: str,
-    output: str | None,
-    metrics: tuple[str, ...],
-    lane: str | None,
+    app: App, run: str | None, format_: str, output: str | None, metrics: tuple[str, ...], lane: str | None
 ) -> None:
     """Write a run's report: terminal, HTML, Markdown, JSON, JUnit.
 

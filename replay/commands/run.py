@@ -9,13 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from replaydiff.replay.api.options import RunOptions
-from replaydiff.replay.commands.options import (
-    App,
-    command,
-    json_option,
-    print_json,
-    say,
-)
+from replaydiff.replay.commands.options import App, command, json_option, print_json, say
 from replaydiff.replay.errors import ExitCode, SettingsError
 
 if TYPE_CHECKING:

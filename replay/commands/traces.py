@@ -71,12 +71,7 @@ def _table(listed: Sequence[TraceSummary]) -> str:
         Column("INPUT", grows=True, least=10),
     )
     rows = [
-        (
-            trace.trace_id[:size],
-            f"{trace.started_at:%Y-%m-%d %H:%M}",
-            trace.tool_path,
-            _marked(trace),
-        )
+        (trace.trace_id[:size], f"{trace.started_at:%Y-%m-%d %H:%M}", trace.tool_path, _marked(trace))
         for trace in listed
     ]
     return table(columns, rows, width)
