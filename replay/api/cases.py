@@ -56,8 +56,6 @@ class Cases:
             name = chosen_run(con, run_id(run)).id
             return TriageQueue(triage_queue(con, name, self._settings, everything=everything, again=again))
 
-    atriage = in_thread(triage)
-
     def review(self, queue: TriageQueue) -> None:
         """Go through a triage queue at the terminal, one key for each decision."""
         from replaydiff.cases.triage.session import Session
@@ -136,8 +134,6 @@ class Cases:
         not_promoted = tuple((name, str(error)) for name, error in refused.items())
         return Promotions(promoted=tuple(promoted), not_promoted=not_promoted)
 
-    apromote = in_thread(promote)
-
     def _item(self, name: str, run: RunName | None, expect: str) -> tuple[ItemInRun, str]:
         """Return an item, and whose calls its case expects."""
         from replaydiff.cases.promote import BETTER, better_lane_of, find_item
@@ -166,8 +162,6 @@ class Cases:
         for item in items:
             decisions.dismiss([item.item], item.run.id if item.run else None, reason)
         return [item.item.id for item in items]
-
-    adismiss = in_thread(dismiss)
 
     def push(
         self,
@@ -230,8 +224,6 @@ class Cases:
             labels=labels,
         )
 
-    apush = in_thread(push)
-
     def pull(
         self,
         dataset: str | None = None,
@@ -265,6 +257,11 @@ class Cases:
             apply_changes(golden, changes, PLATFORMS[platform].title)
         return name, changes
 
+    # The same without blocking the event loop.
+    atriage = in_thread(triage)
+    apromote = in_thread(promote)
+    adismiss = in_thread(dismiss)
+    apush = in_thread(push)
     apull = in_thread(pull)
 
 

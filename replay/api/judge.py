@@ -204,8 +204,6 @@ class JudgeLabels:
             next=_next_step(settings, record.id, scored, most, calibrated, may_gate=status.may_gate),
         )
 
-    astate = in_thread(state)
-
     def draw_labels(
         self, path: str | Path, *, run: RunName | None = None, size: int = 50, seed: int = 0
     ) -> int:
@@ -221,8 +219,6 @@ class JudgeLabels:
             drawn = labels.draw_sheet(con, self._settings, self._run(con, run).id, size=size, seed=seed)
         labels.write_sheet(Path(path), drawn)
         return len(drawn)
-
-    adraw_labels = in_thread(draw_labels)
 
     def personal_sheet(
         self, run: RunName | None = None, *, size: int = 50, seed: int = 0
@@ -245,8 +241,6 @@ class JudgeLabels:
         with open_store(self._store, read_only=True) as con:
             return LabelSheets(self._store, self._settings, self._run(con, run).id)
 
-    asheets = in_thread(sheets)
-
     def ask_for_labels(self, path: str | Path) -> tuple[int, int]:
         """Ask for labels at the terminal; return how many rows are labelled, and how many there are."""
         from replaydiff.diff.judge import labels
@@ -265,8 +259,6 @@ class JudgeLabels:
         from replaydiff.diff.judge import labels
 
         return not source.startswith("score:") and labels.is_sheet(Path(source))
-
-    ais_sheet = in_thread(is_sheet)
 
     def calibrate(
         self,
@@ -302,8 +294,6 @@ class JudgeLabels:
                     )
             document = calibration(con, self._settings, paths)
         return _write_calibration(document, self._settings, output, keep=True)
-
-    acalibrate = in_thread(calibrate)
 
     def calibrate_existing(
         self,
@@ -342,6 +332,12 @@ class JudgeLabels:
         keep = judge is None or run is not None
         return _write_calibration(document, self._settings, output, keep=keep)
 
+    # The same without blocking the event loop.
+    astate = in_thread(state)
+    adraw_labels = in_thread(draw_labels)
+    asheets = in_thread(sheets)
+    ais_sheet = in_thread(is_sheet)
+    acalibrate = in_thread(calibrate)
     acalibrate_existing = in_thread(calibrate_existing)
 
 

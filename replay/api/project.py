@@ -103,8 +103,6 @@ class Project:
         work = Import(self.store.path, self.settings, source, options, self.channel, strict)
         return work.files([str(path) for path in paths]) if paths else work.live()
 
-    aimport_ = in_thread(import_)
-
     def import_scores(self, *paths: str | Path, by: str = "trace_id") -> AttachedScores:
         """Give stored traces the scores of files.
 
@@ -123,8 +121,6 @@ class Project:
         files = collected([str(path) for path in paths])
         with files as inputs, store_with_redaction(self.store.path, self.settings) as (con, _):
             return attach_scores(con, inputs, by)
-
-    aimport_scores = in_thread(import_scores)
 
     # --- look ---
 
@@ -156,8 +152,6 @@ class Project:
         with open_store(self.store.path, read_only=True) as con:
             return list_traces(con, where, month=month, text=text, limit=limit, offset=offset)
 
-    atraces = in_thread(traces)
-
     def trace(self, trace_id: str) -> Trace:
         """Return the trace of this id.
 
@@ -169,8 +163,6 @@ class Project:
 
         with open_store(self.store.path, read_only=True) as con:
             return get_trace(con, trace_id)
-
-    atrace = in_thread(trace)
 
     def find(
         self,
@@ -217,8 +209,6 @@ class Project:
             return golden[name]
         raise missing or UnknownNameError("case", name, golden)
 
-    afind = in_thread(find)
-
     # --- sample and run ---
 
     def sample(self, **options: Unpack[SampleOptions]) -> Sample:
@@ -238,8 +228,6 @@ class Project:
         return Sample(
             record=stored, items=tuple(drawn.items), warnings=tuple(drawn.warnings), created=created
         )
-
-    asample = in_thread(sample)
 
     def run(
         self,
@@ -275,8 +263,6 @@ class Project:
         start = running.start(self.store.path, settings, options, source, lanes)
         return Run(self, running.replay_and_judge(self.store.path, settings, judge, start, self.channel))
 
-    arun = in_thread(run)
-
     def resume(
         self,
         run: RunName | None = None,
@@ -307,8 +293,6 @@ class Project:
         judge = running.judge_of(options, settings)
         resume = running.resume(self.store.path, settings, run_id(run), retry, accept_changes=accept_changes)
         return Run(self, running.replay_and_judge(self.store.path, settings, judge, resume, self.channel))
-
-    aresume = in_thread(resume)
 
     def compare(
         self,
@@ -360,8 +344,6 @@ class Project:
         run = Run(self, ended)
         return run, run.diff(metrics=metrics, gate=gate)
 
-    acompare = in_thread(compare)
-
     def _golden(self, cases: str | Path | bool | None) -> Path | None:
         if cases is None or cases is False:
             return None
@@ -390,8 +372,6 @@ class Project:
         """
         return diff_of(self.store.path, self.settings, run_id(run), metrics=metrics, gate=gate, lane=lane)
 
-    adiff = in_thread(diff)
-
     def plan(self, run: RunName | None = None, **options: Unpack[PlanOptions]) -> Plan:
         """Return what comparisons are likely to answer, and at what price, from the noise of a run.
 
@@ -405,8 +385,6 @@ class Project:
         from replaydiff.replay.api.planning import plan
 
         return plan(self.store.path, self.settings, run_id(run), options)
-
-    aplan = in_thread(plan)
 
     def trend(
         self, series: str | None = None, *, metric: str = "tool_calls", lane: str = "new", last: int = 12
@@ -443,8 +421,6 @@ class Project:
         if not points:
             raise InputError(f"no run of {kind} has a {metric} score in lane {lane}")
         return Trend(metric=metric, lane=lane, series=kind, points=tuple(points))
-
-    atrend = in_thread(trend)
 
     # --- why it changed ---
 
@@ -500,8 +476,6 @@ class Project:
         chosen = start.Chosen(run=run_id(run), golden=self._golden(cases), cause=cause, items=tuple(items))
         return start.bisect(self.store.path, self.settings, options, self.channel, request, chosen)
 
-    abisect = in_thread(bisect)
-
     def fork(
         self,
         item: str,
@@ -542,8 +516,6 @@ class Project:
             system=system, ablate=ablate,
         )  # fmt: skip
         return start.fork(self.store.path, self.settings, options, self.channel, request)
-
-    afork = in_thread(fork)
 
     # --- cases ---
 
@@ -594,8 +566,6 @@ class Project:
         again = options if rerun or results else None
         return choice.decide("open" if undo else "accepted", rerun=again, results=results or {})
 
-    aaccept = in_thread(accept)
-
     def reject(
         self,
         *causes: str,
@@ -626,8 +596,6 @@ class Project:
             raise SettingsError("more items are for the golden set; add promote (--promote)")
         choice = review.CauseChoice(self, causes, run_id(run), lane, promote=promote, everything=everything)
         return choice.decide("open" if undo else "rejected")
-
-    areject = in_thread(reject)
 
     def check(
         self,
@@ -680,8 +648,6 @@ class Project:
         ended = running.replay_and_judge(store, settings, judge, start, self.channel, lane=Lane.NEW)
         return Check(read_check(store, ended.report.run.id, settings), ended)
 
-    acheck = in_thread(check)
-
     def start_version(self, name: str, *, trials: int = 1) -> StartedVersion:
         """Start a version to check cases against it one by one, as a test runner does; close it at the end.
 
@@ -705,10 +671,25 @@ class Project:
         version = "." if probe is True else probe or None
         return diagnose(lambda: self.settings, lambda: self.store.path, probe=version)
 
-    adoctor = in_thread(doctor)
-
     def __repr__(self) -> str:
         return f"Project({str(self.settings.root)!r})"
 
-
-__all__ = ["Project", "open"]
+    # The same without blocking the event loop.
+    aimport_ = in_thread(import_)
+    aimport_scores = in_thread(import_scores)
+    atraces = in_thread(traces)
+    atrace = in_thread(trace)
+    afind = in_thread(find)
+    asample = in_thread(sample)
+    arun = in_thread(run)
+    aresume = in_thread(resume)
+    acompare = in_thread(compare)
+    adiff = in_thread(diff)
+    aplan = in_thread(plan)
+    atrend = in_thread(trend)
+    abisect = in_thread(bisect)
+    afork = in_thread(fork)
+    aaccept = in_thread(accept)
+    areject = in_thread(reject)
+    acheck = in_thread(check)
+    adoctor = in_thread(doctor)

@@ -85,15 +85,11 @@ class Runs:
 
         return running(self._store)
 
-    ain_progress = in_thread(in_progress)
-
     def pending_trials(self, run: str) -> list[Trial]:
         """Return the trials of a run in progress that ended and are not in the store yet."""
         from replaydiff.replay.engine.journal import waiting
 
         return list(waiting(self._store, run))
-
-    apending_trials = in_thread(pending_trials)
 
     def series(self) -> list[TrendSeries]:
         """Return the series of runs that a metric can be followed over, that of the latest run first."""
@@ -108,8 +104,6 @@ class Runs:
             TrendSeries(name=name, runs=tuple(run for run in finished if series_kind(run) == name))
             for name in names
         ]
-
-    aseries = in_thread(series)
 
     def points(
         self, series: TrendSeries, metric: str, lane: str = "new", *, last: int = 12
@@ -126,15 +120,11 @@ class Runs:
         with open_store(self._store, read_only=True) as con:
             return trend(con, series.runs[-last:], metric, Lane.parse(lane), self._settings)
 
-    apoints = in_thread(points)
-
     def forks(self) -> list[ForkSummary]:
         """Return the runs of forks, newest first."""
         from replaydiff.replay.fork import forks
 
         return forks.forks(self._store)
-
-    aforks = in_thread(forks)
 
     def forked(self, run: RunName) -> ForkResult | None:
         """Return what the forks of a stored run did; None where the run is no fork.
@@ -150,7 +140,10 @@ class Runs:
 
         return forks.stored_forks(self._store, run_id(run) or "")
 
+    # The same without blocking the event loop.
+    ain_progress = in_thread(in_progress)
+    apending_trials = in_thread(pending_trials)
+    aseries = in_thread(series)
+    apoints = in_thread(points)
+    aforks = in_thread(forks)
     aforked = in_thread(forked)
-
-
-__all__ = ["Identified", "RunName", "RunSummary", "Runs", "TrendSeries", "run_id"]

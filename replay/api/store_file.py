@@ -60,16 +60,12 @@ class StoreFile:
         with open_store(self.path, read_only=True) as con:
             return contents(con)
 
-    arows = in_thread(rows)
-
     def media(self, sha256: str) -> bytes | None:
         """Return the bytes of a picture, document or recording of a trace; None where they are not there."""
         from replaydiff.replay.media import MediaFolder
 
         is_hash = len(sha256) == 64 and sha256.isalnum()
         return MediaFolder.beside(self.path).read(sha256) if is_hash else None
-
-    amedia = in_thread(media)
 
     def months(self) -> list[tuple[str, int]]:
         """Return each month that has traces, oldest first, with their number."""
@@ -79,8 +75,6 @@ class StoreFile:
         with open_store(self.path, read_only=True) as con:
             return trace_months(con, self._settings.project.timezone)
 
-    amonths = in_thread(months)
-
     def rejects(self, source: str | None = None) -> list[StoredReject]:
         """Return the records that could not be imported, with the reasons."""
         from replaydiff.replay.store.connection import open_store
@@ -89,16 +83,12 @@ class StoreFile:
         with open_store(self.path, read_only=True) as con:
             return list_rejects(con, source)
 
-    arejects = in_thread(rejects)
-
     def retry_rejects(self, source: str | None = None) -> ImportReport:
         """Import rejected records again, after an upgrade or a corrected setting."""
         from replaydiff.replay.api import importing
 
         reports = importing.retry(self.path, self._settings, source)
         return importing.report_of(self.path, self._settings, reports, first=False)
-
-    aretry_rejects = in_thread(retry_rejects)
 
     def export(self, request: ExportRequest, output: str | Path | BinaryIO) -> int:
         """Write traces, samples, runs, grades or recorded model calls; return the number of rows.
@@ -118,23 +108,17 @@ class StoreFile:
             raise InputError("Parquet needs a file's path")
         return exporting.to_lines(self.path, self._settings, request, output, self._channel)
 
-    aexport = in_thread(export)
-
     def waiting(self) -> dict[str, int]:
         """Return what is on its way into the store: rows, journals of runs, and their bytes."""
         from replaydiff.replay.engine.leftovers import waiting
 
         return asdict(waiting(self.path))
 
-    awaiting = in_thread(waiting)
-
     def simulated(self) -> dict[str, int]:
         """Return the runs that have simulated answers beside the store, and their bytes."""
         from replaydiff.replay.engine.leftovers import simulated
 
         return asdict(simulated(self.path))
-
-    asimulated = in_thread(simulated)
 
     def merge(self, source: Path) -> dict[str, int]:
         """Copy what another store has and this one has not; return the rows taken from each table.
@@ -171,8 +155,6 @@ class StoreFile:
 
             return with_memory(con, copy)
 
-    amerge = in_thread(merge)
-
     def prune(self, before: str, *, runs: bool, really: bool) -> dict[str, int]:
         """Delete traces (and runs) older than a month or time, and what no run needs; return what goes.
 
@@ -203,8 +185,6 @@ class StoreFile:
                 leftovers.remove(unneeded)
         return {**asdict(deleted), **{name: len(paths) for name, paths in asdict(unneeded).items()}}
 
-    aprune = in_thread(prune)
-
     def compact(self) -> tuple[int, int]:
         """Rewrite the file without the space of deleted rows; return its bytes before and after.
 
@@ -216,8 +196,6 @@ class StoreFile:
         if not self.path.exists():
             raise StoreMissingError(f"there is no store at {self.path}")
         return compact(self.path)
-
-    acompact = in_thread(compact)
 
     def publish(self, folder: Path, runs: Sequence[str] = ()) -> list[str]:
         """Write finished runs to a shared folder, and return the ids of those that it lacked.
@@ -236,8 +214,6 @@ class StoreFile:
         with open_store(self.path, read_only=True) as con:
             ids = [get_run(con, name).id for name in runs]
         return publish(self.path, folder.absolute(), ids)
-
-    apublish = in_thread(publish)
 
     def backup(self, target: Path) -> int:
         """Write a copy of the store as it was last committed, also while another process writes to it.
@@ -259,6 +235,19 @@ class StoreFile:
             raise StoreMissingError(f"there is no store at {self.path}")
         return backup(self.path, target)
 
+    # The same without blocking the event loop.
+    arows = in_thread(rows)
+    amedia = in_thread(media)
+    amonths = in_thread(months)
+    arejects = in_thread(rejects)
+    aretry_rejects = in_thread(retry_rejects)
+    aexport = in_thread(export)
+    awaiting = in_thread(waiting)
+    asimulated = in_thread(simulated)
+    amerge = in_thread(merge)
+    aprune = in_thread(prune)
+    acompact = in_thread(compact)
+    apublish = in_thread(publish)
     abackup = in_thread(backup)
 
 
