@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from replaydiff.cases.edit import EditError as EditError
+from replaydiff.cases.edit import read_case as read_case
+from replaydiff.cases.edit import text_of as text_of
 from replaydiff.cases.push import PLATFORMS as PLATFORMS
 from replaydiff.replay.clock import utc_now, utc_today
 from replaydiff.replay.errors import InputError, StoreError
@@ -174,17 +176,6 @@ def expected_text(case: Case) -> str:
     return f"fields {', '.join(expected.fields)}" if expected.fields else "-"
 
 
-def check_case_text(text: str) -> None:
-    """Check that edited text is a case.
-
-    Raises:
-        EditError: it is not, with the line.
-    """
-    from replaydiff.cases.edit import read_record
-
-    read_record(text)
-
-
 def save_case(opened: OpenedCase, text: str) -> tuple[Case, bool]:
     """Write an edited case; return it, and whether its input or expectation changed.
 
@@ -316,7 +307,6 @@ def annotate(
 
 def apply_changes(golden: GoldenSet, proposals: Sequence[DatasetChange], platform: str) -> None:
     """Write proposals to the golden set; conflicts are left to a person."""
-    from replaydiff.cases.edit import text_of
     from replaydiff.cases.golden import add_cases
     from replaydiff.cases.push.pull import ChangeKind
 

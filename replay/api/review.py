@@ -173,24 +173,6 @@ def is_duplicate(error: ReplayError) -> bool:
     return isinstance(error, DuplicateError)
 
 
-def case_text(case: Case) -> str:
-    """Return a case as text to edit."""
-    from replaydiff.cases.edit import text_of
-
-    return text_of(case)
-
-
-def parse_case(text: str) -> Case:
-    """Return the case of an edited text.
-
-    Raises:
-        EditError: it is none; the error has the line.
-    """
-    from replaydiff.cases.edit import read_case
-
-    return read_case(text)
-
-
 @dataclass(frozen=True, slots=True)
 class CauseChoice:
     """Causes of a run that a person decides on."""

@@ -92,7 +92,7 @@ def edit(app: App, name: str, path: Path | None, kind: str | None, source: Path 
 
 def _edited(opened: OpenedCase, file: Path) -> bool:
     """Edit until it is a case or the person gives up; return whether the file can be deleted."""
-    from replaydiff.replay.api.golden import EditError, check_case_text
+    from replaydiff.replay.api.golden import EditError, read_case
     from replaydiff.replay.golden.text import read_text
 
     while True:
@@ -108,7 +108,7 @@ def _edited(opened: OpenedCase, file: Path) -> bool:
             say("nothing was changed")
             return True
         try:
-            check_case_text(text)
+            read_case(text)
         except EditError as error:
             say(f"{file.name}: {error}")
             try:

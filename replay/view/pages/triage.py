@@ -13,8 +13,9 @@ from urllib.parse import quote, urlencode
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from replaydiff.replay.api.golden import read_case, text_of
 from replaydiff.replay.api.results import TriageQueue
-from replaydiff.replay.api.review import case_text, is_duplicate, parse_case
+from replaydiff.replay.api.review import is_duplicate
 from replaydiff.replay.errors import InputError, ReplayError, StoreBusyError
 from replaydiff.replay.model import Case, Lane
 from replaydiff.replay.view.cache import Cached
@@ -88,7 +89,7 @@ def promote(site: Site, request: Request, fields: Mapping[str, str]) -> Response
     except InputError as error:
         if not is_duplicate(error):
             raise
-        return _edit_page(site, queue, chosen, fields, text=case_text(case), wrong=error)
+        return _edit_page(site, queue, chosen, fields, text=text_of(case), wrong=error)
     return _redirect_to_next(queue, following, fields, "promoted")
 
 
@@ -228,7 +229,7 @@ def edit_form(site: Site, request: Request) -> Response:
     expect = fields.get("expect") or site.reviewer.better_expectation(chosen)
     expect = expect if expect in site.reviewer.expectations(chosen) else RECORDING
     case = _proposed_case(site, queue, chosen, expect, fields.get("trait", ""))
-    return _edit_page(site, queue, chosen, fields, text=case_text(case), expect=expect)
+    return _edit_page(site, queue, chosen, fields, text=text_of(case), expect=expect)
 
 
 def save_edited(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
@@ -236,7 +237,7 @@ def save_edited(site: Site, request: Request, fields: Mapping[str, str]) -> Resp
     queue, chosen, following = _requested_entry(site, request, fields)
     text = fields.get("text", "").replace("\r\n", "\n")
     try:
-        case = parse_case(text)
+        case = read_case(text)
         with _deciding(site, chosen):
             site.reviewer.promote(chosen, case, force=fields.get("force") == "1")
     except (InputError, StoreBusyError) as error:
