@@ -75,6 +75,11 @@ class Entry:
         """Return what a decision about the entry is stored under."""
         return decision_key(self.item)
 
+    @property
+    def title(self) -> str:
+        """Return its class for people, such as `regressed`."""
+        return self.kind.name.lower().replace("_", " ")
+
 
 def prioritised_entries(
     con: DuckDBPyConnection,
@@ -277,18 +282,58 @@ _SHOWN_ALIKE = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Queue:
-    """A run, and what of it is to be looked at."""
+class TriageQueue:
+    """The items of a run that a person should look at, in order of importance."""
 
     result: DiffResult
+    """What changed in the run."""
     entries: tuple[Entry, ...]
+    """With their reasons; near-duplicates are one entry."""
     decided: int
     """Items of the run that were promoted, dismissed or skipped before."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON document."""
+        return {
+            "run": self.result.run.id,
+            "decided": self.decided,
+            "entries": [
+                {
+                    "id": entry.item.item.id,
+                    "trace_id": entry.item.item.trace_id,
+                    "kind": entry.title,
+                    "verdict": str(entry.item.verdict),
+                    "reasons": list(entry.reasons),
+                    "alike": [item.item.id for item in entry.alike],
+                    "input": entry.item.item.input,
+                }
+                for entry in self.entries
+            ],
+        }
+
+    def text(self, width: int = 100) -> str:
+        """Return the list as text of a width."""
+        run = self.result.run.id
+        if not self.entries:
+            before = f"; {self.decided} of its items were decided" if self.decided else ""
+            return f"run {run}: nothing to look at{before}"
+        lines = [f"run {run}: {_counts(self.entries)} to look at, {self.decided} decided before"]
+        for number, entry in enumerate(self.entries, start=1):
+            more = f"  and {len(entry.alike)} alike" if entry.alike else ""
+            lines += ["", f"{number:>3}  {entry.title}  {single_line(entry.item.item.id, 40)}{more}"]
+            lines += [f"     {single_line(reason, width - 5)}" for reason in entry.reasons]
+            lines.append(f"     input: {single_line(entry.item.item.excerpt, width - 12)}")
+            if entry.alike:
+                lines.append(f"     alike: {single_line(alike(entry), width - 12)}")
+        first = single_line(self.entries[0].item.item.id, 60)
+        return "\n".join(
+            [*lines, "", f"next: replay triage {run} in a terminal, or replay show {first} --run {run}"]
+        )
 
 
 def triage_queue(
     con: DuckDBPyConnection, run_id: str, settings: Settings, *, everything: bool, again: bool
-) -> Queue:
+) -> TriageQueue:
     """Return the queue of a run: the entries that need review.
 
     `everything` adds the items that nothing speaks for; `again` those that were skipped.
@@ -310,16 +355,11 @@ def triage_queue(
         if not (again and decision.action is Action.SKIP)
     }
     entries = prioritised_entries(con, result, golden, decided, everything=everything)
-    return Queue(
+    return TriageQueue(
         result=result,
         entries=tuple(entries),
         decided=sum(decision_key(item) in decided for item in result.items),
     )
-
-
-def kind(entry: Entry) -> str:
-    """Return the class of an entry in words."""
-    return entry.kind.name.lower().replace("_", " ")
 
 
 def alike(entry: Entry) -> str:
@@ -327,46 +367,6 @@ def alike(entry: Entry) -> str:
     names = [single_line(item.item.id, 40) for item in entry.alike]
     shown = ", ".join(names[:_SHOWN_ALIKE])
     return f"{shown} and {len(names) - _SHOWN_ALIKE} more" if len(names) > _SHOWN_ALIKE else shown
-
-
-def document(queue: Queue) -> dict[str, Any]:
-    """Return what `--json` prints."""
-    return {
-        "run": queue.result.run.id,
-        "decided": queue.decided,
-        "entries": [
-            {
-                "id": entry.item.item.id,
-                "trace_id": entry.item.item.trace_id,
-                "kind": kind(entry),
-                "verdict": str(entry.item.verdict),
-                "reasons": list(entry.reasons),
-                "alike": [item.item.id for item in entry.alike],
-                "input": entry.item.item.input,
-            }
-            for entry in queue.entries
-        ],
-    }
-
-
-def text(queue: Queue, width: int) -> str:
-    """Return the list at a width."""
-    run = queue.result.run.id
-    if not queue.entries:
-        before = f"; {queue.decided} of its items were decided" if queue.decided else ""
-        return f"run {run}: nothing to look at{before}"
-    lines = [f"run {run}: {_counts(queue.entries)} to look at, {queue.decided} decided before"]
-    for number, entry in enumerate(queue.entries, start=1):
-        more = f"  and {len(entry.alike)} alike" if entry.alike else ""
-        lines += ["", f"{number:>3}  {kind(entry)}  {single_line(entry.item.item.id, 40)}{more}"]
-        lines += [f"     {single_line(reason, width - 5)}" for reason in entry.reasons]
-        lines.append(f"     input: {single_line(entry.item.item.excerpt, width - 12)}")
-        if entry.alike:
-            lines.append(f"     alike: {single_line(alike(entry), width - 12)}")
-    first = single_line(queue.entries[0].item.item.id, 60)
-    return "\n".join(
-        [*lines, "", f"next: replay triage {run} in a terminal, or replay show {first} --run {run}"]
-    )
 
 
 def _counts(entries: Sequence[Entry]) -> str:

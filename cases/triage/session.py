@@ -21,7 +21,7 @@ from replaydiff.cases.promote import RECORDING, better, possible, propose
 from replaydiff.cases.similarity import DuplicateError
 from replaydiff.cases.triage.causes import ReviewedCause, propose_examples, review_causes
 from replaydiff.cases.triage.decisions import Decisions
-from replaydiff.cases.triage.priority import Entry, Queue, alike, kind
+from replaydiff.cases.triage.priority import Entry, TriageQueue, alike
 from replaydiff.diff.judge import labels
 from replaydiff.diff.result import CauseState, GradedTrial
 from replaydiff.replay.clock import utc_now
@@ -66,7 +66,7 @@ def page(entry: Entry, position: str, width: int, *, trial: int = 0, full: bool 
     """Return the page; `trial` indexes the trials of both lanes, `full` shows texts to their end."""
     limit = None if full else FOLDED
     item = entry.item.item
-    lines = [single_line(f"{position}  {kind(entry)}  {item.id}  ({item.stratum})", width), ""]
+    lines = [single_line(f"{position}  {entry.title}  {item.id}  ({item.stratum})", width), ""]
     for index, reason in enumerate(entry.reasons):
         lines += _labelled("why" if index == 0 else "", reason, width, limit)
     if entry.alike:
@@ -161,7 +161,7 @@ class Session:
     """A person going through a queue; `run` ends with the last entry or with q."""
 
     def __init__(
-        self, queue: Queue, decisions: Decisions, settings: Settings, reload: Callable[[], Queue]
+        self, queue: TriageQueue, decisions: Decisions, settings: Settings, reload: Callable[[], TriageQueue]
     ) -> None:
         """Begin with the first entry.
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from replaydiff.replay.api.channel import Channel
-from replaydiff.replay.api.results import TriageQueue
 from replaydiff.replay.api.runs import RunName, run_id
 from replaydiff.replay.api.threads import in_thread
 from replaydiff.replay.clock import utc_now
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from replaydiff.cases.promote import ItemInRun, Proposal
     from replaydiff.cases.push.pull import DatasetChange
     from replaydiff.cases.triage.decisions import Decisions
-    from replaydiff.cases.triage.priority import Queue
+    from replaydiff.cases.triage.priority import TriageQueue
     from replaydiff.diff.judge.judge import Judge
     from replaydiff.replay.api.golden import GoldenSet, PushResult
     from replaydiff.replay.api.review import Promotion, Promotions, Reviewer
@@ -54,7 +53,7 @@ class Cases:
 
         with open_store(self._store, read_only=True) as con:
             name = chosen_run(con, run_id(run)).id
-            return TriageQueue(triage_queue(con, name, self._settings, everything=everything, again=again))
+            return triage_queue(con, name, self._settings, everything=everything, again=again)
 
     def review(self, queue: TriageQueue) -> None:
         """Go through a triage queue at the terminal, one key for each decision."""
@@ -62,10 +61,10 @@ class Cases:
 
         name = queue.result.run.id
 
-        def reload() -> Queue:
-            return self.triage(name).queue
+        def reload() -> TriageQueue:
+            return self.triage(name)
 
-        Session(queue.queue, self.reviewer().decisions, self._settings, reload).run()
+        Session(queue, self.reviewer().decisions, self._settings, reload).run()
 
     def reviewer(self) -> Reviewer:
         """Return a reviewer with the name of git's user."""

@@ -1,4 +1,4 @@
-"""The results of the methods of `Project` besides a diff: a sample, a run, a triage queue, a check."""
+"""The results of the methods of `Project` besides a diff: a sample, a run, a check."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ from replaydiff.replay.errors import ExitCode, worst_exit
 
 if TYPE_CHECKING:
     from replaydiff.cases.check.outcome import CheckResult
-    from replaydiff.cases.triage.priority import Entry, Queue
-    from replaydiff.diff.result import DiffResult, ItemVerdict
+    from replaydiff.diff.result import ItemVerdict
     from replaydiff.replay.api.diff import Diff
     from replaydiff.replay.api.project import Project
-    from replaydiff.replay.api.review import Reviewer
     from replaydiff.replay.api.running import Ended
     from replaydiff.replay.model import SampleItem, SampleRecord
 
@@ -176,48 +174,6 @@ class Run:
     def __repr__(self) -> str:
         lanes = ", ".join(f"{lane}={version.name!r}" for lane, version in self.lanes.items())
         return f"Run({self.id!r}, {lanes})"
-
-
-class TriageQueue:
-    """The items of a run that a person should look at, in order of importance."""
-
-    def __init__(self, queue: Queue) -> None:
-        self.queue = queue
-
-    @property
-    def entries(self) -> tuple[Entry, ...]:
-        """Return the entries with their reasons; near-duplicates are one entry."""
-        return self.queue.entries
-
-    @property
-    def result(self) -> DiffResult:
-        """Return what changed in the run."""
-        return self.queue.result
-
-    def decided(self, reviewer: Reviewer) -> int:
-        """Return how many items are decided: before the queue was read, and by this reviewer since."""
-        from replaydiff.cases.triage.priority import decision_key
-
-        decided_items = reviewer.decided() & {decision_key(item) for item in self.queue.result.items}
-        return self.queue.decided + len(decided_items)
-
-    def title(self, entry: Entry) -> str:
-        """Return the class of an entry for people, such as `regressed`."""
-        from replaydiff.cases.triage.priority import kind
-
-        return kind(entry)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON document."""
-        from replaydiff.cases.triage.priority import document
-
-        return document(self.queue)
-
-    def text(self, width: int = 100) -> str:
-        """Return the list as text of a width."""
-        from replaydiff.cases.triage.priority import text
-
-        return text(self.queue, width)
 
 
 class Check:

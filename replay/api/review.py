@@ -13,6 +13,7 @@ from replaydiff.replay.settings import Settings
 
 if TYPE_CHECKING:
     from replaydiff.cases.triage.priority import Entry as Entry
+    from replaydiff.cases.triage.priority import TriageQueue as TriageQueue
     from replaydiff.diff.result import Cause, CauseState, DiffResult
     from replaydiff.replay.api.diff import Diff
     from replaydiff.replay.api.options import RunOptions
@@ -86,6 +87,12 @@ class Reviewer:
         return {
             decision.item_id for decision, _ in self.decisions.done if decision.action is not Action.LABEL
         }
+
+    def decided_in(self, queue: TriageQueue) -> int:
+        """Return how many items are decided: before the queue was read, and here since."""
+        from replaydiff.cases.triage.priority import decision_key
+
+        return queue.decided + len(self.decided() & {decision_key(item) for item in queue.result.items})
 
     def label_of(self, entry: Entry) -> int | None:
         """Return the label that was given here last; None without one."""

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from replaydiff.replay.api.results import TriageQueue
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.view.site import Site
 from replaydiff.reports import causes as shown_causes
 from replaydiff.reports.html import render, transcripts
+
+if TYPE_CHECKING:
+    from replaydiff.replay.api.review import TriageQueue
 
 
 def cause(site: Site, request: Request) -> Response:

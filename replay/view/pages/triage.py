@@ -14,7 +14,6 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from replaydiff.replay.api.golden import read_case, text_of
-from replaydiff.replay.api.results import TriageQueue
 from replaydiff.replay.api.review import is_duplicate
 from replaydiff.replay.errors import InputError, ReplayError, StoreBusyError
 from replaydiff.replay.model import Case, Lane
@@ -25,7 +24,7 @@ from replaydiff.reports import causes as shown_causes
 from replaydiff.reports.html import render, transcripts
 
 if TYPE_CHECKING:
-    from replaydiff.replay.api.review import Entry
+    from replaydiff.replay.api.review import Entry, TriageQueue
 
 RECORDING = "recording"
 """The expectation that every entry can have: what production recorded."""
@@ -59,9 +58,8 @@ def entry(site: Site, request: Request) -> Response:
         entries=entries,
         place=position,
         shown=shown,
-        kind=queue.title,
         address=address,
-        decided=queue.decided(site.reviewer),
+        decided=site.reviewer.decided_in(queue),
         undoable=bool(site.reviewer.decided()),
         expects=site.reviewer.expectations(shown) if shown else [],
         better=site.reviewer.better_expectation(shown) if shown else RECORDING,
