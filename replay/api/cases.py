@@ -14,6 +14,7 @@ from replaydiff.replay.api.threads import in_thread
 from replaydiff.replay.clock import utc_now
 from replaydiff.replay.errors import InputError, SettingsError, UnknownNameError
 from replaydiff.replay.settings import Settings
+from replaydiff.replay.store.connection import open_store
 
 if TYPE_CHECKING:
     from replaydiff.cases.promote import ItemInRun, Proposal
@@ -48,7 +49,6 @@ class Cases:
             again: also what was skipped before.
         """
         from replaydiff.cases.triage.priority import triage_queue
-        from replaydiff.replay.store.connection import open_store
         from replaydiff.replay.store.runs import chosen_run
 
         with open_store(self._store, read_only=True) as con:
@@ -136,7 +136,6 @@ class Cases:
     def _item(self, name: str, run: RunName | None, expect: str) -> tuple[ItemInRun, str]:
         """Return an item, and whose calls its case expects."""
         from replaydiff.cases.promote import BETTER, better_lane_of, find_item
-        from replaydiff.replay.store.connection import open_store
 
         with open_store(self._store, read_only=True) as con:
             item = find_item(con, name, run_id(run))
@@ -153,7 +152,6 @@ class Cases:
         """
         from replaydiff.cases.promote import find_item, person
         from replaydiff.cases.triage.decisions import Decisions
-        from replaydiff.replay.store.connection import open_store
 
         with open_store(self._store, read_only=True) as con:
             items = [find_item(con, name, run_id(run)) for name in dict.fromkeys(ids)]

@@ -7,15 +7,14 @@ import threading
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from replaydiff.replay.api.options import check_runs_here, settings_with
 from replaydiff.replay.api.running import lanes_of
 from replaydiff.replay.errors import InputError, ReplayError
+from replaydiff.replay.model import Case, Item, Lane, RunRecord, Status, Trial
 from replaydiff.replay.settings import Settings, override
-
-if TYPE_CHECKING:
-    from replaydiff.replay.model import Case, Item, Trial
+from replaydiff.replay.store.connection import open_store
 
 
 def check_to_resume(store: Path, run_id: str | None) -> str:
@@ -24,8 +23,6 @@ def check_to_resume(store: Path, run_id: str | None) -> str:
     Raises:
         InputError: there is none, or the run is not a check.
     """
-    from replaydiff.replay.model import Lane
-    from replaydiff.replay.store.connection import open_store
     from replaydiff.replay.store.runs import get_run, latest_run
 
     with open_store(store, read_only=True) as con:
@@ -98,7 +95,6 @@ class StartedVersion:
             start_agents,
             with_recordings,
         )
-        from replaydiff.replay.model import Lane, RunRecord
 
         check_runs_here(settings, "the pytest plugin")
         self._stopped: ReplayError | None = None
@@ -138,7 +134,6 @@ class StartedVersion:
         from replaydiff.diff.expectations import threshold_of
         from replaydiff.diff.graders.registry import free_grades
         from replaydiff.replay.golden import item_of
-        from replaydiff.replay.model import Status
 
         item = self._agents.rules.renames.item(item_of(case))
         failures: list[str] = []
@@ -170,7 +165,6 @@ class StartedVersion:
     def _trial(self, item: Item, index: int) -> Trial:
         from replaydiff.replay.engine.conversation import converse
         from replaydiff.replay.engine.forecast import cost_of
-        from replaydiff.replay.model import Lane
 
         if self._stopped is not None:
             raise self._stopped

@@ -17,6 +17,7 @@ from replaydiff.replay.engine.versions import version_as_replayed
 from replaydiff.replay.errors import Interrupted, ReplayError
 from replaydiff.replay.model import Item, Json, Lane, Rule, Status, ToolCall, Trial, Witness
 from replaydiff.replay.settings import Settings
+from replaydiff.replay.store.connection import open_store
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -67,7 +68,6 @@ def complete(
         VersionError: it is no longer what the run replayed.
     """
     from replaydiff.replay.event_loop import run_sync
-    from replaydiff.replay.store.connection import open_store
 
     if not names:
         return {}

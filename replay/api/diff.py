@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from replaydiff.replay.errors import ExitCode, InputError, UnknownNameError, worst_exit
+from replaydiff.replay.model import Lane
+from replaydiff.replay.store.connection import open_store
 
 if TYPE_CHECKING:
     import pandas
@@ -160,8 +162,6 @@ def diff_of(
     """Compute what changed in a run of a store; see `Project.diff`, and `chosen_run` for `compared`."""
     from replaydiff.diff.compute import compute
     from replaydiff.diff.gate import check_form
-    from replaydiff.replay.model import Lane
-    from replaydiff.replay.store.connection import open_store
     from replaydiff.replay.store.runs import EXPERIMENT, chosen_run
 
     check_form(gate)

@@ -11,6 +11,7 @@ from replaydiff.replay.api.runs import RunName, run_id
 from replaydiff.replay.api.threads import in_thread
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.settings import Settings
+from replaydiff.replay.store.connection import open_store
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -110,7 +111,6 @@ class LabelSheets:
         """
         from replaydiff.diff.judge import labels
         from replaydiff.replay.files import locked_folder
-        from replaydiff.replay.store.connection import open_store
 
         path = self.path_of(person)
         if path.exists():
@@ -176,7 +176,6 @@ class JudgeLabels:
         from replaydiff.diff.judge.calibration import judge_status
         from replaydiff.diff.judge.judge import versions_of
         from replaydiff.diff.reading import StoredGrades
-        from replaydiff.replay.store.connection import open_store
 
         settings = self._settings
         with open_store(self._store, read_only=True) as con:
@@ -213,7 +212,6 @@ class JudgeLabels:
             InputError: the sheet exists already, or the judge graded nothing.
         """
         from replaydiff.diff.judge import labels
-        from replaydiff.replay.store.connection import open_store
 
         with open_store(self._store, read_only=True) as con:
             drawn = labels.draw_sheet(con, self._settings, self._run(con, run).id, size=size, seed=seed)
@@ -236,8 +234,6 @@ class JudgeLabels:
         Raises:
             UnknownNameError: there is no such run.
         """
-        from replaydiff.replay.store.connection import open_store
-
         with open_store(self._store, read_only=True) as con:
             return LabelSheets(self._store, self._settings, self._run(con, run).id)
 
@@ -280,7 +276,6 @@ class JudgeLabels:
         """
         from replaydiff.diff.judge import labels
         from replaydiff.diff.judge.calibration import calibration
-        from replaydiff.replay.store.connection import open_store
 
         paths = [Path(sheet) for sheet in sheets]
         with open_store(self._store, read_only=True) as con:
@@ -322,7 +317,6 @@ class JudgeLabels:
             InputError: a source cannot be read, or nothing has both a label and a verdict.
         """
         from replaydiff.diff.judge.existing import existing_calibration
-        from replaydiff.replay.store.connection import open_store
 
         with open_store(self._store, read_only=True) as con:
             chosen = self._run(con, run).id if run is not None or judge is None else None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from replaydiff.replay.errors import InputError, SettingsError
 from replaydiff.replay.settings import DEFAULT_TRIALS, Settings
+from replaydiff.replay.store.connection import open_store
 
 if TYPE_CHECKING:
     from replaydiff.diff.plan import Design, NoiseEstimate
@@ -99,7 +100,6 @@ def plan(store: Path, settings: Settings, run: str | None, options: PlanOptions)
     from replaydiff.diff.compute import compute
     from replaydiff.diff.statistics.paired import simultaneous
     from replaydiff.replay.engine.user_error import USER_ERROR, UserError
-    from replaydiff.replay.store.connection import open_store
     from replaydiff.replay.store.runs import chosen_run
 
     tolerance, effect, metric = settings.gate.tolerance, options.get("effect"), options.get("metric")
@@ -182,7 +182,6 @@ def _with_user_error(store: Path, settings: Settings, run: RunRecord) -> RunReco
     from replaydiff.replay.event_loop import run_sync
     from replaydiff.replay.llm import anthropic
     from replaydiff.replay.llm.base import ModelFailure
-    from replaydiff.replay.store.connection import open_store
     from replaydiff.replay.store.runs import iter_items, set_run_settings
 
     section = settings.user

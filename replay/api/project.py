@@ -20,6 +20,8 @@ from replaydiff.replay.api.store_file import StoreFile, readable
 from replaydiff.replay.api.threads import in_thread
 from replaydiff.replay.errors import InputError, SettingsError, StoreMissingError, UnknownNameError
 from replaydiff.replay.files import set_writer_wait
+from replaydiff.replay.model import Case, Json, JsonObject, Lane, Trace
+from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.trust import trust_by_use, trust_in_this_process
 
 if TYPE_CHECKING:
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
     from replaydiff.replay.api.review import CauseReview
     from replaydiff.replay.bisect.result import BisectResult
     from replaydiff.replay.fork.forks import ForkResult
-    from replaydiff.replay.model import Case, Json, JsonObject, Trace
     from replaydiff.replay.settings import Settings
     from replaydiff.replay.store.traces import Listed
 
@@ -145,7 +146,6 @@ class Project:
         Raises:
             InputError: the condition or the month cannot be used.
         """
-        from replaydiff.replay.store.connection import open_store
         from replaydiff.replay.store.traces import list_traces
 
         month = self.settings.project.month(month)
@@ -158,7 +158,6 @@ class Project:
         Raises:
             UnknownNameError: there is none.
         """
-        from replaydiff.replay.store.connection import open_store
         from replaydiff.replay.store.traces import get_trace
 
         with open_store(self.store.path, read_only=True) as con:
@@ -187,8 +186,6 @@ class Project:
         """
         from replaydiff.replay.api.inspecting import replayed_item
         from replaydiff.replay.golden import read_golden
-        from replaydiff.replay.model import Lane
-        from replaydiff.replay.store.connection import open_store
         from replaydiff.replay.store.conversations import get_conversation
         from replaydiff.replay.store.traces import get_trace
 
@@ -218,7 +215,6 @@ class Project:
             InputError: nothing can be drawn, or another sample has the name.
         """
         from replaydiff.replay.api.sampling import draw_sample
-        from replaydiff.replay.store.connection import open_store
         from replaydiff.replay.store.samples import get_sample, write_sample
 
         drawn = draw_sample(self.store.path, self.settings, options, self.channel)
@@ -404,8 +400,6 @@ class Project:
         """
         from replaydiff.diff import trend
         from replaydiff.replay.api.inspecting import Trend
-        from replaydiff.replay.model import Lane
-        from replaydiff.replay.store.connection import open_store
         from replaydiff.replay.store.runs import list_runs
 
         chosen = Lane.parse(lane)
@@ -624,7 +618,6 @@ class Project:
         from replaydiff.cases.check.outcome import read_check
         from replaydiff.cases.check.select import select_cases
         from replaydiff.replay.api import checking, running
-        from replaydiff.replay.model import Lane
 
         trust_by_use(self.settings)
         store = self.store.path

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from replaydiff.replay.clock import utc_now
 from replaydiff.replay.errors import ExitCode, InputError, ReplayError
+from replaydiff.replay.model import Action, Case, Decision, Item, Json, RunRecord, Trial
 from replaydiff.replay.settings import Settings
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from replaydiff.replay.api.diff import Diff
     from replaydiff.replay.api.options import RunOptions
     from replaydiff.replay.api.project import Project
-    from replaydiff.replay.model import Case, Decision, Item, Json, RunRecord, Trial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +82,6 @@ class Reviewer:
 
     def decided(self) -> set[str]:
         """Return the keys (`Entry.key`) of the items decided here; a label is not a decision."""
-        from replaydiff.replay.model import Action
-
         return {
             decision.item_id for decision, _ in self.decisions.done if decision.action is not Action.LABEL
         }

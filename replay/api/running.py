@@ -21,7 +21,9 @@ from replaydiff.replay.errors import (
     UnavailableError,
     UnknownNameError,
 )
+from replaydiff.replay.model import JsonObject, Lane, Mode, RunRecord, Status, Version, VersionKind
 from replaydiff.replay.settings import DEFAULT_TRIALS, Settings
+from replaydiff.replay.store.connection import open_store
 
 if TYPE_CHECKING:
     from replaydiff.diff.judge.grading import GradingReport
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
     from replaydiff.replay.engine.progress import RunReport
     from replaydiff.replay.engine.run import Hooks
     from replaydiff.replay.llm.embeddings import Embedder
-    from replaydiff.replay.model import JsonObject, Lane, Mode, RunRecord, Version
     from replaydiff.replay.sampling import Draw
 
 
@@ -64,7 +65,6 @@ def lanes_of(options: RunOptions, settings: Settings) -> dict[Lane, Version]:
         ReplayError: one of them cannot be resolved, or none was named.
     """
     from replaydiff.replay.engine.versions import FORMS, resolve
-    from replaydiff.replay.model import Lane, Mode, VersionKind
 
     old, new, mode = options.get("old"), new_versions(options), mode_of(options)
     if old is None and not new:
@@ -118,8 +118,6 @@ def items_of(
         ReplayError: there is none, or both were named.
     """
     from replaydiff.replay.engine.items import from_golden, from_sample
-    from replaydiff.replay.model import Mode
-    from replaydiff.replay.store.connection import open_store
 
     if sample is not None and golden is not None:
         raise SettingsError("--sample and --cases name two sets of items; give one of them")
@@ -145,8 +143,6 @@ def in_mode(store: Path, mode: Mode, source: SampleSource, channel: Channel) -> 
         InputError: the traces hold no decision.
     """
     from replaydiff.replay.engine.steps import StepSource
-    from replaydiff.replay.model import Mode
-    from replaydiff.replay.store.connection import open_store
 
     if mode is not Mode.STEP:
         return source
@@ -166,7 +162,6 @@ def unsaved_sample(store: Path, draw: Draw, *, named: bool) -> SampleSource:
         InputError: the chosen name is that of another sample.
     """
     from replaydiff.replay.engine.items import SampleSource
-    from replaydiff.replay.store.connection import open_store
     from replaydiff.replay.store.samples import get_sample, is_stored, list_samples, name_conflict
 
     def usable(name: str) -> bool:
@@ -291,7 +286,6 @@ def start(
 
 
 def _count_items(store: Path, run: RunRecord) -> int:
-    from replaydiff.replay.store.connection import open_store
     from replaydiff.replay.store.runs import count_items
 
     with open_store(store, read_only=True) as con:
@@ -335,7 +329,6 @@ def design_of(
         InputError: they are too few for any answer.
     """
     from replaydiff.diff.plan import FEWEST_DECIDING, design
-    from replaydiff.replay.model import Lane
 
     replayed = [lane for lane, version in lanes.items() if lane != Lane.OLD2 and _is_replayed(version)]
     if not replayed:
@@ -379,8 +372,6 @@ def size_note(settings: Settings, source: Source, lanes: dict[Lane, Version]) ->
 
     Recordings are left out: how many traces they have for an item is not known yet.
     """
-    from replaydiff.replay.model import Lane, VersionKind
-
     new = sum(lane.is_new for lane in lanes)
     if Lane.OLD not in lanes or not new or any(v.kind is VersionKind.OBSERVED for v in lanes.values()):
         return None
@@ -431,8 +422,6 @@ def effects_note(store: Path, settings: Settings, source: Source) -> str | None:
 
 def _repeated_share(settings: Settings, lanes: dict[Lane, Version]) -> float:
     """Return the share of the items that the A/A lane replays."""
-    from replaydiff.replay.model import Lane
-
     if Lane.OLD2 not in lanes or not _is_replayed(lanes[Lane.OLD2]):
         return 0.0
     return 1.0 if settings.run.aa else settings.run.aa_share
@@ -452,7 +441,6 @@ def resume(
         UnknownNameError: `retry` is no status of a trial, or of one that ended well.
     """
     from replaydiff.replay.engine import run
-    from replaydiff.replay.model import Status
 
     retriable = [status.value for status in Status if status.is_error and status is not Status.CANCELLED]
     for name in retry:
@@ -512,7 +500,6 @@ def replay_and_judge(
 def _embed(store: Path, settings: Settings, embedder: Embedder, run_id: str, channel: Channel) -> None:
     """Keep vectors of the answers that a diff compares; without them it compares words."""
     from replaydiff.diff.compute import compute
-    from replaydiff.replay.store.connection import open_store
     from replaydiff.replay.store.embeddings import read_vectors, write_vectors
 
     def embed(texts: Collection[str]) -> dict[str, list[float]]:
@@ -544,7 +531,6 @@ def _grade(
     from replaydiff.diff.judge.batch import fetch
     from replaydiff.diff.judge.grading import grade_run
     from replaydiff.diff.judge.questions import estimate, spent
-    from replaydiff.replay.store.connection import open_store
 
     with open_store(store, read_only=True) as con:
         ahead, before = estimate(con, report.run.id, judge), spent(con, report.run.id)
@@ -584,7 +570,6 @@ def _grade(
 
 def _report_grading(store: Path, run_id: str, judge: Judge, grading: GradingReport, channel: Channel) -> None:
     from replaydiff.diff.graders.base import JUDGE, failure_sentence
-    from replaydiff.replay.store.connection import open_store
     from replaydiff.replay.store.grades import iter_grades
 
     resume = going_on(run_id)
@@ -658,6 +643,4 @@ def notes_on(report: RunReport) -> list[str]:
 
 
 def _is_replayed(version: Version) -> bool:
-    from replaydiff.replay.model import VersionKind
-
     return version.kind is not VersionKind.OBSERVED

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from replaydiff.replay.api.threads import in_thread
 from replaydiff.replay.errors import InputError
+from replaydiff.replay.model import Lane, RunRecord, Trial
+from replaydiff.replay.store.connection import open_store
 
 if TYPE_CHECKING:
     from replaydiff.diff.trend import TrendPoint as TrendPoint
     from replaydiff.replay.engine.progress import RunningRun as RunningRun
     from replaydiff.replay.fork.forks import ForkResult, ForkSummary
-    from replaydiff.replay.model import RunRecord, Trial
     from replaydiff.replay.settings import Settings
 
 
@@ -72,7 +73,6 @@ class Runs:
 
     def __call__(self) -> list[RunSummary]:
         """Return the runs, newest first."""
-        from replaydiff.replay.store.connection import open_store
         from replaydiff.replay.store.runs import item_counts, list_runs
 
         with open_store(self._store, read_only=True) as con:
@@ -94,7 +94,6 @@ class Runs:
     def series(self) -> list[TrendSeries]:
         """Return the series of runs that a metric can be followed over, that of the latest run first."""
         from replaydiff.diff.trend import series_kind
-        from replaydiff.replay.store.connection import open_store
         from replaydiff.replay.store.runs import list_runs
 
         with open_store(self._store, read_only=True) as con:
@@ -114,8 +113,6 @@ class Runs:
             UnknownNameError: there is no such lane.
         """
         from replaydiff.diff.trend import trend
-        from replaydiff.replay.model import Lane
-        from replaydiff.replay.store.connection import open_store
 
         with open_store(self._store, read_only=True) as con:
             return trend(con, series.runs[-last:], metric, Lane.parse(lane), self._settings)

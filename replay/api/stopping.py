@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from replaydiff.replay.api.channel import Channel
 from replaydiff.replay.errors import InputError, ReplayError, SettingsError
+from replaydiff.replay.model import JsonObject, Lane, Look, RunRecord, Version, VersionKind
 from replaydiff.replay.settings import Settings
+from replaydiff.replay.store.connection import open_store
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
     from replaydiff.diff.judge.judge import Judge
     from replaydiff.replay.api.options import RunOptions
     from replaydiff.replay.api.sampling import SampleOptions
-    from replaydiff.replay.model import JsonObject, Lane, Look, RunRecord, Version
 
 
 def check_early_stopping(settings: Settings, lanes: dict[Lane, Version]) -> None:
@@ -25,8 +26,6 @@ def check_early_stopping(settings: Settings, lanes: dict[Lane, Version]) -> None
     Raises:
         SettingsError: it cannot.
     """
-    from replaydiff.replay.model import VersionKind
-
     if all(version.kind is VersionKind.OBSERVED for version in lanes.values()):
         raise SettingsError(
             "--until-known ends a run early, and recordings need no run; leave it out (or set [run] "
@@ -46,8 +45,6 @@ def continued_run(store: Path, run_id: str, lanes: dict[Lane, Version]) -> RunRe
         InputError: it has not finished, or compared other versions.
     """
     from replaydiff.replay.engine.versions import changes
-    from replaydiff.replay.model import Lane
-    from replaydiff.replay.store.connection import open_store
     from replaydiff.replay.store.runs import get_run
 
     with open_store(store, read_only=True) as con:
@@ -107,8 +104,6 @@ def as_continued(
         The options, how the sample is drawn, or the name of the sample, or the path of the golden set.
     """
     from replaydiff.replay.engine.run import AA_ITEMS
-    from replaydiff.replay.model import Lane
-    from replaydiff.replay.store.connection import open_store
     from replaydiff.replay.store.runs import get_run
     from replaydiff.replay.store.samples import get_sample
 
@@ -175,7 +170,6 @@ def look_with(
         from replaydiff.diff.judge.questions import spent
         from replaydiff.diff.stopping import FUTILITY, plan_of, why_to_stop
         from replaydiff.replay.engine.agents import SIMULATED_USD
-        from replaydiff.replay.model import Look
         from replaydiff.replay.store.trials import spent_usd
 
         if judge is not None:

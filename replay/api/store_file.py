@@ -15,6 +15,7 @@ from replaydiff.replay.api.threads import in_thread
 from replaydiff.replay.clock import as_utc, utc_now
 from replaydiff.replay.errors import InputError, StoreError, StoreMissingError
 from replaydiff.replay.settings import Settings
+from replaydiff.replay.store.connection import explained, open_store, transaction
 
 if TYPE_CHECKING:
     from replaydiff.replay.api.exporting import ExportRequest
@@ -27,8 +28,6 @@ LAYOUT = "replaydiff.json"
 
 def cause_in_store(error: Exception) -> Exception:
     """Return what an error of the database means for the store; the error itself where it means nothing."""
-    from replaydiff.replay.store.connection import explained
-
     return explained(error) or error
 
 
@@ -47,15 +46,12 @@ class StoreFile:
         Raises:
             StoreBusyError: another process holds it.
         """
-        from replaydiff.replay.store.connection import open_store
-
         with open_store(self.path):
             yield
 
     def rows(self) -> dict[str, int]:
         """Return the number of rows of each table."""
         from replaydiff.replay.store.care import contents
-        from replaydiff.replay.store.connection import open_store
 
         with open_store(self.path, read_only=True) as con:
             return contents(con)
@@ -69,7 +65,6 @@ class StoreFile:
 
     def months(self) -> list[tuple[str, int]]:
         """Return each month that has traces, oldest first, with their number."""
-        from replaydiff.replay.store.connection import open_store
         from replaydiff.replay.store.traces import trace_months
 
         with open_store(self.path, read_only=True) as con:
@@ -77,7 +72,6 @@ class StoreFile:
 
     def rejects(self, source: str | None = None) -> list[StoredReject]:
         """Return the records that could not be imported, with the reasons."""
-        from replaydiff.replay.store.connection import open_store
         from replaydiff.replay.store.import_records import list_rejects
 
         with open_store(self.path, read_only=True) as con:
@@ -131,7 +125,6 @@ class StoreFile:
         from replaydiff.replay.agents.simulate import copy_answers
         from replaydiff.replay.engine.journal import merge_waiting
         from replaydiff.replay.store.care import copy_media, media_hashes, merge
-        from replaydiff.replay.store.connection import open_store, transaction
         from replaydiff.replay.store.memory import with_memory
 
         if source.absolute() == self.path.absolute():
@@ -167,7 +160,6 @@ class StoreFile:
         """
         from replaydiff.replay.engine import leftovers
         from replaydiff.replay.store.care import prune
-        from replaydiff.replay.store.connection import open_store
         from replaydiff.replay.store.runs import list_runs
         from replaydiff.replay.store.trials import content_hashes
 
@@ -207,7 +199,6 @@ class StoreFile:
         Raises:
             InputError: the folder is something else, or a run has not finished.
         """
-        from replaydiff.replay.store.connection import open_store
         from replaydiff.replay.store.runs import get_run
         from replaydiff.replay.store.shared import publish
 

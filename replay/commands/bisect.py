@@ -10,6 +10,7 @@ from replaydiff.replay.api.options import RunOptions
 from replaydiff.replay.commands.options import App, command, json_option, print_json, say
 from replaydiff.replay.commands.run import LATEST, cases_option, golden_of, resume_option, run_options
 from replaydiff.replay.errors import ExitCode
+from replaydiff.replay.terminal.text import show, terminal_width
 
 
 @command("bisect")
@@ -83,8 +84,6 @@ def bisect(
     if as_json:
         print_json(bisection.to_dict())
     else:
-        from replaydiff.replay.terminal.text import show, terminal_width
-
         show(bisection.to_text(terminal_width()))
     if not bisection.finished:
         say(f"next: replay bisect --resume {bisection.run} with a larger --budget")

@@ -11,6 +11,7 @@ import click
 
 from replaydiff.replay.commands.options import App, command, json_option, print_json, say
 from replaydiff.replay.errors import ExitCode, InputError
+from replaydiff.replay.terminal.text import Column, show, single_line, table, terminal_width
 
 if TYPE_CHECKING:
     from replaydiff.replay.api.judge import Calibration, CalibrationState
@@ -123,8 +124,6 @@ def calibrate(
 
 
 def _show_state(state: CalibrationState, as_json: bool) -> None:
-    from replaydiff.replay.terminal.text import show, single_line
-
     if as_json:
         print_json(state.to_dict())
         return
@@ -187,7 +186,6 @@ def _print(calibration: Calibration, as_json: bool) -> ExitCode:
 
 
 def _show(calibration: Calibration) -> None:
-    from replaydiff.replay.terminal.text import Column, show, single_line, table, terminal_width
     from replaydiff.reports import format as fmt
 
     document = calibration.document
@@ -257,7 +255,6 @@ def _verdict(calibration: Calibration) -> str:
 
 def _lanes(lanes: Mapping[str, Mapping[str, Any]]) -> str:
     """Return a table of the agreement by lane, with its lower bound at 95 % confidence."""
-    from replaydiff.replay.terminal.text import Column, table, terminal_width
     from replaydiff.reports import format as fmt
 
     columns = [

@@ -14,6 +14,7 @@ from replaydiff.replay.api.options import RunOptions
 from replaydiff.replay.commands.options import App, candidate_option, command, json_option, print_json
 from replaydiff.replay.commands.run import run_options
 from replaydiff.replay.errors import InputError
+from replaydiff.replay.terminal.text import show, single_line
 
 if TYPE_CHECKING:
     from replaydiff.replay.api.review import CauseReview
@@ -125,8 +126,6 @@ def _results(texts: tuple[str, ...]) -> dict[str, Any]:
 
 def _show(review: CauseReview, *, as_json: bool) -> None:
     """Print what was decided about causes, and the answer that follows."""
-    from replaydiff.replay.terminal.text import show, single_line
-
     diff = review.diff
     promoted = [promotion.case.id for promotion in review.promoted]
     if as_json:

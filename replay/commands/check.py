@@ -12,6 +12,7 @@ from replaydiff.replay.api.options import RunOptions
 from replaydiff.replay.commands.options import App, command, json_option, print_json, say
 from replaydiff.replay.commands.run import LATEST, resume_option, run_options
 from replaydiff.replay.errors import ExitCode, SettingsError
+from replaydiff.replay.terminal.text import show, terminal_width
 
 if TYPE_CHECKING:
     from replaydiff.replay.api.results import Check
@@ -71,8 +72,6 @@ def check(
       replay check --changed origin/main -o report.html
       replay check --old git:main --trials 3 --set cases.threshold=0.9
     """
-    from replaydiff.replay.terminal.text import show, terminal_width
-
     targets = list(_targets(outputs))
     chosen: RunOptions = {**options, "old": old, "new": new}
     if resume is not None:

@@ -10,6 +10,7 @@ from replaydiff.replay.api.options import RunOptions
 from replaydiff.replay.commands.options import App, command, json_option, print_json
 from replaydiff.replay.commands.run import run_options
 from replaydiff.replay.errors import ExitCode
+from replaydiff.replay.terminal.text import show, terminal_width
 
 
 @command("fork")
@@ -41,7 +42,5 @@ def fork(app: App, /, options: RunOptions, item: str, as_json: bool, **edit: Any
     if as_json:
         print_json(forked.to_dict())
     else:
-        from replaydiff.replay.terminal.text import show, terminal_width
-
         show(forked.to_text(terminal_width()))
     return forked.exit_code

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Unpack
 import click
 
 from replaydiff.replay.commands.options import App, command, json_option, print_json
+from replaydiff.replay.terminal.text import Column, show, table, terminal_width
 
 if TYPE_CHECKING:
     from replaydiff.replay.api.planning import Plan, PlannedSize, PlanOptions
@@ -64,8 +65,6 @@ def plan(
       replay plan --new candidate --new cheaper --trials 2 --trials 3
       replay plan 20261120-221305-ab12 --metric judge --effect 0.06
     """
-    from replaydiff.replay.terminal.text import show, terminal_width
-
     options["candidates"] = max(len(new), 1)
     planned = app.project.plan(run, **options)
     if as_json:
@@ -75,7 +74,6 @@ def plan(
 
 
 def _text(plan: Plan, width: int) -> str:
-    from replaydiff.replay.terminal.text import Column, table
     from replaydiff.reports import format as fmt
 
     pilot, loss = plan.noise, fmt.figure(plan.effect)

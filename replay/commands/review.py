@@ -12,6 +12,7 @@ import click
 
 from replaydiff.replay.commands.options import App, command, json_option, print_json
 from replaydiff.replay.errors import ExitCode
+from replaydiff.replay.terminal.text import show, single_line, terminal_width
 
 if TYPE_CHECKING:
     from replaydiff.replay.api.review import Promotions
@@ -46,8 +47,6 @@ def triage(app: App, run: str | None, everything: bool, as_json: bool) -> None:
       replay triage
       replay triage 20261120-221305-ab12 | head -20
     """
-    from replaydiff.replay.terminal.text import show, terminal_width
-
     is_interactive = not as_json and sys.stdin.isatty() and sys.stdout.isatty()
     if is_interactive:
         click.echo("reading the run; keys count from the first page on")
@@ -136,8 +135,6 @@ def promote(
 
 
 def _show_promotions(result: Promotions, golden: Path) -> None:
-    from replaydiff.replay.terminal.text import show, single_line
-
     for promotion in result.promoted:
         calls = promotion.case.expectation.tool_calls or ()
         path_text = " > ".join(call.name for call in calls) or "no call"

@@ -11,6 +11,7 @@ import click
 from replaydiff.replay.api.options import RunOptions
 from replaydiff.replay.commands.options import App, command, json_option, print_json, say
 from replaydiff.replay.errors import ExitCode, SettingsError
+from replaydiff.replay.terminal.text import show, single_line
 
 if TYPE_CHECKING:
     from replaydiff.replay.api.results import Run
@@ -132,8 +133,6 @@ _SHOWN_DIVERGENCES = 10
 
 def summary(ended: Run) -> str:
     """Return how a run ended, in a few lines."""
-    from replaydiff.replay.terminal.text import single_line
-
     report, grading, diverged = ended.ended.report, ended.ended.grading, ended.divergences()
     run = report.run
     of = f"sample {run.sample}" if run.sample else f"cases of {run.golden_path}"
@@ -182,8 +181,6 @@ def summary(ended: Run) -> str:
 
 def _blocked_lines(blocked: Mapping[Lane, Mapping[Blocked, int]]) -> Iterator[str]:
     """Yield a line for each thing that a boundary kept from happening, the most frequent first."""
-    from replaydiff.replay.terminal.text import single_line
-
     for lane, events in blocked.items():
         for event, count in [*events.items()][:_SHOWN_BLOCKED]:
             yield f"  {single_line(str(event), 120)} ({count} trial{'s' * (count != 1)} of {lane})"
@@ -257,8 +254,6 @@ def run(
     if as_json:
         print_json(report.to_dict())
     else:
-        from replaydiff.replay.terminal.text import show
-
         show(summary(report))
         say(f"next: replay diff {report.id}")
     return report.exit_code

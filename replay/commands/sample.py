@@ -10,6 +10,7 @@ import click
 
 from replaydiff.replay.api.sampling import LATEST, SampleOptions, versions_to_compare
 from replaydiff.replay.commands.options import App, Seed, command, json_option, print_json, say
+from replaydiff.replay.terminal.text import Column, show, single_line, table, terminal_width
 
 if TYPE_CHECKING:
     from replaydiff.replay.api.results import Sample
@@ -73,8 +74,6 @@ def sample(app: App, as_json: bool, **options: Unpack[SampleOptions]) -> None:
 
 def _show(drawn: Sample) -> None:
     """Print the strata, the biggest first; the rest folded into one line."""
-    from replaydiff.replay.terminal.text import Column, show, single_line, table, terminal_width
-
     sample, items = drawn.record, drawn.items
     strata: dict[str, list[SampleItem]] = {}
     for item in items:

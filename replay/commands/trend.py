@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from replaydiff.replay.commands.options import App, command, json_option, print_json
+from replaydiff.replay.terminal.text import Column, show, table, terminal_width
 
 if TYPE_CHECKING:
     from replaydiff.replay.api.inspecting import TrendPoint
@@ -43,8 +44,6 @@ def trend(app: App, series: str | None, metric: str, lane: str, limit: int, as_j
       replay trend
       replay trend samples --metric judge --lane old
     """
-    from replaydiff.replay.terminal.text import show, terminal_width
-
     trend_of_metric = app.project.trend(series, metric=metric, lane=lane, last=limit)
     if as_json:
         print_json(trend_of_metric.to_dict())
@@ -53,7 +52,6 @@ def trend(app: App, series: str | None, metric: str, lane: str, limit: int, as_j
 
 
 def _text(metric: str, lane: str, of: str, points: Sequence[TrendPoint], width: int) -> str:
-    from replaydiff.replay.terminal.text import Column, table
     from replaydiff.reports import format as fmt
 
     low, high = min(point.low for point in points), max(point.high for point in points)
