@@ -6,14 +6,22 @@ import sys
 import tomllib
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from importlib.metadata import Distribution, distribution, distributions
+from importlib.metadata import distribution, distributions
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-Installed: TypeAlias = dict[str, Distribution]
+
+class Package(NamedTuple):
+    """A distribution as far as it is compared; read once: each look at metadata parses all of it."""
+
+    version: str
+    requires: tuple[str, ...]
+
+
+Installed: TypeAlias = dict[str, Package]
 _TOOLS = frozenset({"pip", "setuptools", "wheel", "uv", "replaydiff"})
 _LOCKS = ("uv.lock", "poetry.lock", "pdm.lock")
 """Lock files with a `[[package]]` table for each package."""
@@ -52,7 +60,7 @@ def replaced_packages(folder: Path) -> list[str]:
         *(
             (f"{name} {installed[name].version}", requirement)
             for name in sorted(installed.keys() - our_packages - _TOOLS)
-            for requirement in _requirements(installed[name].requires or ())
+            for requirement in _requirements(installed[name].requires)
         ),
     ]
     for asker, requirement in asking:
@@ -71,9 +79,11 @@ def _installed() -> Installed:
     """Return the distributions in our own environment, not those of a system below it."""
     inside = Path(sys.prefix).resolve()
     by_name: Installed = {}
-    for package in distributions():
-        name = package.metadata["Name"]
-        if name and Path(str(package.locate_file(""))).resolve().is_relative_to(inside):
+    for candidate in distributions():
+        metadata = candidate.metadata
+        name = metadata["Name"]
+        if name and Path(str(candidate.locate_file(""))).resolve().is_relative_to(inside):
+            package = Package(metadata["Version"], tuple(candidate.requires or ()))
             by_name.setdefault(canonicalize_name(name), package)
     return by_name
 
@@ -87,7 +97,7 @@ def _closure(installed: Installed) -> set[str]:
         if name in names or name not in installed:
             continue
         names.add(name)
-        for requirement in _requirements(installed[name].requires or ()):
+        for requirement in _requirements(installed[name].requires):
             if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
                 waiting.append(canonicalize_name(requirement.name))
     return names

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.metadata import Distribution, version
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -12,26 +12,12 @@ from replaydiff.replay.api.diagnosis import State, diagnose
 from replaydiff.replay.settings import Settings
 
 
-class Fake(Distribution):
-    """A distribution with these requirements."""
-
-    def __init__(self, name: str, *requires: str) -> None:
-        self._text = f"Name: {name}\nVersion: 0.121.0\n" + "".join(
-            f"Requires-Dist: {one}\n" for one in requires
-        )
-
-    def read_text(self, filename: str) -> str | None:
-        return self._text if filename == "METADATA" else None
-
-    def locate_file(self, path: object) -> Path:
-        return Path(installation.sys.prefix) / str(path)
-
-
 def test_packages_of_the_agent_that_ours_replaced_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = installation._installed()
-    shared = {**real, "fastapi": Fake("fastapi", "starlette<0.50", "pydantic>=1", "rich<1; extra == 'all'")}
+    requires = ("starlette<0.50", "pydantic>=1", "rich<1; extra == 'all'")
+    shared = {**real, "fastapi": installation.Package("0.121.0", requires)}
     monkeypatch.setattr(installation, "_installed", lambda: shared)
     (tmp_path / "requirements.txt").write_text("-r more.txt\nAnthropic==1.6  # pinned\nfastapi\nhttpx>=0.1\n")
     (tmp_path / "uv.lock").write_text('[[package]]\nname = "click"\nversion = "7.0"\n')

@@ -177,7 +177,7 @@ def test_what_the_code_shows_is_proposed_and_written(
         tools,
         effects,
     )
-    assert init(str(tmp_path)).exit_code == 0
+    write_setup(tmp_path, found)
     loaded = settings_module.load(tmp_path, {})
     assert (loaded.agent.entrypoint, loaded.agent.tools and list(loaded.agent.tools)) == (entrypoint, tools)
     assert loaded.agent.path == path
@@ -299,8 +299,7 @@ def test_a_file_that_is_no_module_is_not_proposed(tmp_path: Path) -> None:
 
 
 def test_a_service_is_proposed_with_its_templates(tmp_path: Path) -> None:
-    write(tmp_path, FASTAPI)
-    assert init(str(tmp_path)).exit_code == 0
+    write_setup(write(tmp_path, FASTAPI), propose(tmp_path))
     text = (tmp_path / "replay.toml").read_text()
     commented = [line for line in text.splitlines() if line.startswith(("# url", "# request", "# response"))]
     agent = tomllib.loads("\n".join(line.removeprefix("# ") for line in commented))
@@ -370,7 +369,7 @@ def workflow(folder: Path) -> dict[str, Any]:
 
 
 def test_the_workflow_is_green_on_the_first_pull_request(tmp_path: Path) -> None:
-    init(str(write(tmp_path, PLAIN)))
+    write_setup(write(tmp_path, PLAIN), propose(tmp_path))
     job = workflow(tmp_path)["jobs"]["check"]
     assert job["if"] == "github.event.pull_request.head.repo.full_name == github.repository", (
         "forks get no secrets"

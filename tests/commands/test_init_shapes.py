@@ -10,6 +10,9 @@ import yaml
 from replaydiff.replay import settings as settings_module
 from replaydiff.replay.api.proposal import propose
 from replaydiff.replay.api.setup import write_setup
+from tests.commands.test_init import FASTAPI, write
+
+ROUTE = FASTAPI["service.py"]
 
 SESSION = """
 import json
@@ -22,20 +25,6 @@ def reply(session_id: str, message: str) -> str:
     history = SESSIONS.setdefault(session_id, [])
     history.append({"role": "user", "content": message})
     return " / ".join(turn["content"] for turn in history)
-"""
-FASTAPI = """
-from fastapi import FastAPI
-from pydantic import BaseModel
-
-app = FastAPI()
-
-class ChatRequest(BaseModel):
-    message: str
-    thread: str | None = None
-
-@app.post("/chat")
-async def chat(request: ChatRequest):
-    return {"reply": "hello"}
 """
 FLASK = """
 from flask import Flask, jsonify, request
@@ -106,13 +95,6 @@ def chat(request):
 }
 
 
-def write(folder: Path, files: dict[str, str]) -> Path:
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    return folder
-
-
 def test_a_function_with_a_session_is_an_entrypoint(tmp_path: Path) -> None:
     write(tmp_path, {"booking/__init__.py": "", "booking/service.py": SESSION})
     proposal = propose(tmp_path)
@@ -123,8 +105,8 @@ def test_a_function_with_a_session_is_an_entrypoint(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "expected"),
     [
-        ({"a.py": FASTAPI}, 'answer = await chat(ChatRequest(message=text))\n    return answer["reply"]'),
-        ({"a.py": FASTAPI.replace("return {", "return Reply(").replace('"reply": "hello"}', "text=1)"),
+        ({"a.py": ROUTE}, 'answer = await chat(ChatRequest(message=text))\n    return answer["reply"]'),
+        ({"a.py": ROUTE.replace("return {", "return Reply(").replace('"reply": "hello"}', "text=1)"),
           "b.py": "class Reply(BaseModel):\n    reply: str\n"}, "return answer\n"),
         ({"a.py": TYPED_FASTAPI, "schemas.py": SCHEMAS}, "ChatRequest(message=text))\n    return answer.reply\n"),
         ({"a.py": FLASK}, 'return answer.get_json()["reply"]'),
