@@ -98,6 +98,48 @@ def metric(**changes: object) -> MetricDelta:
     return MetricDelta(**{**fields, **changes})  # type: ignore[arg-type]
 
 
+def unscored(**changes: object) -> MetricDelta:
+    """A metric without a figure that compares."""
+    names = ("old", "new", "delta", "se", "ci", "p", "mde", "noise", "bounds", "sample_delta")
+    return metric(**{**dict.fromkeys(names), "pass_hat_k": {}, **changes})
+
+
+def part(by: str, value: str, **changes: object) -> Slice:
+    """A slice of the items."""
+    fields: dict[str, object] = {
+        "by": by,
+        "value": value,
+        "items": 16,
+        "metric": "tool_calls",
+        "old": 0.9,
+        "new": 0.9,
+        "delta": 0.0,
+        "share": 0.32,
+        "p": None,
+        "regressed": 0,
+        "improved": 0,
+    }
+    return Slice(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def counted(total: int, **verdicts: int) -> Counts:
+    """Items by their verdict."""
+    return Counts(total=total, compared=total, **{**{one.value: 0 for one in Verdict}, **verdicts})
+
+
+def grade(trial_: Trial, grader: str, score: float, **changes: object) -> Grade:
+    """A grade of a trial."""
+    fields: dict[str, object] = {
+        "run_id": RUN,
+        "item_id": trial_.item_id,
+        "lane": trial_.lane,
+        "trial": trial_.index,
+        "grader_version": "1",
+        "state": GradeState.SCORED,
+    }
+    return Grade(**{**fields, "grader": grader, "score": score, **changes})  # type: ignore[arg-type]
+
+
 def order_call(index: int, order: str = "A-1003") -> ToolCall:
     """The lookup that comes before every cancellation."""
     return ToolCall(
@@ -142,42 +184,17 @@ def trial(
     )
     grades = {}
     if passed is not None:
-        grades["tool_calls"] = Grade(
-            run_id=RUN,
-            item_id=item,
-            lane=lane_,
-            trial=index,
-            grader="tool_calls",
-            grader_version="1",
-            state=GradeState.SCORED,
-            score=float(passed),
-            passed=passed,
-            reason=None if passed else "called cancel_order without get_order_status first",
-        )
+        why = None if passed else "called cancel_order without get_order_status first"
+        grades["tool_calls"] = grade(made, "tool_calls", float(passed), passed=passed, reason=why)
     if judged:
         mean = sum(judged) / len(judged)
-        grades["judge"] = Grade(
-            run_id=RUN,
-            item_id=item,
-            lane=lane_,
-            trial=index,
-            grader="judge",
-            grader_version="m/p/r",
-            state=GradeState.SCORED,
-            score=mean,
-            passed=mean >= 0.8,
-            votes=tuple(
-                Vote(
-                    index=number,
-                    state=GradeState.SCORED,
-                    score=vote,
-                    reason="It names the refund and the order."
-                    if vote > 0.5
-                    else "It promises a refund it cannot know.",
-                )
-                for number, vote in enumerate(judged)
-            ),
+        good, bad = "It names the refund and the order.", "It promises a refund it cannot know."
+        votes = tuple(
+            Vote(index=number, state=GradeState.SCORED, score=vote, reason=good if vote > 0.5 else bad)
+            for number, vote in enumerate(judged)
         )
+        facts = {"grader_version": "m/p/r", "passed": mean >= 0.8, "votes": votes}
+        grades["judge"] = grade(made, "judge", mean, **facts)
     return GradedTrial(trial=made, grades=grades)
 
 
@@ -290,11 +307,7 @@ def result(numbers: dict[Verdict, int], **changes: object) -> DiffResult:
         for _ in range(numbers.get(verdict, 0)):
             number += 1
             items.append(item(number, verdict, trials=3, lanes=lanes))
-    counts = Counts(
-        total=number,
-        compared=number,
-        **{verdict.value: numbers.get(verdict, 0) for verdict in Verdict},
-    )
+    counts = counted(number, **{verdict.value: count for verdict, count in numbers.items()})
     fields: dict[str, object] = {
         "answer": Answer.HOLD,
         "reason": "tool_calls 0.92 → 0.85 on 50 items (95% interval -0.15 to -0.02): worse by more than 0.05",
@@ -339,32 +352,18 @@ def hold() -> DiffResult:
         USUAL,
         metrics={"tool_calls": metric(), **JUDGE},
         slices=(
-            Slice(
-                by="tool_path",
-                value="get_order_status>cancel_order",
+            part(
+                "tool_path",
+                "get_order_status>cancel_order",
                 items=25,
-                metric="tool_calls",
                 old=0.96,
                 new=0.8,
                 delta=-0.16,
                 share=0.5,
                 p=0.012,
                 regressed=4,
-                improved=0,
             ),
-            Slice(
-                by="tags",
-                value="de",
-                items=16,
-                metric="tool_calls",
-                old=0.9,
-                new=0.9,
-                delta=0.0,
-                share=0.32,
-                p=None,
-                regressed=0,
-                improved=0,
-            ),
+            part("tags", "de"),
         ),
         gate=Gate(
             conditions=(
@@ -411,19 +410,7 @@ def cannot_tell() -> DiffResult:
         noise=Noise.UNKNOWN,
         run=run(trials=1, finished_at=None),
         lanes={Lane.OLD: lane("prod", 10, fidelity=0.41), Lane.NEW: lane("candidate", 10, fidelity=0.43)},
-        metrics={
-            "tool_calls": metric(
-                ci=None,
-                p=None,
-                se=None,
-                mde=None,
-                noise=None,
-                bounds=None,
-                sample_delta=None,
-                n=0,
-                pass_hat_k={},
-            )
-        },
+        metrics={"tool_calls": unscored(old=0.92, new=0.85, delta=-0.07, n=0)},
         warnings=(
             "the replay cannot be trusted: only 41% of the old version's tool calls were answered from the "
             "recording",
@@ -487,7 +474,6 @@ def all_errors() -> DiffResult:
         items.append(
             ItemVerdict(item=base.item, verdict=base.verdict, metrics={"tool_calls": none}, lanes=failed)
         )
-    empty = dict.fromkeys(("old", "new", "delta", "se", "ci", "p", "mde", "noise", "bounds", "sample_delta"))
     lost = {status.value: 1 for status in statuses}
     nothing = {"fidelity": None, "cost_usd": None, "latency_p50_ms": None, "latency_p95_ms": None}
     return result(
@@ -495,13 +481,9 @@ def all_errors() -> DiffResult:
         answer=Answer.CANNOT_TELL,
         reason="tool_calls has fewer than two items with a score in both lanes",
         items=tuple(items),
-        counts=Counts(
-            total=4, compared=4, improved=0, regressed=0, mixed=0, changed=0, unchanged=0, inconclusive=4
-        ),
+        counts=counted(4, inconclusive=4),
         noise=Noise.UNKNOWN,
-        metrics={
-            "tool_calls": metric(**empty, improved=0, regressed=0, unchanged=0, inconclusive=4, pass_hat_k={})
-        },
+        metrics={"tool_calls": unscored(improved=0, regressed=0, unchanged=0, inconclusive=4)},
         lanes={
             lane_: lane(str(lane_), 4, statuses=lost, input_tokens=None, output_tokens=None, **nothing)
             for lane_ in (Lane.OLD, Lane.NEW)
@@ -519,15 +501,10 @@ def one_lane() -> DiffResult:
         lanes={Lane.NEW: lane("candidate", 20)},
         run=run((Lane.NEW,), sample=None, golden_path="cases/golden.jsonl"),
         metrics={
-            "tool_calls": metric(
-                old=None,
+            "tool_calls": unscored(
                 new=0.87,
-                delta=None,
-                se=None,
-                ci=None,
-                p=None,
-                bounds=None,
-                sample_delta=None,
+                mde=0.09,
+                noise=0.12,
                 improved=0,
                 regressed=2,
                 unchanged=17,
@@ -591,21 +568,8 @@ def hostile() -> DiffResult:
             served=(ServedCall(call=call, rule=Rule.MISS, from_trace_id=bad, note=bad),),
             stderr=bad,
         )
-        grade = Grade(
-            run_id=RUN,
-            item_id=bad,
-            lane=lane_,
-            trial=0,
-            grader=bad,
-            grader_version=bad,
-            state=GradeState.SCORED,
-            score=0.33,
-            passed=False,
-            reason=bad,
-            detail={bad: bad},
-            votes=votes,
-        )
-        lanes[lane_] = (GradedTrial(trial=made, grades={bad: grade}),)
+        facts = {"grader_version": bad, "passed": False, "reason": bad, "detail": {bad: bad}, "votes": votes}
+        lanes[lane_] = (GradedTrial(trial=made, grades={bad: grade(made, bad, 0.33, **facts)}),)
     worst = ItemVerdict(
         item=Item(
             id=bad,
@@ -640,25 +604,11 @@ def hostile() -> DiffResult:
         next=f"replay show {bad}",
         run=run(LANES, sample=bad),
         lanes={lane_: lane("x", version=names, statuses={"ok": 1}) for lane_ in LANES},
-        counts=Counts(
-            total=1, compared=1, improved=0, regressed=1, mixed=0, changed=0, unchanged=0, inconclusive=0
-        ),
+        counts=counted(1, regressed=1),
         metrics={bad: metric(calibration={bad: bad})},
         items=(worst,),
         slices=(
-            Slice(
-                by=bad,
-                value=bad,
-                items=1,
-                metric=bad,
-                old=1.0,
-                new=0.0,
-                delta=-1.0,
-                share=1.0,
-                p=0.5,
-                regressed=1,
-                improved=0,
-            ),
+            part(bad, bad, items=1, share=1.0, metric=bad, old=1.0, new=0.0, delta=-1.0, p=0.5, regressed=1),
         ),
         gate=Gate(conditions=(GateCondition(expression=bad, value=1.0, is_met=None),), requested=True),
         warnings=(bad,),
