@@ -216,7 +216,6 @@ def shape(line: str) -> str:
     return "".join(FIGURE.sub("0", HASHED.sub("#", line)).split())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "page",
     [

@@ -307,7 +307,6 @@ def test_the_host_is_new_each_time_and_plain_where_that_is_asked_for(shop: Path)
 
 
 @in_browser
-@in_browser
 def test_a_command_opens_one_item(shop: Path, tab: Browser) -> None:
     with serving(shop, "item-1", "--run", RUN_ID) as server:
         assert f"/runs/{RUN_ID}?item=item-1&token=" in server.address
@@ -321,6 +320,7 @@ def test_a_command_opens_one_item(shop: Path, tab: Browser) -> None:
     assert "there is no item 'no-such-item'" in refused.stderr
 
 
+@in_browser
 @pytest.mark.slow
 def test_no_other_port_gets_the_cookie(server: Server, tab: Browser) -> None:
     tab.open(server.address)
