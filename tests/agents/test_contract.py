@@ -145,6 +145,9 @@ def test_a_miss_can_be_an_error_and_so_is_a_recorded_one(make: Make) -> None:
         "it said: no such order",
         "it said: get_order_status: no recorded answer for these arguments",
     ]
+    [of_error], [of_miss] = (outcome.served for outcome in outcomes)
+    assert (of_error.rule, of_error.call.error) == (Rule.TAPE, "no such order")
+    assert (of_miss.rule, of_miss.call.answered) == (Rule.MISS, False)
 
 
 def test_a_tool_that_may_run_runs_and_is_told(make: Make, kind: str) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from replaydiff.replay.agents import attempt
-from replaydiff.replay.model import Rule, Status
+from replaydiff.replay.model import Status
 from replaydiff.replay.settings import ToolSection
 from tests.agents.running import calls, item, recorded, run, run_one
 
@@ -35,11 +35,6 @@ def test_tools_are_answered_from_the_tape() -> None:
     assert outcome.stderr is None
 
 
-def test_an_answer_names_the_trace_it_comes_from() -> None:
-    outcome = run_one("shop:run_agent", item("1", STATUS, trace_id="t-77"), **SHOP)
-    assert [served.from_trace_id for served in outcome.served] == ["t-77"]
-
-
 @pytest.mark.parametrize("entrypoint", ["shop:run_agent", "shop:careful"])
 def test_a_miss_stops_the_trial_whatever_the_agent_catches(entrypoint: str) -> None:
     steps = [("get_order_status", {"order_id": "1"}), ("cancel_order", {"order_id": "2"}), ("more", {})]
@@ -55,30 +50,6 @@ def test_a_miss_stops_the_trial_whatever_the_agent_catches(entrypoint: str) -> N
         'cancel_order(order_id="2"): never recorded; the nearest recorded call is '
         'cancel_order(order_id="1") (order_id was "1", not "2")'
     )
-
-
-def test_after_a_miss_the_worker_goes_on_with_the_next_trial() -> None:
-    outcomes = run("shop:careful", item("9"), item("1", STATUS), concurrency=1, **SHOP)
-    assert [outcome.status for outcome in outcomes] == [Status.DIVERGED, Status.OK]
-
-
-def test_a_miss_can_be_an_error_for_the_agent() -> None:
-    steps = [("cancel_order", {"order_id": "2"}), ("get_order_status", {"order_id": "1"})]
-    outcome = run_one("shop:careful", item(steps, STATUS, CANCEL), on_miss="error", **SHOP)
-    assert outcome.status is Status.OK
-    assert outcome.final_response == (
-        'RuntimeError(cancel_order: no recorded answer for these arguments) | {"status": "shipped"}'
-    )
-    assert [rule for *_, rule in calls(outcome)] == ["miss", "tape"]
-    assert outcome.served[0].call.answered is False
-
-
-def test_a_recorded_error_is_raised() -> None:
-    failed = recorded("get_order_status", error="order not found", order_id="1")
-    outcome = run_one("shop:careful", item("1", failed), **SHOP)
-    assert outcome.final_response == "RuntimeError(order not found)"
-    assert outcome.served[0].rule is Rule.TAPE
-    assert outcome.served[0].call.error == "order not found"
 
 
 def test_calls_from_threads_belong_to_their_trial() -> None:

@@ -57,31 +57,15 @@ def test_what_is_sent_and_what_comes_back() -> None:
     assert reply.usage.input_tokens > 0 < reply.usage.output_tokens
 
 
-def test_loopback_costs_nothing_and_gets_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loopback_costs_nothing_and_gets_no_key_and_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-secret")
-    sent: list[str] = []
-    with StandIn() as stand_in:
-        inner = stand_in._server.RequestHandlerClass.do_POST  # type: ignore[attr-defined]
-
-        def watched(self: object) -> None:
-            sent.append(str(self.headers))  # type: ignore[attr-defined]
-            inner(self)
-
-        monkeypatch.setattr(stand_in._server.RequestHandlerClass, "do_POST", watched)
-        reply = _ask(stand_in.url)
-    assert reply.cost_usd == 0
-    assert sent
-    assert "sk-secret" not in sent[0]
-
-
-def test_loopback_is_asked_directly_whatever_proxy_the_environment_names(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     monkeypatch.delenv("NO_PROXY", raising=False)
-    with StandIn() as stand_in:
-        assert _ask(stand_in.url, retries=0).attempts == 1
+    with serving(lambda _: (200, MESSAGE)) as server:
+        reply = _ask(server.url, retries=0)
+    assert (reply.cost_usd, reply.attempts) == (0, 1)
+    assert "sk-secret" not in str(server.answered[0].headers)
 
 
 def test_the_environment_names_another_place_and_then_it_has_its_price(
