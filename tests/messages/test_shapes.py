@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,262 +15,26 @@ from tests.messages.test_decode import objects
 
 ARGS = {"city": "Oslo"}
 TEXT = json.dumps(ARGS)
-LC = ["langchain", "schema", "messages"]
 
-OPENAI = [
-    {"role": "system", "content": "Be brief."},
-    {"role": "user", "content": "Weather in Oslo?"},
-    {
-        "role": "assistant",
-        "content": None,
-        "tool_calls": [{"id": "k", "type": "function", "function": {"name": "weather", "arguments": TEXT}}],
-    },
-    {"role": "tool", "tool_call_id": "k", "content": "rain"},
-    {"role": "assistant", "content": "It rains."},
-]
-RESPONSES = {
-    "instructions": "Be brief.",
-    "input": [
-        {"role": "user", "content": [{"type": "input_text", "text": "Weather in Oslo?"}]},
-        {"type": "reasoning", "summary": []},
-        {"type": "function_call", "id": "fc_1", "call_id": "k", "name": "weather", "arguments": TEXT},
-        {"type": "function_call_output", "call_id": "k", "output": "rain"},
-        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "It rains."}]},
-    ],
-}
-ANTHROPIC = {
-    "system": [{"type": "text", "text": "Be brief."}],
-    "messages": [
-        {"role": "user", "content": "Weather in Oslo?"},
-        {
-            "role": "assistant",
-            "content": [
-                {"type": "thinking", "thinking": "hm"},
-                {"type": "tool_use", "id": "k", "name": "weather", "input": ARGS},
-            ],
-        },
-        {
-            "role": "user",
-            "content": [
-                {"type": "tool_result", "tool_use_id": "k", "content": [{"type": "text", "text": "rain"}]}
-            ],
-        },
-        {"role": "assistant", "content": [{"type": "text", "text": "It rains."}]},
-    ],
-}
-LANGCHAIN_CALLS = [{"name": "weather", "args": ARGS, "id": "k", "type": "tool_call"}]
-LANGCHAIN = {
-    "messages": [
-        {"type": "system", "content": "Be brief."},
-        {"type": "human", "content": "Weather in Oslo?"},
-        {
-            "type": "ai",
-            "content": "",
-            "tool_calls": LANGCHAIN_CALLS,
-            "additional_kwargs": {"tool_calls": OPENAI[2]["tool_calls"]},
-        },
-        {"type": "tool", "content": "rain", "tool_call_id": "k", "status": "success"},
-        {"type": "ai", "content": "It rains."},
-    ]
-}
-SERIALISED = {
-    "messages": [
-        [
-            {
-                "lc": 1,
-                "type": "constructor",
-                "id": [*LC, "SystemMessage"],
-                "kwargs": {"content": "Be brief."},
-            },
-            {
-                "lc": 1,
-                "type": "constructor",
-                "id": [*LC, "HumanMessage"],
-                "kwargs": {"content": "Weather in Oslo?"},
-            },
-            {
-                "lc": 1,
-                "type": "constructor",
-                "id": [*LC, "AIMessage"],
-                "kwargs": {"content": "", "tool_calls": LANGCHAIN_CALLS},
-            },
-            {
-                "lc": 1,
-                "type": "constructor",
-                "id": [*LC, "ToolMessage"],
-                "kwargs": {"content": "rain", "tool_call_id": "k"},
-            },
-            {
-                "lc": 1,
-                "type": "constructor",
-                "id": [*LC, "AIMessageChunk"],
-                "kwargs": {"content": "It rains."},
-            },
-        ]
-    ]
-}
-OTEL = [
-    {"role": "system", "parts": [{"type": "text", "content": "Be brief."}]},
-    {"role": "user", "parts": [{"type": "text", "content": "Weather in Oslo?"}]},
-    {"role": "assistant", "parts": [{"type": "tool_call", "id": "k", "name": "weather", "arguments": ARGS}]},
-    {"role": "tool", "parts": [{"type": "tool_call_response", "id": "k", "response": "rain"}]},
-    {"role": "assistant", "parts": [{"type": "text", "content": "It rains."}], "finish_reason": "stop"},
-]
-GEMINI = {
-    "config": {"system_instruction": "Be brief."},
-    "contents": [
-        {"role": "user", "parts": [{"text": "Weather in Oslo?"}]},
-        {"role": "model", "parts": [{"functionCall": {"id": "k", "name": "weather", "args": ARGS}}]},
-        {
-            "role": "user",
-            "parts": [{"function_response": {"id": "k", "name": "weather", "response": "rain"}}],
-        },
-        {"role": "model", "parts": [{"text": "It rains."}]},
-    ],
-}
-VERCEL = [
-    {"role": "system", "content": "Be brief."},
-    {"role": "user", "content": [{"type": "text", "text": "Weather in Oslo?"}]},
-    {
-        "role": "assistant",
-        "content": [{"type": "tool-call", "toolCallId": "k", "toolName": "weather", "input": ARGS}],
-    },
-    {
-        "role": "tool",
-        "content": [
-            {
-                "type": "tool-result",
-                "toolCallId": "k",
-                "toolName": "weather",
-                "output": {"type": "text", "value": "rain"},
-            }
-        ],
-    },
-    {"role": "assistant", "content": [{"type": "text", "text": "It rains."}]},
-]
-BEDROCK = {
-    "system": [{"text": "Be brief."}],
-    "messages": [
-        {"role": "user", "content": [{"text": "Weather in Oslo?"}]},
-        {
-            "role": "assistant",
-            "content": [{"toolUse": {"toolUseId": "k", "name": "weather", "input": ARGS}}],
-        },
-        {
-            "role": "user",
-            "content": [
-                {"toolResult": {"toolUseId": "k", "content": [{"text": "rain"}], "status": "success"}}
-            ],
-        },
-        {"role": "assistant", "content": [{"text": "It rains."}]},
-    ],
-}
-KOOG = [
-    *OPENAI[:2],
-    {
-        "role": "tool",
-        "content": json.dumps(
-            [{"function": {"name": "weather", "arguments": TEXT}, "id": "k", "type": "function"}]
-        ),
-    },
-    {"role": "tool", "content": "rain"},
-    OPENAI[4],
-]
-COMMAND = {"output": [{"graph": None, "update": LANGCHAIN}]}
+RECORDED = json.loads(Path(__file__).with_name("shapes.json").read_text(encoding="utf-8"))
+"""The conversation as a dozen writers record it, and a model's answer that requests its call."""
+OUTPUTS: dict[str, Any] = RECORDED["answers"]
+OPENAI, LANGCHAIN = (RECORDED["conversations"][name] for name in ("OpenAI chat", "LangChain"))
 STORED = {  # what LangChain's `messages_to_dict` writes
     "messages": [
         {"type": message["type"], "data": {key: value for key, value in message.items() if key != "type"}}
         for message in LANGCHAIN["messages"]
     ]
 }
-OPENINFERENCE = {
-    "llm.model_name": "m",
-    "llm.input_messages.0.message.role": "system",
-    "llm.input_messages.0.message.content": "Be brief.",
-    "llm.input_messages.1.message.role": "user",
-    "llm.input_messages.1.message.contents.0.message_content.type": "text",
-    "llm.input_messages.1.message.contents.0.message_content.text": "Weather in Oslo?",
-    "llm.input_messages.2.message.role": "assistant",
-    "llm.input_messages.2.message.tool_calls.0.tool_call.id": "k",
-    "llm.input_messages.2.message.tool_calls.0.tool_call.function.name": "weather",
-    "llm.input_messages.2.message.tool_calls.0.tool_call.function.arguments": TEXT,
-    "llm.input_messages.3.message.role": "tool",
-    "llm.input_messages.3.message.tool_call_id": "k",
-    "llm.input_messages.3.message.content": "rain",
-    "llm.output_messages.0.message.role": "assistant",
-    "llm.output_messages.0.message.content": "It rains.",
-}
-OPENINFERENCE_NESTED = [
-    {"message": {"role": "system", "content": "Be brief."}},
-    {
-        "message": {
-            "role": "user",
-            "contents": [{"message_content": {"type": "text", "text": "Weather in Oslo?"}}],
-        }
-    },
-    {
-        "message": {
-            "role": "assistant",
-            "tool_calls": [{"tool_call": {"id": "k", "function": {"name": "weather", "arguments": TEXT}}}],
-        }
-    },
-    {"message": {"role": "tool", "tool_call_id": "k", "content": "rain"}},
-    {"message": {"role": "assistant", "content": "It rains."}},
-]
-OPENLLMETRY = {
-    "gen_ai.prompt.0.role": "system",
-    "gen_ai.prompt.0.content": "Be brief.",
-    "gen_ai.prompt.1.role": "user",
-    "gen_ai.prompt.1.content": json.dumps([{"type": "text", "text": "Weather in Oslo?"}]),
-    "gen_ai.prompt.2.role": "assistant",
-    "gen_ai.prompt.2.tool_calls.0.id": "k",
-    "gen_ai.prompt.2.tool_calls.0.name": "weather",
-    "gen_ai.prompt.2.tool_calls.0.arguments": TEXT,
-    "gen_ai.prompt.3.role": "tool",
-    "gen_ai.prompt.3.tool_call_id": "k",
-    "gen_ai.prompt.3.content": "rain",
-    "gen_ai.completion.0.role": "assistant",
-    "gen_ai.completion.0.content": "It rains.",
-}
-INTERFACE = [  # messages of the AI SDK's user interface
-    OPENAI[0],
-    {"role": "user", "parts": [{"type": "text", "text": "Weather in Oslo?"}]},
-    {
-        "role": "assistant",
-        "parts": [
-            {"type": "step-start"},
-            {
-                "type": "tool-weather",
-                "toolCallId": "k",
-                "state": "output-available",
-                "input": ARGS,
-                "output": "rain",
-            },
-            {"type": "text", "text": "It rains."},
-        ],
-    },
-]
-
-SHAPES = {
-    "OpenAI chat": OPENAI,
-    "OpenAI Responses": RESPONSES,
-    "Anthropic": ANTHROPIC,
-    "LangChain": LANGCHAIN,
-    "LangChain, serialised": SERIALISED,
-    "LangGraph command": COMMAND,
-    "OTel GenAI": OTEL,
-    "Gemini": GEMINI,
-    "Vercel AI": VERCEL,
-    "Bedrock": BEDROCK,
-    "Koog": KOOG,
+SHAPES: dict[str, Any] = {
+    **RECORDED["conversations"],
+    "LangGraph command": {"output": [{"graph": None, "update": LANGCHAIN}]},
     "LangChain, stored": STORED,
-    "OpenInference": OPENINFERENCE,
-    "OpenInference, nested": OPENINFERENCE_NESTED,
-    "OpenLLMetry": OPENLLMETRY,
-    "AI SDK interface": INTERFACE,
     "Python repr": repr(OPENAI),
     "encoded twice": json.dumps(json.dumps(OPENAI)),
 }
+LANGCHAIN_CALLS = LANGCHAIN["messages"][2]["tool_calls"]
+CALL = OPENAI[2]["tool_calls"][0]
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -288,50 +53,6 @@ def test_every_shape_is_the_same_conversation(shape: str) -> None:
     assert run.tool_calls == (expected,)
     assert (run.input, run.final_response) == ("Weather in Oslo?", "It rains.")
     assert len(run.messages) == 2
-
-
-CALL = {"id": "k", "type": "function", "function": {"name": "weather", "arguments": TEXT}}
-OUTPUTS = {
-    "completion": {
-        "object": "chat.completion",
-        "choices": [{"message": {"role": "assistant", "tool_calls": [CALL]}}],
-    },
-    "message": {"role": "assistant", "content": None, "tool_calls": [CALL]},
-    "Responses object": {
-        "object": "response",
-        "output": [
-            {"type": "function_call", "id": "fc", "call_id": "k", "name": "weather", "arguments": TEXT}
-        ],
-    },
-    "Anthropic message": {
-        "type": "message",
-        "role": "assistant",
-        "content": [{"type": "tool_use", "id": "k", "name": "weather", "input": ARGS}],
-    },
-    "bare blocks": [{"type": "tool_use", "id": "k", "name": "weather", "input": ARGS}],
-    "bare Vercel calls": [{"toolCallId": "k", "toolName": "weather", "input": TEXT}],
-    "LangChain generations": {
-        "generations": [
-            [
-                {
-                    "text": "",
-                    "message": {
-                        "lc": 1,
-                        "type": "constructor",
-                        "id": [*LC, "AIMessage"],
-                        "kwargs": {"content": "", "tool_calls": LANGCHAIN_CALLS},
-                    },
-                }
-            ]
-        ]
-    },
-    "ADK": {
-        "content": {
-            "role": "model",
-            "parts": [{"function_call": {"id": "k", "name": "weather", "args": ARGS}}],
-        }
-    },
-}
 
 
 @pytest.mark.parametrize("shape", OUTPUTS)
