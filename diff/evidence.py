@@ -1,9 +1,7 @@
-"""The facts that the rules of `diff.decide` test, the answer that they give, and the next command."""
+"""The facts that the rules of `diff.decide` test, and the answer that they give."""
 
 from __future__ import annotations
 
-import math
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,11 +19,9 @@ from replaydiff.diff.result import (
     Likeness,
     MetricDelta,
     Slice,
-    Verdict,
 )
 from replaydiff.diff.slices import BrokenPart
-from replaydiff.diff.stopping import plan_of
-from replaydiff.replay.model import Item, Lane, RunRecord, VersionKind
+from replaydiff.replay.model import Item, RunRecord
 from replaydiff.replay.settings import CasesSection, GateSection
 
 
@@ -130,106 +126,3 @@ def calls_any_tool(evidence: Evidence) -> bool:
         item.item.tape or any(trial.trial.served for trials in item.lanes.values() for trial in trials)
         for item in evidence.items
     )
-
-
-def show_item(evidence: Evidence) -> str:
-    """Return the command that shows the first item of the list; without items, the report."""
-    run = shlex.quote(evidence.run.id)
-    if evidence.items:
-        return f"replay show {shlex.quote(evidence.items[0].item.id)} --run {run}"
-    return f"replay report {run}"
-
-
-def show_recorded(evidence: Evidence, tool: str) -> str:
-    """Return the command that shows the first item recorded with a call of a tool."""
-    item = next(
-        (verdict.item for verdict in evidence.items if tool in {call.name for call in verdict.item.tape}),
-        None,
-    )
-    if item is None:
-        return show_item(evidence)
-    return f"replay show {shlex.quote(item.id)} --run {shlex.quote(evidence.run.id)}"
-
-
-def show_cause(evidence: Evidence, cause: Cause | None) -> str:
-    """Return the command that shows an item with the cause; the first item where none has it."""
-    if cause is None or not cause.examples:
-        return show_item(evidence)
-    return f"replay show {shlex.quote(cause.examples[0].item)} --run {shlex.quote(evidence.run.id)}"
-
-
-def after_ship(evidence: Evidence) -> str:
-    """Return the command after SHIP: what got better becomes a case, so that it stays better."""
-    run = shlex.quote(evidence.run.id)
-    better = [i for i in evidence.items if i.verdict is Verdict.IMPROVED and i.item.case_id is None]
-    if better:
-        return (
-            f"replay promote {' '.join(shlex.quote(i.item.id) for i in better[:5])} --run {run} --expect new"
-        )
-    return f"replay report {run} --format html -o report.html"
-
-
-def with_control(evidence: Evidence) -> str:
-    """Return the command that decides the same traces again, with the lane that shows chance."""
-    run = evidence.run
-    versions = [f"--old {shlex.quote(run.lanes[Lane.OLD].name)}"]
-    versions += [f"--new {shlex.quote(version.name)}" for lane, version in run.lanes.items() if lane.is_new]
-    sample = shlex.quote(run.sample or "")
-    return f"replay run --mode step --sample {sample} {' '.join(versions)} --trials {run.trials} --aa"
-
-
-def more_trials(evidence: Evidence) -> str:
-    """Return the command for twice as many trials of the same items; present ones stay."""
-    if _is_recorded(evidence.run):
-        return show_item(evidence)
-    return f"{_continued(evidence.run)} --trials {2 * evidence.run.trials}"
-
-
-def more_items(evidence: Evidence, metric: MetricDelta) -> str:
-    """Return the command that narrows an interval: more items while there are any, then trials."""
-    run, sample = evidence.run, evidence.comparison.sample
-    times = _times_needed(evidence, metric)
-    if sample is not None and sample.size < sample.population:
-        size = min(math.ceil(sample.size * times / 10) * 10, sample.population)
-        return f"{_continued(run)} --size {size}"
-    # Behaviour that never changed is bounded by the number of items, however often each is tried.
-    if _is_recorded(run) or (metric.changed_ci is not None and not metric.changed):
-        return f"replay report {shlex.quote(run.id)} --format html -o report.html"
-    return f"{_continued(run)} --trials {math.ceil(run.trials * min(times, _MOST_TIMES))}"
-
-
-_MOST_TIMES = 4.0
-"""So many times as many trials, at most, as a run had are proposed for the next one."""
-_STRICTER = 1.5
-"""How many times as many items it takes at the level of a run that continues another one: (2.4/1.96)²."""
-_LIKELY = 3.2
-"""Standard errors between no change and the tolerance with which SHIP is likely: 2.4 at the level of a run
-that continues another one, and 0.84 for a chance of 80 %."""
-
-
-def _times_needed(evidence: Evidence, metric: MetricDelta) -> float:
-    """Return how many times as many items make an answer likely: at least half as many again."""
-    if metric.changed_ci is not None:
-        half, limit, varies = metric.changed_ci[1], evidence.gate.max_changed, bool(metric.changed)
-    elif metric.ci is None or metric.delta is None:
-        return 2.0
-    else:
-        limit = evidence.gate.tolerance * metric.reach
-        half, varies = metric.delta - metric.ci[0], bool(metric.se)
-    ratio = half / max(limit, 1e-3)
-    # An interval's width falls with the square root of the items; where nothing varies, with their number.
-    times = ratio**2 * _STRICTER if varies else ratio * _STRICTER
-    if varies and metric.se is not None and metric.changed_ci is None:
-        times = (_LIKELY * metric.se / max(limit, 1e-3)) ** 2
-    return min(10.0, max(1.5, times))
-
-
-def _is_recorded(run: RunRecord) -> bool:
-    return all(version.kind is VersionKind.OBSERVED for version in run.lanes.values())
-
-
-def _continued(run: RunRecord) -> str:
-    """Return the command that runs the run again with more, its trials kept and its error shared."""
-    plan = plan_of(run)
-    early = " --until-known" if plan is not None and (len(plan.looks) > 1 or not plan.earlier) else ""
-    return f"replay compare --continue {shlex.quote(run.id)}{early}"

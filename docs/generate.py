@@ -361,7 +361,7 @@ def _with_rules(page: str) -> str:
         cells = (
             rule.name,
             rule.answer.value,
-            rule.condition,
+            rule.when,
             rule.sentence,
             " or ".join(f"`{form}`" for form in rule.next.forms),
         )
