@@ -27,7 +27,7 @@ import numpy as np
 from replaydiff.diff.blocks import Patterns
 from replaydiff.diff.clusters import ItemClusters, clusters_of
 from replaydiff.diff.reading import RunData
-from replaydiff.diff.result import Block, GradedTrial, Repeat
+from replaydiff.diff.result import Block, GradedTrial, MetricDelta, Repeat
 from replaydiff.diff.statistics import noise, paired, trials
 from replaydiff.diff.statistics.lanes import noise_between
 from replaydiff.diff.statistics.neighbours import grouped_neighbours
@@ -136,35 +136,14 @@ def _is_recorded_once(run: RunRecord, read: RunData) -> bool:
     return all(len(block.lanes.get(Lane.OLD, ())) <= 1 for block in read.patterns.blocks)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
-    """The mean change of one metric; the fields are those of `MetricDelta`."""
-
-    n: int
-    old: float | None
-    new: float | None
-    delta: float | None
-    sample_delta: float | None
-    se: float | None
-    se_planned: float | None
-    ci: Ends | None
-    p: float | None
-    p_any: float | None
-    mde: float | None
-    bounds: Ends | None
-    design_effect: float | None
-    independent: int
-    covered: int
-
-
 def estimate(
     comparison: Comparison,
     items: Sequence[Item],
     samples: Sequence[ItemScores],
     scale: Scale,
     null: noise.Null | None,
-) -> Estimate:
-    """Return the mean change over these items, and how far it is known.
+) -> MetricDelta:
+    """Return the mean change over these items, and how far it is known: the other figures are still to come.
 
     Args:
         comparison: what the items stand for.
@@ -186,7 +165,7 @@ def estimate(
         )
     low = worst.interval(comparison, scale.reach)
     high = low if worst is best else best.interval(comparison, scale.reach)
-    return Estimate(
+    return MetricDelta(
         n=len(scored.changes),
         old=paired.weighted_mean(each_once(_mean, scored.old), scored.weights),
         new=paired.weighted_mean(each_once(_mean, scored.new), scored.weights),
@@ -229,7 +208,7 @@ def against_itself(comparison: Comparison, items: Sequence[Item], samples: Seque
     )
 
 
-def _single_lane(comparison: Comparison, items: Sequence[Item], samples: Sequence[ItemScores]) -> Estimate:
+def _single_lane(comparison: Comparison, items: Sequence[Item], samples: Sequence[ItemScores]) -> MetricDelta:
     """Return the mean of a lane that is compared with no second one."""
     means = {
         lane: [
@@ -243,11 +222,8 @@ def _single_lane(comparison: Comparison, items: Sequence[Item], samples: Sequenc
         paired.weighted_mean([mean for mean, _ in pairs], [weight for _, weight in pairs])
         for pairs in means.values()
     )
-    empty_fields = dict.fromkeys(
-        ("delta", "sample_delta", "se", "se_planned", "ci", "p", "p_any", "mde", "bounds", "design_effect")
-    )
     count = max(map(len, means.values()))
-    return Estimate(n=count, old=old, new=new, independent=count, covered=count, **empty_fields)
+    return MetricDelta(n=count, old=old, new=new, independent=count, covered=count)
 
 
 @dataclass(frozen=True, kw_only=True)

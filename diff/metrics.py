@@ -12,7 +12,7 @@ from replaydiff.diff import behaviour
 from replaydiff.diff.actions import normalise_reason
 from replaydiff.diff.behaviour import RecordingRules, Vouching
 from replaydiff.diff.blocks import trials_of
-from replaydiff.diff.comparison import Comparison, Estimate, against_itself, estimate
+from replaydiff.diff.comparison import Comparison, against_itself, estimate
 from replaydiff.diff.graders.base import SCORE_PREFIX
 from replaydiff.diff.graders.registry import graders
 from replaydiff.diff.reading import RunData
@@ -294,23 +294,10 @@ def _delta(
     # Lanes are compared on the same items, at every k.
     outcomes_of_sides = [outcomes[lane] for lane in _SIDES if lane in outcomes]
     most = [min(map(len, lanes)) for lanes in zip(*outcomes_of_sides, strict=True)]
-    return MetricDelta(
-        n=mean_change.n,
-        old=mean_change.old,
-        new=mean_change.new,
-        delta=mean_change.delta,
-        sample_delta=mean_change.sample_delta,
-        se=mean_change.se,
-        se_planned=mean_change.se_planned,
+    return replace(
+        mean_change,
         ci=_with_noise_of_lanes(mean_change, repeat, comparison.confidence, scored.scale.reach),
-        p=mean_change.p,
-        p_any=mean_change.p_any,
-        mde=mean_change.mde,
         noise=None if scored.null is None else scored.null.noise * scored.scale.reach,
-        bounds=mean_change.bounds,
-        design_effect=mean_change.design_effect,
-        independent=mean_change.independent,
-        covered=mean_change.covered,
         improved=verdicts.count(Verdict.IMPROVED),
         regressed=verdicts.count(Verdict.REGRESSED),
         unchanged=verdicts.count(Verdict.UNCHANGED),
@@ -318,7 +305,6 @@ def _delta(
         pass_hat_k={lane: paired.pass_hat_k(trials, most) for lane, trials in outcomes.items()},
         pass_at_k={lane: paired.pass_at_k(trials, most) for lane, trials in outcomes.items()},
         pass_items={lane: paired.items_by_trials(trials, most) for lane, trials in outcomes.items()},
-        gated=False,
         aa=repeat,
         scale=(scored.scale.low, scored.scale.high),
         scale_source=scored.scale_source,
@@ -501,7 +487,7 @@ def _repeat(comparison: Comparison, items: Sequence[Item], samples: Sequence[Ite
 
 
 def _with_noise_of_lanes(
-    mean_change: Estimate, repeat: Repeat | None, confidence: float, reach: float
+    mean_change: MetricDelta, repeat: Repeat | None, confidence: float, reach: float
 ) -> tuple[float, float] | None:
     """Return the interval, with the noise between lanes where old clearly differs from itself."""
     if mean_change.ci is None or mean_change.delta is None or repeat is None or not repeat.differs:

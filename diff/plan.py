@@ -25,6 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from statistics import fmean
 
 import numpy as np
@@ -74,15 +75,22 @@ class NoiseEstimate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedSize:
-    """A comparison of `items` items with `trials` trials a lane, and what it is likely to answer."""
+class Design:
+    """How many items a comparison replays how often."""
 
     items: int
     trials: int
+    """Of each item in every lane that replays it."""
     repeated: int
     """Items that the A/A lane replays."""
     calls: int
-    """Replays of the agent in all lanes."""
+    """Trials of all lanes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedSize(Design):
+    """A comparison of some size, and what it is likely to answer."""
+
     ship: float
     """The chance of SHIP where nothing changed."""
     hold: float
@@ -153,19 +161,6 @@ def estimate_noise(result: DiffResult, metric: str) -> NoiseEstimate:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Design:
-    """How many items a comparison replays how often."""
-
-    items: int
-    trials: int
-    """Of each item in every lane that replays it."""
-    repeated: int
-    """Items that the A/A lane replays."""
-    calls: int
-    """Trials of all lanes."""
-
-
 def design_of(items: int, trials: int, *, lanes: int, share: float) -> Design:
     """Return the design of so many items and trials; `share` as for `design`."""
     repeated = repeated_count(items, share) if share else 0
@@ -205,11 +200,7 @@ def design(
     Returns:
         The design; `items` is 0 where the calls do not pay for one.
     """
-
-    def of(items: int, times: int) -> Design:
-        repeated = repeated_count(items, share) if share else 0
-        return Design(items=items, trials=times, repeated=repeated, calls=times * (lanes * items + repeated))
-
+    of = partial(design_of, lanes=lanes, share=share)
     times, low, high = trials or _TRIALS, 0, available
     while low < high:
         middle = (low + high + 1) // 2

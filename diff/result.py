@@ -413,10 +413,10 @@ class MetricDelta:
 
     old: float | None
     new: float | None
-    delta: float | None
+    delta: float | None = None
     """The mean change of an item, new − old: over a golden set, or over the population a sample stands for
     (weighted). The old version's repeat counts as the old version."""
-    sample_delta: float | None
+    sample_delta: float | None = None
     """The plain mean over the items, unweighted."""
     n: int
     """Items with a score in both lanes (of a single lane, in that)."""
@@ -424,28 +424,28 @@ class MetricDelta:
     """As how many observations they count: items of one session, user, task or question are one."""
     covered: int
     """Items that `ci` and `bounds` are over: these, and those without a score in a lane, at their worst."""
-    se: float | None
+    se: float | None = None
     """Standard error of `delta`: by trials over a golden set, by clusters of items over a sample."""
-    ci: tuple[float, float] | None
+    ci: tuple[float, float] | None = None
     """Interval of `delta`, with every trial without a score at its worst for either end."""
-    p: float | None
-    mde: float | None
+    p: float | None = None
+    mde: float | None = None
     """The smallest true change this size would have shown with 80 % power."""
     se_planned: float | None = None
     """At a look of a run that may stop early: what `se` will be after all its items; else None."""
-    noise: float | None
+    noise: float | None = None
     """Standard deviation of one trial around its item's mean, pooled over items."""
-    bounds: tuple[float, float] | None
+    bounds: tuple[float, float] | None = None
     """`delta` with all errors counted as failures of the new lane, and with all as passes."""
     design_effect: float | None = None
     """By how much the unequal weights of a sample inflate the variance of `delta`; None for a golden set."""
-    improved: int
-    regressed: int
-    unchanged: int
-    inconclusive: int
-    pass_hat_k: dict[Lane, dict[int, float]]
+    improved: int = 0
+    regressed: int = 0
+    unchanged: int = 0
+    inconclusive: int = 0
+    pass_hat_k: dict[Lane, dict[int, float]] = field(default_factory=dict)
     """pass^k by lane: the chance that k trials of an item all pass."""
-    gated: bool
+    gated: bool = False
     """Whether this metric decides the answer."""
     p_any: float | None = None
     """That any item differs between the versions, in either direction: trials dealt anew within items."""

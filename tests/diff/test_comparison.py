@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replaydiff.diff.clusters import clusters_of
-from replaydiff.diff.comparison import Comparison, Estimate, estimate
+from replaydiff.diff.comparison import Comparison, estimate
 from replaydiff.diff.reading import RunData
-from replaydiff.diff.result import Block
+from replaydiff.diff.result import Block, MetricDelta
 from replaydiff.diff.statistics import paired, trials
 from replaydiff.diff.verdicts import ItemScores, Scale, null_model
 from replaydiff.replay.model import Item, Lane, Message, RunRecord, SampleRecord, ToolCall
@@ -47,7 +47,7 @@ def compared(items: list[Item], population: int | None = None, **settings: Any) 
 
 def estimated(
     scores: list[ItemScores], population: int | None = None, weights: list[float] | None = None
-) -> Estimate:
+) -> MetricDelta:
     items = [item(f"t{n}", weight=1.0 if weights is None else weights[n]) for n in range(len(scores))]
     return estimate(compared(items, population), items, scores, SCALE, null_model(scores, SCALE))
 
