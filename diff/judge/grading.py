@@ -22,10 +22,17 @@ from replaydiff.diff.graders.base import JUDGE
 from replaydiff.diff.judge import questions
 from replaydiff.diff.judge.batch import FetchedVotes
 from replaydiff.diff.judge.judge import Judge, self_preference_warning
-from replaydiff.diff.judge.pairwise import Pair, PairComparer
+from replaydiff.diff.judge.pairwise import Pair
 from replaydiff.diff.judge.prompt import PASS, POINTS
 from replaydiff.diff.judge.questions import GradingTask
-from replaydiff.diff.judge.votes import SIMILAR, TrialVotes, VoteCollector, VoteSource, summarize_votes
+from replaydiff.diff.judge.votes import (
+    SIMILAR,
+    CollectedVotes,
+    VoteCollector,
+    VoteSource,
+    judge_grade,
+    summarize_votes,
+)
 from replaydiff.replay.clock import utc_now
 from replaydiff.replay.event_loop import GRACE_S, run_sync
 from replaydiff.replay.llm.attachments import MediaModel
@@ -159,13 +166,13 @@ class _GradingRun:
                 keep=self._keep_vote,
                 concurrency=self._judge.concurrency,
             )
-            collector, comparing = VoteCollector(self._judge, asking), PairComparer(self._judge, asking)
+            collector = VoteCollector(asking)
             to_grade = itertools.chain([first] if first else [], tasks)
             to_compare = itertools.chain([first_pair] if first_pair else [], waiting)
             try:
                 async with asyncio.TaskGroup() as group:
                     for _ in range(self._judge.concurrency):
-                        group.create_task(self._work(collector, to_grade, comparing, to_compare))
+                        group.create_task(self._work(collector, to_grade, to_compare))
             except BaseExceptionGroup as failures:
                 raise _first_error(failures) from None
             finally:
@@ -191,71 +198,45 @@ class _GradingRun:
                 yield task
 
     async def _work(
-        self,
-        collector: VoteCollector,
-        tasks: Iterator[GradingTask],
-        comparing: PairComparer,
-        waiting: Iterator[Pair],
+        self, collector: VoteCollector, tasks: Iterator[GradingTask], waiting: Iterator[Pair]
     ) -> None:
         for task in tasks:
-            self._keep(task, await collector.vote(task.text, task.have))
+            self._keep(task, await collector.collect(task.questions(self._judge), task.have))
             self._advance()
             self._write_in_time()
         for pair in waiting:
-            grades, requested, cost = await comparing.compare(pair)
+            collected = await collector.collect(pair.questions(self._judge), pair.have)
+            grades = pair.grades(self._judge, collected)
             self._unwritten += grades
-            self._report.calls += requested
+            self._count(collected, (vote for grade in grades for vote in grade.votes))
             self._report.pairs += bool(grades)
             self._report.left += not grades
-            self._pay(cost)
-            self._note_failure(vote for grade in grades for vote in grade.votes)
             self._write_in_time()
 
     def _write_in_time(self) -> None:
         if len(self._unwritten) >= WRITE_AFTER or time.monotonic() - self._written_at > WRITE_AFTER_S:
             self._write()
 
-    def _pay(self, cost_usd: float | None) -> None:
-        self._report.cost_usd = _add_costs(self._report.cost_usd, cost_usd)
-
-    def _note_failure(self, votes: Iterable[Vote]) -> None:
-        failed = next((vote for vote in votes if vote.state in FAILED), None)
-        self._report.first_failure = self._report.first_failure or (failed.reason if failed else None)
-
-    def _keep(self, task: GradingTask, collected: TrialVotes) -> None:
+    def _count(self, collected: CollectedVotes, votes: Iterable[Vote]) -> None:
         report = self._report
         report.calls += collected.requested
+        report.cost_usd = _add_costs(report.cost_usd, collected.cost_usd)
+        failed = next((vote for vote in votes if vote.state in FAILED), None)
+        report.first_failure = report.first_failure or (failed.reason if failed else None)
+
+    def _keep(self, task: GradingTask, collected: CollectedVotes) -> None:
+        report, judge = self._report, self._judge
+        self._count(collected, collected.votes)
         report.shared += collected.shared
-        self._pay(collected.cost_usd)
-        self._note_failure(collected.votes)
-        report.left += len(collected.votes) < self._judge.votes
-        if len(collected.votes) == len(task.have):
+        report.left += len(collected.votes) < judge.votes
+        if not collected.received:
             return
-        result = summarize_votes(collected.votes, self._judge.votes, _pass_mark(task.item))
+        result = summarize_votes(collected.votes, judge.votes, _pass_mark(task.item))
         report.graded += 1
         report.states[result.state] += 1
-        judge = self._judge
+        cost = _add_costs(task.paid_usd, collected.cost_usd)
         self._unwritten.append(
-            Grade(
-                run_id=self._run.id,
-                item_id=task.trial.item_id,
-                lane=task.trial.lane,
-                trial=task.trial.index,
-                grader=JUDGE,
-                grader_version=judge.version,
-                state=result.state,
-                score=result.score,
-                passed=result.passed,
-                reason=result.reason,
-                detail={
-                    "model": judge.id.model,
-                    "prompt_hash": judge.id.prompt_hash,
-                    "rubric_hash": judge.id.rubric_hash,
-                    "spread": result.spread,
-                },
-                votes=collected.votes,
-                cost_usd=_add_costs(task.paid_usd, collected.cost_usd),
-            )
+            judge_grade(task.trial, JUDGE, judge.id, result, collected.votes, cost_usd=cost)
         )
 
     def _advance(self) -> None:

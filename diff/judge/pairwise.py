@@ -17,7 +17,7 @@ the others follow from those of the candidates (`reading.opposite_grade`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from replaydiff.diff.graders.base import PAIRWISE
@@ -25,10 +25,11 @@ from replaydiff.diff.judge import prompt
 from replaydiff.diff.judge.judge import Judge, grader_version
 from replaydiff.diff.judge.prompt import FIRST, SECOND
 from replaydiff.diff.judge.votes import (
+    CollectedVotes,
     Question,
-    VoteSource,
     VoteSummary,
     ask,
+    judge_grade,
     missing_indices,
     read_answer,
     unreadable,
@@ -94,10 +95,30 @@ class Pair:
         """Return whether there is nothing to choose between."""
         return prompt.same_document(self.item, self.old, self.new)
 
-    def text(self, index: int) -> str:
-        """Return the user prompt of one vote: the first is shown the old response first."""
-        first, second = (self.old, self.new) if index == 0 else (self.new, self.old)
-        return prompt.user_prompt(prompt.pair_document(self.item, first, second))
+    def questions(self, judge: Judge) -> list[Question]:
+        """Return what is to be asked: the first vote is shown the old response first."""
+        name, system = grader_version(judge.pairwise_id), prompt.system_prompt(judge.rubric, prompt.PAIRS)
+        questions = []
+        for index in () if self.is_equal else missing_indices(self.have, ORDERS):
+            first, second = (self.old, self.new) if index == 0 else (self.new, self.old)
+            text = prompt.user_prompt(prompt.pair_document(self.item, first, second))
+            schema = prompt.PAIR_SCHEMA
+            questions.append(ask(judge, name, text, index, system=system, schema=schema, read=read))
+        return questions
+
+    def grades(self, judge: Judge, collected: CollectedVotes) -> tuple[Grade, ...]:
+        """Return the grades of both trials; none where no vote could be asked for."""
+        votes, cost = collected.votes, collected.cost_usd
+        if self.is_equal:
+            votes = tuple(Vote(index=index, state=GradeState.SCORED, score=TIE) for index in range(ORDERS))
+            summary = replace(summarize_votes(votes), reason="the same calls and response, word for word")
+        elif not collected.received:
+            return ()
+        else:
+            summary = summarize_votes(votes)
+        new = judge_grade(self.new, PAIRWISE, judge.pairwise_id, summary, votes, cost_usd=cost)
+        # The old trial has one grade: its comparisons with other candidates follow from theirs.
+        return (opposite_grade(new), new) if new.lane == Lane.NEW else (new,)
 
 
 def pairs(
@@ -125,76 +146,3 @@ def pairs(
             have = earlier.get((item.id, lane, index), ())
             if lane.is_new and old is not None and len(have) < ORDERS:
                 yield Pair(item, old, new, have)
-
-
-def question(judge: Judge, text: str, index: int) -> Question:
-    """Return the question for a comparison of the two responses in a user prompt."""
-    name, system = grader_version(judge.pairwise_id), prompt.pair_system_prompt(judge.rubric)
-    return ask(judge, name, text, index, system=system, schema=prompt.PAIR_SCHEMA, read=read)
-
-
-class PairComparer:
-    """Asks one judge for one pair after another. For one event loop."""
-
-    def __init__(self, judge: Judge, asking: VoteSource) -> None:
-        """Compare with `judge`, whose votes come from `asking`."""
-        self._grader, self._judge, self._asking = judge, judge.pairwise_id, asking
-
-    async def compare(self, pair: Pair) -> tuple[tuple[Grade, ...], int, float | None]:
-        """Return the grades of both trials, the number of requested votes, and their cost (None if unknown).
-
-        No grades where no vote may be asked for.
-
-        Raises:
-            ReplayError: no call can succeed.
-        """
-        if pair.is_equal:
-            tie = tuple(Vote(index=index, state=GradeState.SCORED, score=TIE) for index in range(2))
-            return self._grades(pair, tie, 0.0, "the same calls and response, word for word"), 0, 0.0
-        received = [
-            received_vote
-            for index in missing_indices(pair.have, ORDERS)
-            if (received_vote := await self._asking.vote(question(self._grader, pair.text(index), index)))
-            is not None
-        ]
-        if not received:
-            return (), 0, 0.0
-        costs = [received_vote.priced.cost_usd for received_vote in received]
-        cost = None if None in costs else sum(cost for cost in costs if cost)
-        votes = sorted(
-            (*pair.have, *(received_vote.priced.vote for received_vote in received)),
-            key=lambda vote: vote.index,
-        )
-        return (
-            self._grades(pair, tuple(votes), cost, None),
-            sum(received_vote.new for received_vote in received),
-            cost,
-        )
-
-    def _grades(
-        self, pair: Pair, cast: tuple[Vote, ...], cost: float | None, why: str | None
-    ) -> tuple[Grade, ...]:
-        summary = summarize_votes(cast)
-        judge = self._judge
-        new = Grade(
-            run_id=pair.new.run_id,
-            item_id=pair.item.id,
-            lane=pair.new.lane,
-            trial=pair.new.index,
-            grader=PAIRWISE,
-            grader_version=grader_version(judge),
-            state=summary.state,
-            score=summary.score,
-            passed=summary.passed,
-            reason=why or summary.reason,
-            detail={
-                "model": judge.model,
-                "prompt_hash": judge.prompt_hash,
-                "rubric_hash": judge.rubric_hash,
-                "spread": summary.spread,
-            },
-            votes=cast,
-            cost_usd=cost,
-        )
-        # The old trial has one grade: its comparisons with other candidates follow from theirs.
-        return (opposite_grade(new), new) if new.lane == Lane.NEW else (new,)

@@ -19,7 +19,7 @@ from replaydiff.replay.model import Item, Json, JsonObject, Message, ServedCall,
 from replaydiff.replay.turns import conversed, reached
 
 INSTRUCTIONS = Path(__file__).with_name("instructions.md")
-PAIR_INSTRUCTIONS = Path(__file__).with_name("pairwise.md")
+PAIRS = Path(__file__).with_name("pairwise.md")
 BUILT_IN_RUBRIC = Path(__file__).with_name("rubric.md")
 POINTS = (1, 2, 3)
 """The scores a judge can give; divided by the last they are a vote's score."""
@@ -54,14 +54,9 @@ PAIR_SCHEMA: JsonObject = {
 }
 
 
-def system_prompt(rubric: str) -> str:
-    """Return the judge's system prompt with this rubric."""
-    return _instructions(INSTRUCTIONS).replace("{rubric}", rubric.strip())
-
-
-def pair_system_prompt(rubric: str) -> str:
-    """Return the system prompt for comparing two responses by this rubric."""
-    return _instructions(PAIR_INSTRUCTIONS).replace("{rubric}", rubric.strip())
+def system_prompt(rubric: str, instructions: Path = INSTRUCTIONS) -> str:
+    """Return the judge's system prompt with this rubric; of `PAIRS` that for comparing two responses."""
+    return _instructions(instructions).replace("{rubric}", rubric.strip())
 
 
 def prompt_hash() -> str:
@@ -74,7 +69,7 @@ def prompt_hash() -> str:
 
 def pair_prompt_hash() -> str:
     """Return the hash of the wording, schema and layout for comparisons of two responses."""
-    named = [_instructions(PAIR_INSTRUCTIONS), PAIR_SCHEMA, LAYOUT, "no recorded answer"]
+    named = [_instructions(PAIRS), PAIR_SCHEMA, LAYOUT, "no recorded answer"]
     return digest(json.dumps(named, sort_keys=True))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -47,10 +48,19 @@ class GradingTask:
     paid_usd: float | None
     """What those cost; None where it is not known."""
 
-    @property
-    def text(self) -> str:
-        """Return the user prompt about it."""
-        return prompt.user_prompt(prompt.document(self.item, self.trial))
+    def questions(self, judge: Judge) -> list[Question]:
+        """Return what is to be asked."""
+        text = prompt.user_prompt(prompt.document(self.item, self.trial))
+        first = votes.ask(
+            judge,
+            judge.version,
+            text,
+            0,
+            system=prompt.system_prompt(judge.rubric),
+            schema=prompt.SCHEMA,
+            read=votes.read,
+        )
+        return [replace(first, index=index) for index in votes.missing_indices(self.have, judge.votes)]
 
     def without_standard(self, judge: Judge) -> bool:
         """Return whether there is nothing to judge it by."""
@@ -94,30 +104,13 @@ def questions(
 ) -> Iterator[Question]:
     """Yield the questions to ask about a run, each once, except those whose vote is stored."""
     requested: set[Key] = set()
-
-    def fresh(question: Question) -> bool:
-        if question.key in answered or question.key in requested:
-            return False
-        requested.add(question.key)
-        return True
-
-    yield from filter(fresh, _about_trials(con, run, judge))
-    yield from filter(fresh, _about_pairs(con, run, judge))
-
-
-def _about_trials(con: DuckDBPyConnection, run: RunRecord, judge: Judge) -> Iterator[Question]:
-    for task in grading_tasks(con, run, judge):
-        if task.complete(judge) or task.without_standard(judge):
-            continue
-        first = votes.question(judge, task.text, 0)
-        for index in votes.missing_indices(task.have, judge.votes):
-            yield replace(first, index=index)
-
-
-def _about_pairs(con: DuckDBPyConnection, run: RunRecord, judge: Judge) -> Iterator[Question]:
-    for pair in pairs(con, run, judge):
-        for index in () if pair.is_equal else votes.missing_indices(pair.have, pairwise.ORDERS):
-            yield pairwise.question(judge, pair.text(index), index)
+    trials = (task for task in grading_tasks(con, run, judge) if not task.without_standard(judge))
+    tasks: Iterator[GradingTask | Pair] = itertools.chain(trials, pairs(con, run, judge))
+    for task in tasks:
+        for question in task.questions(judge):
+            if question.key not in answered and question.key not in requested:
+                requested.add(question.key)
+                yield question
 
 
 def _earlier(con: DuckDBPyConnection, run: RunRecord, judge: Judge) -> dict[tuple[str, Lane, int], Grade]:

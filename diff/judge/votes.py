@@ -25,13 +25,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from replaydiff.diff.judge import prompt
-from replaydiff.diff.judge.judge import Judge
+from replaydiff.diff.judge.judge import Judge, grader_version
 from replaydiff.diff.judge.prompt import PASS, POINTS
 from replaydiff.replay.errors import UnavailableError
 from replaydiff.replay.event_loop import underway
 from replaydiff.replay.llm.base import Budget, Model, ModelFailure, ModelReply, ModelRequest, Stop
-from replaydiff.replay.model import GradeState, JsonObject, Message, Vote
+from replaydiff.replay.model import Grade, GradeState, JsonObject, JudgeId, Message, Trial, Vote
 from replaydiff.replay.store.grades import StoredVote
 
 SIMILAR = 0.8
@@ -51,6 +50,8 @@ class PricedVote:
     """None where the model's price is not known."""
     is_outage: bool = False
     """Whether the provider was not there: it is down, or something else answers in its stead."""
+    is_new: bool = True
+    """Whether it was asked for now; else it was stored, or is another trial's, and costs nothing more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,21 +210,6 @@ def ask(
     return Question(judge=name, material=material, index=index, request=request, read=read)
 
 
-def question(judge: Judge, text: str, index: int) -> Question:
-    """Return the question for a grade of the response in a user prompt."""
-    system = prompt.system_prompt(judge.rubric)
-    return ask(judge, judge.version, text, index, system=system, schema=prompt.SCHEMA, read=read)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReceivedVote:
-    """A vote, and whether it is new."""
-
-    priced: PricedVote
-    """With what it cost now: nothing where it was stored."""
-    new: bool
-
-
 class VoteSource:
     """Request each vote once, or return the stored one. For one event loop."""
 
@@ -254,7 +240,7 @@ class VoteSource:
         self._outages = 0
         """Votes in a row that found no provider."""
 
-    async def vote(self, question: Question) -> ReceivedVote | None:
+    async def vote(self, question: Question) -> PricedVote | None:
         """Return the vote on a question; None where it may not be requested.
 
         Whoever wants a vote that was requested before, or that is in flight, gets that one, failed or not.
@@ -264,12 +250,12 @@ class VoteSource:
         """
         key = question.key
         if answer := self._answers.pop(key, None):
-            return ReceivedVote(priced=answer, new=True)
+            return answer
         if stored_vote := self._stored_votes.get(key):
-            return ReceivedVote(priced=PricedVote(vote=stored_vote, cost_usd=0.0), new=False)
+            return PricedVote(vote=stored_vote, cost_usd=0.0, is_new=False)
         if earlier := self._requested.get(key):
             shared = await earlier
-            return None if shared is None else ReceivedVote(priced=replace(shared, cost_usd=0.0), new=False)
+            return None if shared is None else replace(shared, cost_usd=0.0, is_new=False)
         reply = self._requested[key] = asyncio.get_running_loop().create_future()
         try:
             cast = await self._request(question)
@@ -277,7 +263,7 @@ class VoteSource:
             reply.cancel()
             raise
         reply.set_result(cast)
-        return None if cast is None else ReceivedVote(priced=cast, new=True)
+        return cast
 
     async def _request(self, question: Question) -> PricedVote | None:
         async with self._slots:
@@ -309,14 +295,16 @@ class VoteSource:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrialVotes:
-    """The votes on one response."""
+class CollectedVotes:
+    """The votes on one response, or on one pair of responses."""
 
     votes: tuple[Vote, ...]
     """By index."""
-    requested: int
+    received: int = 0
+    """How many were not there before."""
+    requested: int = 0
     """How many were asked for now, for this response."""
-    cost_usd: float | None
+    cost_usd: float | None = 0.0
     """Of those; None where the model's price is not known."""
     shared: bool = False
     """Whether all votes that were missing are those of another response that is the same word for word."""
@@ -329,39 +317,65 @@ def missing_indices(have: Sequence[Vote], size: int) -> list[int]:
 
 
 class VoteCollector:
-    """Ask one judge for votes. For one event loop."""
+    """Asks for the votes on one response, or one pair, after another. For one event loop."""
 
-    def __init__(self, judge: Judge, asking: VoteSource) -> None:
-        """Collect votes of `judge`; they come from `asking`."""
-        self._judge, self._asking = judge, asking
+    def __init__(self, asking: VoteSource) -> None:
+        """Collect votes that come from `asking`."""
+        self._asking = asking
         self._begun: set[str] = set()
 
-    async def vote(self, text: str, have: tuple[Vote, ...] = ()) -> TrialVotes:
-        """Return the votes on the material of a user prompt; those in `have` are not requested again.
+    async def collect(self, questions: Sequence[Question], have: Sequence[Vote]) -> CollectedVotes:
+        """Return the votes on these questions, beside those in `have`.
 
-        There are fewer than the judge's `votes` where no more may be requested.
+        There are fewer than were asked for where no more may be requested.
 
         Raises:
             ReplayError: no call can succeed.
         """
-        first = question(self._judge, text, 0)
-        begun = first.material in self._begun
-        self._begun.add(first.material)
+        materials = {question.material for question in questions}
+        begun = materials <= self._begun
+        self._begun |= materials
         async with asyncio.TaskGroup() as group:
-            requested = [
-                group.create_task(self._asking.vote(replace(first, index=index)))
-                for index in missing_indices(have, self._judge.votes)
-            ]
-        received = [received_vote for task in requested if (received_vote := task.result()) is not None]
-        costs = [received_vote.priced.cost_usd for received_vote in received]
-        return TrialVotes(
-            votes=tuple(
-                sorted(
-                    (*have, *(received_vote.priced.vote for received_vote in received)),
-                    key=lambda vote: vote.index,
-                )
-            ),
-            requested=sum(received_vote.new for received_vote in received),
+            requested = [group.create_task(self._asking.vote(question)) for question in questions]
+        received = [vote for task in requested if (vote := task.result()) is not None]
+        costs = [vote.cost_usd for vote in received]
+        new = sum(vote.is_new for vote in received)
+        return CollectedVotes(
+            votes=tuple(sorted((*have, *(vote.vote for vote in received)), key=lambda vote: vote.index)),
+            received=len(received),
+            requested=new,
             cost_usd=None if None in costs else sum(cost for cost in costs if cost),
-            shared=begun and bool(received) and not any(received_vote.new for received_vote in received),
+            shared=begun and bool(received) and not new,
         )
+
+
+def judge_grade(
+    trial: Trial,
+    grader: str,
+    judge: JudgeId,
+    summary: VoteSummary,
+    votes: tuple[Vote, ...],
+    *,
+    cost_usd: float | None,
+) -> Grade:
+    """Return a judge's grade of a trial, with the identity of the judge and its votes."""
+    return Grade(
+        run_id=trial.run_id,
+        item_id=trial.item_id,
+        lane=trial.lane,
+        trial=trial.index,
+        grader=grader,
+        grader_version=grader_version(judge),
+        state=summary.state,
+        score=summary.score,
+        passed=summary.passed,
+        reason=summary.reason,
+        detail={
+            "model": judge.model,
+            "prompt_hash": judge.prompt_hash,
+            "rubric_hash": judge.rubric_hash,
+            "spread": summary.spread,
+        },
+        votes=votes,
+        cost_usd=cost_usd,
+    )
