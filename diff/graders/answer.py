@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 
-from replaydiff.diff.graders.base import Grader, scored
+from replaydiff.diff.graders.base import Grader, clipped, scored
 from replaydiff.replay.model import Grade, Item, Status, Trial
 from replaydiff.replay.settings import Settings
 
@@ -49,7 +49,7 @@ def grade(item: Item, trial: Trial, settings: Settings) -> Grade | None:  # noqa
         passed = any(close(number, target) for number in numbers(response))
     else:
         passed = _plain(response) == _plain(expected)
-    reason = None if passed else f"expected the answer {expected!r}, got {_clip(response)!r}"
+    reason = None if passed else f"expected the answer {expected!r}, got {clipped(response)!r}"
     return scored(trial, NAME, VERSION, float(passed), reason=reason)
 
 
@@ -65,10 +65,6 @@ def close(number: float, target: float) -> bool:
 
 def _plain(text: str) -> str:
     return " ".join(text.split()).strip(_OUTER).casefold()
-
-
-def _clip(text: str, width: int = 60) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"
 
 
 GRADER = Grader(name=NAME, version=VERSION, applies=applies, grade=grade)

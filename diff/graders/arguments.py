@@ -20,7 +20,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
-from math import isfinite
 from pathlib import Path
 from typing import Any, cast
 
@@ -32,8 +31,6 @@ from replaydiff.replay.model import Json, JsonObject, NamedRule, PathRule, ToolM
 ANY = "*"
 _DOT = re.compile(r"(?<!\\)\.")
 _DATES = ("%d %B %Y", "%d %b %Y", "%B %d, %Y", "%b %d, %Y", "%B %d %Y", "%b %d %Y")
-_OPENING = frozenset("{[")
-_PLAIN = frozenset((str, int, float, bool, type(None)))
 _MOST_DIGITS = 400
 """A text that is longer is no number."""
 
@@ -141,69 +138,8 @@ class ArgumentRules:
 
 
 def equal(expected: Json, actual: Json) -> bool:
-    """Return whether two values are the same as JSON, JSON inside strings decoded.
-
-    A direct comparison decides most; only where a string may contain JSON, or a number is none, both are
-    serialised.
-    """
-    try:
-        quick_answer = _equal_values(expected, actual)
-    except RecursionError:
-        quick_answer = None
-    return canonical({"": expected}) == canonical({"": actual}) if quick_answer is None else quick_answer
-
-
-def _equal_values(expected: Json, actual: Json) -> bool | None:
-    """Return whether two values are equal; None if that requires serialising them."""
-    kind = type(expected)
-    if kind is not type(actual):
-        return _equal_across_types(expected, actual)
-    if kind in _PLAIN and expected == actual:
-        return True
-    if isinstance(expected, str) and isinstance(actual, str):
-        return None if expected[:1] in _OPENING or actual[:1] in _OPENING else False
-    pairs: Iterable[tuple[Json, Json]]
-    if isinstance(expected, dict) and isinstance(actual, dict):
-        if expected.keys() != actual.keys():
-            return False
-        pairs = zip(expected.values(), map(actual.__getitem__, expected), strict=True)
-    elif isinstance(expected, list | tuple) and isinstance(actual, list | tuple):
-        if len(expected) != len(actual):
-            return False
-        pairs = zip(expected, actual, strict=True)
-    else:
-        # Two numbers that differ; but what is no number is written as null.
-        kinds = (
-            isinstance(expected, float)
-            and isinstance(actual, float)
-            and isfinite(expected)
-            and isfinite(actual)
-        )
-        return None if isinstance(expected, float) and not kinds else False
-    result: bool | None = True
-    for value, opposite in pairs:
-        # The usual case, without a call.
-        if type(value) is type(opposite) and type(value) in _PLAIN and value == opposite:
-            continue
-        pair_equal = _equal_values(value, opposite)
-        if pair_equal is False:
-            return False
-        if pair_equal is None:
-            result = None
-    return result
-
-
-def _equal_across_types(expected: Json, actual: Json) -> bool | None:
-    if isinstance(expected, str) or isinstance(actual, str):
-        text, value = (expected, actual) if isinstance(expected, str) else (actual, expected)
-        inside = isinstance(text, str) and text[:1] in _OPENING and isinstance(value, dict | list | tuple)
-        return None if inside else False
-    numbers = [value for value in (expected, actual) if isinstance(value, int | float)]
-    if any(isinstance(value, float) and not isfinite(value) for value in numbers):
-        return None
-    if len(numbers) == 2:
-        return not isinstance(expected, bool) and not isinstance(actual, bool) and expected == actual
-    return None if isinstance(expected, list | tuple) and isinstance(actual, list | tuple) else False
+    """Return whether two values are the same as JSON, JSON inside strings decoded."""
+    return expected is actual or canonical({"": expected}) == canonical({"": actual})
 
 
 def _decode_json_text(value: Json) -> Json:

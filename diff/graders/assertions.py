@@ -16,19 +16,18 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from replaydiff.diff.graders import json_shape
-from replaydiff.diff.graders.base import Grader, abstained, failed, scored
+from replaydiff.diff.graders.base import Grader, abstained, clipped, failed, scored
 from replaydiff.replay.errors import SettingsError
-from replaydiff.replay.model import Assertion, Grade, Item, Status, Trial
+from replaydiff.replay.model import Assertion, Grade, Item, JsonObject, Status, Trial
 from replaydiff.replay.settings import Settings
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 NAME, VERSION = "assertions", "1"
-_SHOWN = 60
 
 
 def of_item(item: Item, settings: Settings) -> tuple[Assertion, ...]:
@@ -51,8 +50,7 @@ def require(assertions: Sequence[Assertion]) -> None:
 def describe(assertion: Assertion) -> str:
     """Return an assertion in words: `contains "refund"`."""
     for kind, value in _values_of(assertion):
-        text = json.dumps(value, ensure_ascii=False)
-        return f"{kind} {text if len(text) <= _SHOWN else text[: _SHOWN - 1] + '…'}"
+        return f"{kind} {clipped(json.dumps(value, ensure_ascii=False))}"
     return ""
 
 
@@ -105,58 +103,13 @@ def _names(trial: Trial) -> list[str]:
     return [served.call.name for served in trial.served]
 
 
-def _contains(value: object, trial: Trial) -> str | None:
-    return None if str(value) in _answer(trial) else f"the answer does not contain {value!r}"
-
-
-def _not_contains(value: object, trial: Trial) -> str | None:
-    return f"the answer contains {value!r}" if str(value) in _answer(trial) else None
-
-
-def _matches(value: object, trial: Trial) -> str | None:
-    return None if _search_pattern(str(value), _answer(trial)) else f"the answer does not match {value!r}"
-
-
-def _json(value: object, trial: Trial) -> str | None:
+def _json(value: JsonObject, trial: Trial) -> str | None:
     try:
         answer = json.loads(_answer(trial))
     except (ValueError, RecursionError):
         return "the answer is not JSON"
-    assert isinstance(value, dict)  # noqa: S101 - the model's type
     wrong = json_shape.first_error(value, answer, _search_pattern)
     return wrong and f"the answer does not meet the schema: {wrong}"
-
-
-def _max_chars(value: object, trial: Trial) -> str | None:
-    length = len(_answer(trial))
-    return f"the answer has {length} characters, more than {value}" if length > int(str(value)) else None
-
-
-def _must_call(value: object, trial: Trial) -> str | None:
-    return None if value in _names(trial) else f"never called {value}"
-
-
-def _must_not_call(value: object, trial: Trial) -> str | None:
-    return f"called {value}" if value in _names(trial) else None
-
-
-def _max_calls(value: object, trial: Trial) -> str | None:
-    calls = len(trial.served)
-    return f"made {calls} calls, more than {value}" if calls > int(str(value)) else None
-
-
-_CHECKS: dict[str, Callable[[object, Trial], str | None]] = {
-    "contains": _contains,
-    "not_contains": _not_contains,
-    "matches": _matches,
-    "json_schema": _json,
-    "max_chars": _max_chars,
-    "must_call": _must_call,
-    "must_not_call": _must_not_call,
-    "max_calls": _max_calls,
-}
-_DECIDED_EARLY = ("must_not_call", "max_calls")
-"""What no further call can correct."""
 
 
 def _unusable(assertion: Assertion) -> str | None:
@@ -203,6 +156,33 @@ def _connection() -> DuckDBPyConnection:
         _engine.connection = duckdb.connect(":memory:", config={"threads": 1})
     connection: DuckDBPyConnection = _engine.connection
     return connection
+
+
+_CHECKS: dict[str, Callable[[Any, Trial], str | None]] = {
+    "contains": lambda text, trial: _unless(text in _answer(trial), f"the answer does not contain {text!r}"),
+    "not_contains": lambda text, trial: _unless(text not in _answer(trial), f"the answer contains {text!r}"),
+    "matches": lambda pattern, trial: _unless(
+        _search_pattern(pattern, _answer(trial)), f"the answer does not match {pattern!r}"
+    ),
+    "json_schema": _json,
+    "max_chars": lambda most, trial: _unless(
+        len(_answer(trial)) <= most, f"the answer has {len(_answer(trial))} characters, more than {most}"
+    ),
+    "must_call": lambda tool, trial: _unless(tool in _names(trial), f"never called {tool}"),
+    "must_not_call": lambda tool, trial: _unless(tool not in _names(trial), f"called {tool}"),
+    "max_calls": lambda most, trial: _unless(
+        len(trial.served) <= most, f"made {len(trial.served)} calls, more than {most}"
+    ),
+}
+"""Field of an assertion → why its value does not hold for a trial; None where it does."""
+
+
+def _unless(holds: bool, broken: str) -> str | None:
+    return None if holds else broken
+
+
+_DECIDED_EARLY = ("must_not_call", "max_calls")
+"""What no further call can correct."""
 
 
 def _applies(item: Item, settings: Settings) -> bool:

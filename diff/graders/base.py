@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from replaydiff.replay.model import Grade, GradeState, Item, JsonObject, Trial
 from replaydiff.replay.settings import Settings
@@ -56,19 +56,9 @@ def scored(
     detail: JsonObject | None = None,
 ) -> Grade:
     """Return a grade with a score; it passes at 1 unless `passed` is given."""
-    return Grade(
-        run_id=trial.run_id,
-        item_id=trial.item_id,
-        lane=trial.lane,
-        trial=trial.index,
-        grader=grader,
-        grader_version=version,
-        state=GradeState.SCORED,
-        reason=reason or None,
-        score=score,
-        passed=score >= 1 if passed is None else passed,
-        detail=detail or {},
-    )
+    grade = _unscored(trial, grader, version, GradeState.SCORED, reason or None)
+    passed = score >= 1 if passed is None else passed
+    return replace(grade, score=score, passed=passed, detail=detail or {})
 
 
 def abstained(trial: Trial, grader: str, version: str, reason: str) -> Grade:
@@ -92,6 +82,11 @@ def _unscored(trial: Trial, grader: str, version: str, state: GradeState, reason
         state=state,
         reason=reason,
     )
+
+
+def clipped(text: str, width: int = 60) -> str:
+    """Return a text for a reason, cut at this width."""
+    return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def failure_sentence(name: str, grades: Iterable[Grade], run_id: str) -> str | None:

@@ -27,7 +27,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from replaydiff.diff.graders.base import Grader, abstained, failed, scored
+from replaydiff.diff.graders.base import Grader, abstained, clipped, failed, scored
 from replaydiff.replay.align import equal_json
 from replaydiff.replay.files import FILE_CONTENTS
 from replaydiff.replay.functions import load_function
@@ -102,9 +102,9 @@ def difference(expected: Json, state: Json, *, whole: bool, path: str = "the sta
             if inner_difference:
                 return inner_difference
         return None
-    return (
-        None if equal_json(expected, state) else f"{path} should be {_clip(expected)}, and is {_clip(state)}"
-    )
+    if equal_json(expected, state):
+        return None
+    return f"{path} should be {clipped(repr(expected))}, and is {clipped(repr(state))}"
 
 
 @functools.cache
@@ -115,11 +115,6 @@ def function(target: str, root: Path) -> Callable[..., Any]:
         SettingsError: there is none.
     """
     return load_function(target, root, _SETTING)
-
-
-def _clip(value: Json, width: int = 60) -> str:
-    text = repr(value)
-    return text if len(text) <= width else text[: width - 1] + "…"
 
 
 GRADER = Grader(name=NAME, version=VERSION, applies=applies, grade=grade)

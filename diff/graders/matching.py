@@ -47,6 +47,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from replaydiff.diff.graders.arguments import ANY, ArgumentRules, equal, merge_rules
+from replaydiff.diff.graders.base import clipped
 from replaydiff.replay.align import common_subsequence
 from replaydiff.replay.model import ExpectedCall, Json, JsonObject, Match, ToolCall
 
@@ -421,9 +422,5 @@ def _shown(name: str, args: JsonObject | None) -> str:
     """Return `cancel_order(order_id='67890')`, long values and long calls cut."""
     if args is None:
         return f"{name}(…)"
-    text = ", ".join(f"{key}={_clip(repr(value), _VALUE_WIDTH)}" for key, value in args.items())
-    return f"{name}({_clip(text, _CALL_WIDTH)})"
-
-
-def _clip(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"
+    text = ", ".join(f"{key}={clipped(repr(value), _VALUE_WIDTH)}" for key, value in args.items())
+    return f"{name}({clipped(text, _CALL_WIDTH)})"

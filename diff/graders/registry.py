@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from replaydiff.diff.graders import answer, assertions, end_state, limits, quality, tool_calls
-from replaydiff.diff.graders.base import JUDGE, PAIRWISE, SCORE_PREFIX, Grader, failed, scored
+from replaydiff.diff.graders.base import JUDGE, PAIRWISE, SCORE_PREFIX, Grader, clipped, failed, scored
 from replaydiff.replay.errors import SettingsError, UnknownNameError
 from replaydiff.replay.functions import load_function
 from replaydiff.replay.model import Grade, Item, Status, Trial
@@ -180,11 +180,8 @@ def _grade_of(returned: Any, trial: Trial, name: str, version: str) -> Grade | N
         and isinstance(reason, str | None)
     )
     if not fits:
-        return failed(
-            trial, name, version,
-            f"the grader returned {_clip(returned)}; it must return True, False, a number from 0 to 1, or "
-            "None, with or without a reason",
-        )  # fmt: skip
+        why = "it must return True, False, a number from 0 to 1, or None, with or without a reason"
+        return failed(trial, name, version, f"the grader returned {clipped(repr(returned))}; {why}")
     return scored(trial, name, version, float(score), passed=passed, reason=reason)
 
 
@@ -195,8 +192,3 @@ def _version(function: Function) -> str:
     except (OSError, TypeError):
         return "1"
     return f"sha256:{hashlib.sha256(source).hexdigest()[:16]}"
-
-
-def _clip(value: object, width: int = 60) -> str:
-    text = repr(value)
-    return text if len(text) <= width else text[: width - 1] + "…"
