@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from replaydiff.diff.result import Served
-from replaydiff.diff.statistics.alike import largest_share
+from replaydiff.diff.statistics.paired import largest_share
 from replaydiff.replay.model import MissReason, Rule, RunRecord, ServedCall
 
 _TAIL = 0.05

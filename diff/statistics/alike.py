@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from replaydiff.diff.statistics.distributions import log_choose
+from replaydiff.diff.statistics.paired import largest_share
 
 FEWEST_PAIRS = 10
 """Below so many pairs the difference is not estimated."""
@@ -40,15 +40,16 @@ class AlikeNoise:
     @property
     def ci(self) -> Ends:
         """Return the exact 95 % interval of the share."""
-        return self.smallest(0.025), self.largest(0.025)
+        return self.ends(0.025)
 
-    def smallest(self, tail: float) -> float:
-        """Return the lower end of the share's one-sided interval."""
-        return smallest_share(self.differing, self.pairs, tail)
+    def ends(self, tail: float) -> Ends:
+        """Return the exact interval of the share, each end with this one-sided level.
 
-    def largest(self, tail: float) -> float:
-        """Return the upper end of the share's one-sided interval."""
-        return largest_share(self.differing, self.pairs, tail)
+        Pairs of several situations have several shares; the number that differ then scatters less than a
+        binomial one (Hoeffding 1956), so the interval of their mean is not too narrow.
+        """
+        low = 1 - largest_share(self.pairs - self.differing, self.pairs, tail)
+        return low, largest_share(self.differing, self.pairs, tail)
 
     def beyond(self, share: float, ends: Ends, tail: float) -> tuple[float, Ends]:
         """Return how much a share of changed items exceeds what the old version differs from itself.
@@ -62,45 +63,6 @@ class AlikeNoise:
             ends: its interval.
             tail: the one-sided level of each end.
         """
-        repeat, low, high = (
-            self.covered * end for end in (self.share, self.smallest(tail), self.largest(tail))
-        )
+        repeat, low, high = (self.covered * end for end in (self.share, *self.ends(tail)))
         below, above = math.hypot(share - ends[0], high - repeat), math.hypot(ends[1] - share, repeat - low)
         return share - repeat, (share - repeat - below, share - repeat + above)
-
-
-def smallest_share(times: int, of: int, tail: float) -> float:
-    """Return the smallest share with which something is seen so often with the chance `tail`.
-
-    The lower end of Clopper & Pearson (1934), by bisection of P(X ≥ times) = tail. Pairs of several
-    situations have several shares; the number that differ then scatters less than a binomial one (Hoeffding
-    1956), so the interval of their mean is not too narrow.
-    """
-    if times == 0 or tail <= 0:
-        return 0.0
-    low, high = 0.0, times / of
-    for _ in range(60):
-        middle = (low + high) / 2
-        if _at_least(times, of, middle) < tail:
-            low = middle
-        else:
-            high = middle
-    return low
-
-
-def largest_share(times: int, of: int, tail: float) -> float:
-    """Return the largest share with which something is seen so seldom with the chance `tail`."""
-    return 1 - smallest_share(of - times, of, tail)
-
-
-def _at_least(times: int, of: int, share: float) -> float:
-    """Return the chance of so many or more of a binomial count."""
-    if share <= 0:
-        return 0.0
-    if share >= 1:
-        return 1.0
-    terms = (
-        math.exp(log_choose(of, count) + count * math.log(share) + (of - count) * math.log1p(-share))
-        for count in range(times, of + 1)
-    )
-    return math.fsum(terms)

@@ -88,19 +88,14 @@ def pooled_within(groups: Iterable[Sequence[float]]) -> tuple[float, int]:
     return (squares / degrees if degrees else 0.0), degrees
 
 
-def fit(groups: Sequence[Sequence[float]]) -> Null | None:
-    """Fit the null model to groups of scores in 0..1: one group an item and version.
+def fit_moments(seen: Moments) -> Null | None:
+    """Fit the null model to the moments of groups of scores in 0..1: one group an item and version.
 
     Moments of the beta-binomial (Kleinman 1973): with mean m and within-item variance w = E[p(1−p)],
     a + b = w / (m(1−m) − w), a = m(a+b). Both moments hold half-observations: the mean half a pass and half a
     failure (Jeffreys), the variance half a flip (`PRIOR_SCATTER`).
     None where no item was tried twice by one version: the noise is unknown.
     """
-    return fit_moments(Moments.of(groups))
-
-
-def fit_moments(seen: Moments) -> Null | None:
-    """Fit the null model to the moments of groups; see `fit`."""
     if not seen.degrees:
         return None
     within = seen.squares / seen.degrees

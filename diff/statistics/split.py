@@ -15,9 +15,11 @@ The largest part is what is worth buying more of: votes, trials, or items. k and
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+
+from replaydiff.diff.statistics.noise import pooled_within
 
 TrialVoteScores = Sequence[float]
 """The scores of a trial's votes."""
@@ -47,8 +49,8 @@ def split_variance(items: Sequence[tuple[LaneVoteScores, LaneVoteScores]]) -> Va
     if len(paired) < 2:
         return None
     lanes = [lane for pair in paired for lane in pair]
-    votes = _pooled([trial for lane in lanes for trial in lane])
-    trials = _pooled([[fmean(trial) for trial in lane] for lane in lanes])
+    votes = _pooled(trial for lane in lanes for trial in lane)
+    trials = _pooled([fmean(trial) for trial in lane] for lane in lanes)
     k = _harmonic([len(trial) for lane in lanes for trial in lane])
     n = _harmonic([len(lane) for lane in lanes])
     deltas = [
@@ -74,13 +76,7 @@ def _harmonic(counts: Sequence[int]) -> float:
     return len(counts) / math.fsum(1 / count for count in counts)
 
 
-def _pooled(groups: Sequence[Sequence[float]]) -> float | None:
+def _pooled(groups: Iterable[Sequence[float]]) -> float | None:
     """Return the variance within groups, pooled; None where no group has two values."""
-    freedom = sum(len(group) - 1 for group in groups)
-    if not freedom:
-        return None
-    means = map(fmean, groups)
-    return (
-        math.fsum((value - mean) ** 2 for group, mean in zip(groups, means, strict=True) for value in group)
-        / freedom
-    )
+    variance, degrees = pooled_within(groups)
+    return variance if degrees else None

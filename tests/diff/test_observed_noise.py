@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import replaydiff as rd
 from replaydiff.diff.document import to_json
 from replaydiff.diff.observed_noise import Recording, alike_pairs, masked_calls
-from replaydiff.diff.statistics.alike import AlikeNoise, smallest_share
+from replaydiff.diff.statistics.alike import AlikeNoise
 from replaydiff.replay.model import Json, ToolCall
 from tests.stand_ins.schemas import validator
 
@@ -156,7 +156,7 @@ def test_more_noise_allows_more_and_the_bound_is_never_below_the_plain_differenc
     differing = data.draw(st.integers(0, pairs))
     share, (_, high) = noise(pairs, differing).beyond(0.2, (0.1, 0.35), 0.025)
     assert share <= high <= 0.35
-    assert high >= 0.35 - noise(pairs, differing).largest(0.025)
+    assert high >= 0.35 - noise(pairs, differing).ci[1]
     if differing:
         assert high <= noise(pairs, differing - 1).beyond(0.2, (0.1, 0.35), 0.025)[1][1] + 1e-9
-        assert 0 < smallest_share(differing, pairs, 0.025) < differing / pairs
+        assert 0 < noise(pairs, differing).ci[0] < differing / pairs

@@ -221,20 +221,20 @@ def test_noise_is_the_mean_square_within() -> None:
     groups = [[1.0, 1.0, 0.0], [0.0, 0.0], [1.0]]
     variance, degrees = noise.pooled_within(groups)
     assert (variance, degrees) == (pytest.approx((2 / 3) / 3), 3)
-    null = noise.fit(groups)
+    null = noise.fit_moments(noise.Moments.of(groups))
     assert null is not None
     assert null.noise == pytest.approx(math.sqrt(variance))
 
 
 def test_noise_is_unknown_where_nothing_was_tried_twice() -> None:
-    assert noise.fit([[1.0], [0.0]]) is None
+    assert noise.fit_moments(noise.Moments.of([[1.0], [0.0]])) is None
 
 
 def test_fit_finds_the_agent_it_was_shown() -> None:
     rng = np.random.default_rng(2)
     rates = rng.beta(2, 1, 3000)
     groups = [list((rng.random(4) < rate).astype(float)) for rate in rates]
-    null = noise.fit(groups)
+    null = noise.fit_moments(noise.Moments.of(groups))
     assert null is not None
     assert (null.a, null.b) == (pytest.approx(2, rel=0.1), pytest.approx(1, rel=0.1))
 
