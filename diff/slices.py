@@ -31,14 +31,14 @@ from replaydiff.diff.result import (
     Cause,
     CauseExample,
     CauseState,
-    GradedTrial,
     ItemVerdict,
     Slice,
     Verdict,
     property_words,
+    scores_of,
 )
 from replaydiff.diff.statistics import noise, paired
-from replaydiff.replay.model import SCORE_SCALES, SCORED_BY, GradeState, Item, Json, Lane, tool_path
+from replaydiff.replay.model import SCORE_SCALES, SCORED_BY, Item, Json, Lane, tool_path
 
 FEWEST = 5
 """Fewer items are not a slice: three items are an anecdote."""
@@ -380,24 +380,20 @@ def _cause(part: Slice, items: Sequence[ItemVerdict], decided: Mapping[str, Caus
 
 def _below(members: Sequence[ItemVerdict], lane: Lane, part: Slice) -> tuple[int, int]:
     """Return how many trials of a lane score below the slice's old mean, and how many have a score."""
-    scores = [score for verdict in members for score, _ in _scores(verdict.lanes.get(lane, ()), part.metric)]
+    scores = [score for verdict in members for score in scores_of(verdict.lanes.get(lane, ()), part.metric)]
     return sum(score < (part.old or 0.0) - 1e-9 for score in scores), len(scores)
-
-
-def _scores(trials: Sequence[GradedTrial], metric: str) -> list[tuple[float, int]]:
-    """Return the scores of trials, each with the trial's index."""
-    return [
-        (grade.score, graded.trial.index)
-        for graded in trials
-        if (grade := graded.grades.get(metric)) is not None
-        and grade.state is GradeState.SCORED
-        and grade.score is not None
-    ]
 
 
 def _example(verdict: ItemVerdict, metric: str) -> CauseExample:
     """Return the best old trial of an item and its worst new one."""
-    old, new = (_scores(verdict.lanes.get(lane, ()), metric) for lane in (Lane.OLD, Lane.NEW))
+    old, new = (
+        [
+            (score, graded.trial.index)
+            for graded in verdict.lanes.get(lane, ())
+            for score in scores_of([graded], metric)
+        ]
+        for lane in (Lane.OLD, Lane.NEW)
+    )
     return CauseExample(
         item=verdict.item.id,
         old=max(old)[1] if old else None,
@@ -423,7 +419,7 @@ def broken(
         for (by, value), positions in _distinct(items, metric, groups):
             members = [items[position] for position in positions]
             if 2 <= len(members) <= FEWEST and all(_broke(member, metric) for member in members):
-                trials = sum(len(_scores(member.lanes.get(Lane.NEW, ()), metric)) for member in members)
+                trials = sum(len(scores_of(member.lanes.get(Lane.NEW, ()), metric)) for member in members)
                 if trials >= _FEWEST_TRIALS:
                     share = sum(comparison.weight(member.item) for member in members) / total
                     part = BrokenPart(by=by, value=value, items=len(members), share=share)

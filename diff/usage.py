@@ -8,10 +8,8 @@ failed took less for no merit of the version. Percentiles are of all those trial
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from itertools import accumulate, pairwise
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from operator import attrgetter
-from typing import TypeVar
 
 from replaydiff.diff.blocks import trials_of
 from replaydiff.diff.comparison import Comparison
@@ -20,8 +18,6 @@ from replaydiff.diff.result import UsageDelta
 from replaydiff.diff.statistics import paired
 from replaydiff.diff.statistics.quantiles import quantile_changes
 from replaydiff.replay.model import Lane, Status, Trial
-
-T = TypeVar("T")
 
 PERCENTILES = {"latency_p50_ms": 0.5, "latency_p95_ms": 0.95}
 
@@ -46,21 +42,21 @@ def usage(comparison: Comparison) -> dict[str, UsageDelta]:
     """Compute every figure that both lanes have in some item; nothing where one lane is alone."""
     if not comparison.has_both_lanes:
         return {}
-    confidence, seed = comparison.confidence, comparison.run.seed
+    confidence, blocks = comparison.confidence, comparison.read.blocks
+    every_key = [comparison.clusters.numbers[block.item.id] for block in blocks]
+    sides = [[trials_of(block, lane) for block in blocks] for lane in (Lane.OLD, Lane.NEW)]
     deltas: dict[str, UsageDelta] = {}
-    every_key = [comparison.clusters.numbers[block.item.id] for block in comparison.read.blocks]
-    sides = [_Side(comparison, lane) for lane in (Lane.OLD, Lane.NEW)]
     for name, figure in _FIGURES.items():
-        columns = [side.values(figure) for side in sides]
-        before, after = (side.means(values) for side, values in zip(sides, columns, strict=True))
-        old, new, keys = _values_of_both(before, after, every_key)
-        if keys:
-            deltas[name] = _mean_change(keys, old, new, confidence)
-        if keys and name == "latency_ms":
-            old_times, new_times = (side.by_item(values) for side, values in zip(sides, columns, strict=True))
-            times = _values_of_both(old_times, new_times, every_key)
+        values = ([_values(figure, trials) for trials in side] for side in sides)
+        rows = [(key, old, new) for key, old, new in zip(every_key, *values, strict=True) if old and new]
+        if not rows:
+            continue
+        keys, before, after = ([row[column] for row in rows] for column in range(3))
+        deltas[name] = _mean_change(keys, [*map(_mean, before)], [*map(_mean, after)], confidence)
+        if name == "latency_ms":
             shares = list(PERCENTILES.values())
-            changes = quantile_changes(*times, shares, confidence=confidence, seed=seed)
+            seed = comparison.run.seed
+            changes = quantile_changes(before, after, keys, shares, confidence=confidence, seed=seed)
             for percentile, change in zip(PERCENTILES, changes, strict=True):
                 deltas[percentile] = UsageDelta(
                     old=change.old,
@@ -72,42 +68,9 @@ def usage(comparison: Comparison) -> dict[str, UsageDelta]:
     return deltas
 
 
-def _values_of_both(
-    before: Iterable[T | None], after: Iterable[T | None], keys: Sequence[Hashable]
-) -> tuple[list[T], list[T], list[Hashable]]:
-    """Return what is known of the items of which something is known in both lanes, and their keys."""
-    old, new, shared_keys = [], [], []
-    for early, late, key in zip(before, after, keys, strict=True):
-        if early is not None and late is not None:
-            old.append(early)
-            new.append(late)
-            shared_keys.append(key)
-    return old, new, shared_keys
-
-
-class _Side:
-    """The trials of one lane, in the order of the items."""
-
-    def __init__(self, comparison: Comparison, lane: Lane) -> None:
-        by_item = [trials_of(block, lane) for block in comparison.read.blocks]
-        self._trials = [trial for trials in by_item for trial in trials]
-        self._ends = list(accumulate(map(len, by_item)))
-        self._is_single = all(len(trials) == 1 for trials in by_item)
-
-    def values(self, figure: Callable[[Trial], float | None]) -> list[float | None]:
-        """Return a figure of each trial."""
-        return list(map(figure, self._trials))
-
-    def by_item(self, values: Sequence[float | None]) -> Iterator[tuple[float, ...] | None]:
-        """Yield the known values of each item, of those of each trial; None without any."""
-        for start, end in pairwise((0, *self._ends)):
-            yield tuple([value for value in values[start:end] if value is not None]) or None
-
-    def means(self, values: list[float | None]) -> list[float | None]:
-        """Return the mean of each item's known values, of those of each trial; None without any."""
-        if self._is_single:
-            return values
-        return [None if item_values is None else _mean(item_values) for item_values in self.by_item(values)]
+def _values(figure: Callable[[Trial], float | None], trials: Iterable[Trial]) -> tuple[float, ...]:
+    """Return a figure of those trials of which it is known."""
+    return tuple([value for value in map(figure, trials) if value is not None])
 
 
 def _mean_change(

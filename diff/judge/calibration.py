@@ -438,28 +438,45 @@ def calibration(con: DuckDBPyConnection, settings: Settings, filled: Sequence[Pa
             f"{len(judges)} judges graded what is labelled here (another model, prompt or rubric in another "
             "run); read the sheets of one run at a time"
         )
+    rows = [
+        LabelledResponse(
+            run=graded[key].graded.trial.run_id,
+            item=graded[key].item.id,
+            lane=str(graded[key].graded.trial.lane),
+            trial=graded[key].graded.trial.index,
+            label=decided[key],
+            judge=graded[key].points,
+            score=graded[key].grade.score,
+            reason=graded[key].grade.reason,
+        )
+        for key in sorted(decided)
+    ]
+    without_score = len(labelled_keys - graded.keys())
+    return calibration_document(judges.pop(), rows, people, without_score=without_score, runs=runs)
+
+
+def calibration_document(
+    identity: Sequence[object],
+    rows: Sequence[LabelledResponse],
+    people: Mapping[str, Mapping[str, int]],
+    **facts: object,
+) -> dict[str, Any]:
+    """Return a calibration as JSON values.
+
+    Args:
+        identity: what names the judge, as `IDENTITY` has it.
+        rows: the labelled responses with a score of the judge, at least one.
+        people: the labels of each person.
+        facts: further ones by name.
+    """
+    labelled = {key for labels_of_person in people.values() for key in labels_of_person}
     return {
-        **dict(zip(IDENTITY, judges.pop(), strict=True)),
-        **compared(
-            [
-                LabelledResponse(
-                    run=graded[key].graded.trial.run_id,
-                    item=graded[key].item.id,
-                    lane=str(graded[key].graded.trial.lane),
-                    trial=graded[key].graded.trial.index,
-                    label=decided[key],
-                    judge=graded[key].points,
-                    score=graded[key].grade.score,
-                    reason=graded[key].grade.reason,
-                )
-                for key in sorted(decided)
-            ]
-        ),
+        **dict(zip(IDENTITY, identity, strict=True)),
+        **compared(rows),
         "labelled_by": list(people),
         "between": between(people),
-        "differing": len(labelled_keys) - len(majority_labels(people)),
-        "without_score": len(labelled_keys - graded.keys()),
-        "runs": runs,
+        "differing": len(labelled) - len(majority_labels(people)),
+        **facts,
     }
 
 

@@ -24,8 +24,7 @@ from replaydiff.diff.judge import labels
 from replaydiff.diff.judge.calibration import (
     IDENTITY,
     LabelledResponse,
-    between,
-    compared,
+    calibration_document,
     majority_labels,
     score_identity,
 )
@@ -112,32 +111,28 @@ def existing_calibration(
         identity = identities.pop()
     else:
         identity = score_identity(judge)
-    labelled = {key for labels_of_rater in people.values() for key in labels_of_rater}
-    return {
-        **dict(zip(IDENTITY, identity, strict=True)),
-        **compared(
-            [
-                LabelledResponse(
-                    run=by_key[key].run,
-                    item=by_key[key].item,
-                    lane=by_key[key].lane,
-                    trial=by_key[key].trial,
-                    label=decided[key],
-                    judge=verdicts[key][0],
-                    score=verdicts[key][1],
-                    reason=_reason(by_key[key], judge),
-                )
-                for key in keys
-            ]
-        ),
-        "labelled_by": list(people),
-        "between": between(people),
-        "differing": len(labelled) - len(decided),
-        "without_score": len(decided.keys() - verdicts.keys()),
-        "unread": dict(unread.most_common()),
-        "outside": outside,
-        "runs": [] if run_id is None else [run_id],
-    }
+    rows = [
+        LabelledResponse(
+            run=by_key[key].run,
+            item=by_key[key].item,
+            lane=by_key[key].lane,
+            trial=by_key[key].trial,
+            label=decided[key],
+            judge=verdicts[key][0],
+            score=verdicts[key][1],
+            reason=_reason(by_key[key], judge),
+        )
+        for key in keys
+    ]
+    return calibration_document(
+        identity,
+        rows,
+        people,
+        without_score=len(decided.keys() - verdicts.keys()),
+        unread=dict(unread.most_common()),
+        outside=outside,
+        runs=[] if run_id is None else [run_id],
+    )
 
 
 def read_values(values: Iterable[object], scale: Mapping[str, int]) -> dict[str, int | None]:
