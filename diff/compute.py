@@ -127,15 +127,12 @@ def compute(
     inputs = _Inputs(
         con=con,
         sample=get_sample(con, run.sample) if run.sample else None,
-        stored=graded.stored,
+        graded=graded,
         judge=judge_status(settings, graded.stored),
         settings=settings,
         cases=_cases(run, settings),
         metrics=metrics,
         gate=gate,
-        vouching=graded.vouching,
-        agreement=graded.agreement,
-        look=graded.look,
         ranges=score_ranges(con, read),
         judged={name: score_status(settings, name, run.lanes) for name in judged_scores(con, read, settings)},
         decided=read_decisions(decisions_path(settings)),
@@ -185,6 +182,7 @@ class _Graded:
     stored: StoredGrades
     vouching: Vouching
     agreement: RecordingRules
+    """How trials are compared with recordings that nobody vouches for."""
     look: int | None
     """Of a run that may stop early, the items of the look that is taken."""
 
@@ -250,17 +248,12 @@ class _Inputs:
 
     con: DuckDBPyConnection
     sample: SampleRecord | None
-    stored: StoredGrades
+    graded: _Graded
     judge: JudgeStatus
     settings: Settings
     cases: CasesSection
     metrics: Sequence[str]
     gate: Sequence[str] | None
-    vouching: Vouching
-    agreement: RecordingRules
-    """How trials are compared with recordings that nobody vouches for."""
-    look: int | None
-    """Of a run that may stop early, the items of the look that is taken."""
     ranges: Mapping[str, tuple[float, float]]
     """By score of the traces, its lowest and highest value; without those that lie between 0 and 1."""
     judged: Mapping[str, JudgeStatus]
@@ -277,9 +270,11 @@ def _result(inputs: _Inputs, run: RunRecord, read: RunData, candidates: int = 1)
     read, aside = expectations.split_quarantined(run, read)
     plan = stopping.plan_of(run)
     look = None
-    if plan is not None and inputs.look is not None:
+    if plan is not None and inputs.graded.look is not None:
         taken = [record.items for record in run.looks]
-        look = stopping.look_levels(plan, taken, inputs.look, paired.simultaneous(confidence, candidates))
+        look = stopping.look_levels(
+            plan, taken, inputs.graded.look, paired.simultaneous(confidence, candidates)
+        )
 
     def compared(blocks: RunData, look: LookLevels | None = None) -> Comparison:
         return Comparison.of(
@@ -299,7 +294,7 @@ class _Figures:
 
     names: Sequence[str]
     """The metrics, in the order in which they are shown."""
-    deciding: Collection[str]
+    deciding: set[str]
     results: Mapping[str, MetricResult]
     deltas: dict[str, MetricDelta]
     corrected: dict[str, MetricDelta]
@@ -329,10 +324,11 @@ class _Figures:
             refusals[name] = _FITS_NEITHER.format(
                 name=name, old=deltas[name].old, new=deltas[name].new, least=_LEAST_MEAN
             )
+        of_answers = deciding - _NOT_OF_ANSWERS
         likeness = compare_answers(
             comparison,
-            inputs.agreement.texts,
-            _graded_answers(items, deciding),
+            inputs.graded.agreement.texts,
+            frozenset(item.item.id for item in items if of_answers & item.metrics.keys()),
             settings.gate.max_changed,
             inputs.embed,
         )
@@ -381,7 +377,7 @@ def _compared(inputs: _Inputs, comparison: Comparison) -> DiffResult:
         *_failed_grades(run, read.patterns, figures.names),
         *([evidence.distrust] if evidence.distrust else []),
         *divergence.divergence_warnings(run, read.witnesses, is_distrusted=evidence.distrust is not None),
-        *_falls(run, figures.deltas, figures.items),
+        *filter(None, (fall_during_run(*metric, run, figures.items) for metric in figures.deltas.items())),
         *_warnings(inputs, comparison, figures, kind, errors),
     ]
     return DiffResult(
@@ -417,13 +413,13 @@ def _compared(inputs: _Inputs, comparison: Comparison) -> DiffResult:
 
 def _rules_of(metric: str, inputs: _Inputs) -> Settings:
     """Return the settings by which a metric compares calls."""
-    is_agreement = inputs.vouching.kind(metric) is Kind.AGREEMENT
-    return inputs.agreement.settings if is_agreement else inputs.settings
+    is_agreement = inputs.graded.vouching.kind(metric) is Kind.AGREEMENT
+    return inputs.graded.agreement.settings if is_agreement else inputs.settings
 
 
 def _changed_behaviours(inputs: _Inputs, comparison: Comparison) -> Causes:
     """Find the behaviours that changed, each metric seeing those that its own rules count."""
-    agreement, settings = inputs.agreement, inputs.settings
+    agreement, settings = inputs.graded.agreement, inputs.settings
     rules = {name: _rules_of(name, inputs) for name in (tool_calls.NAME, RECORDING)}
     return find_causes(
         comparison,
@@ -448,23 +444,23 @@ def _metric_results(
             name,
             comparison,
             _rules_of(name, inputs),
-            inputs.vouching,
+            inputs.graded.vouching,
             name in deciding,
-            agreement=inputs.agreement,
+            agreement=inputs.graded.agreement,
             metrics=varying,
             accepted=behaviours.explained(name),
             ranges=inputs.ranges,
         )
         for name in names
     }
-    for name in inputs.stored.judges & results.keys():
+    for name in inputs.graded.stored.judges & results.keys():
         results[name] = _with_labels(name, results[name], inputs, comparison)
     for name in inputs.judged.keys() & results.keys():
         if inputs.judged[name].may_gate:
             results[name] = _with_score_labels(name, results[name], inputs, comparison)
     if not comparison.recorded_once or not _agreement_metrics(results):
         return results
-    alike = noise_of_recordings(inputs.con, comparison, inputs.agreement.settings)
+    alike = noise_of_recordings(inputs.con, comparison, inputs.graded.agreement.settings)
     return {
         name: replace(metric, delta=without_recording_noise(metric.delta, alike, comparison.tails[0]))
         for name, metric in results.items()
@@ -482,9 +478,9 @@ def _item_changes(
     """Return by pattern how behaviour changed against the recording, where not all of it was accepted."""
     blocks = comparison.read.patterns.blocks
     accepted = [behaviours.explained(name, unseen=True) for name in _agreement_metrics(results)]
-    variation = read_variation(blocks, inputs.agreement)
+    variation = read_variation(blocks, inputs.graded.agreement)
     return {
-        number: item_change(block, inputs.agreement, variation)
+        number: item_change(block, inputs.graded.agreement, variation)
         for number, block in enumerate(blocks)
         if accepted and not all(number in patterns for patterns in accepted)
     }
@@ -502,7 +498,7 @@ def _all_causes(
         level=1 - comparison.confidence,
         tolerances={name: gate.tolerance * delta.reach for name, delta in figures.corrected.items()},
     )
-    by_agreement = all(inputs.vouching.kind(name) is Kind.AGREEMENT for name in figures.deciding)
+    by_agreement = all(inputs.graded.vouching.kind(name) is Kind.AGREEMENT for name in figures.deciding)
     causes = (
         *figures.behaviours.beside(figures.corrected),
         *answers_cause(figures.likeness, comparison.run, inputs.decided, by_agreement),
@@ -519,7 +515,9 @@ def _evidence(
     """Return all that the answer depends on."""
     run, read, settings = comparison.run, comparison.read, inputs.settings
     followed = (
-        behaviour.effects_followed(read.patterns, inputs.agreement) if inputs.vouching.unvouched else None
+        behaviour.effects_followed(read.patterns, inputs.graded.agreement)
+        if inputs.graded.vouching.unvouched
+        else None
     )
     return Evidence(
         comparison=comparison,
@@ -532,12 +530,12 @@ def _evidence(
         cases=inputs.cases,
         causes=causes,
         refusals=figures.refusals,
-        judges=frozenset(inputs.stored.judges) | inputs.judged.keys(),
+        judges=frozenset(inputs.graded.stored.judges) | inputs.judged.keys(),
         broken=broken(figures.items, figures.quality, comparison, settings.diff.slice_by)
         if comparison.has_both_lanes
         else (),
         likeness=figures.likeness,
-        agreement=inputs.agreement,
+        agreement=inputs.graded.agreement,
         unrequested=divergence.unrequested_writes(run, read.witnesses, settings),
     )
 
@@ -584,13 +582,9 @@ def _trusted(con: DuckDBPyConnection, settings: Settings) -> frozenset[str]:
 
 def _deciding(names: Sequence[str], inputs: _Inputs, comparison: Comparison) -> set[str]:
     """Return the deciding metrics: of those that may, the quality metrics, else all."""
-    may = [name for name in names if _may_gate(name, inputs)]
-    quality = [name for name in may if inputs.vouching.kind(name) is Kind.QUALITY]
+    may = [name for name in names if name in (inputs.settings.gate.metrics or names)]
+    quality = [name for name in may if inputs.graded.vouching.kind(name) is Kind.QUALITY]
     return set(quality if quality and comparison.has_both_lanes else may)
-
-
-def _may_gate(name: str, inputs: _Inputs) -> bool:
-    return not inputs.settings.gate.metrics or name in inputs.settings.gate.metrics
 
 
 _LEAST_MEAN = 0.15
@@ -628,7 +622,7 @@ def _refusals(
             refusal = inputs.judged[name].refusal or unlike_labels(inputs.judged[name], run, causes, name)
             if refusal is not None:
                 refusals[name] = refusal.replace(f"{inputs.settings.root}/", "")
-        elif name in inputs.stored.judges:
+        elif name in inputs.graded.stored.judges:
             refusal = inputs.judge.refusal or unlike_labels(inputs.judge, run, causes)
             if refusal is not None or not inputs.judge.may_gate:
                 reason = refusal or f"{name} is uncalibrated, so its figures do not gate"
@@ -651,12 +645,6 @@ _NOT_OF_ANSWERS = frozenset(
     }
 )
 """Metrics that grade no answer, or (assertions) hardly more than a word of it."""
-
-
-def _graded_answers(items: Sequence[ItemVerdict], deciding: Collection[str]) -> frozenset[str]:
-    """Return the items whose answers a metric that decides grades."""
-    names = set(deciding) - _NOT_OF_ANSWERS
-    return frozenset(item.item.id for item in items if names & item.metrics.keys())
 
 
 def _votes(name: str, block: Block, lane: Lane) -> list[list[float]]:
@@ -738,13 +726,6 @@ def _verdict(
     return item
 
 
-def _falls(run: RunRecord, deltas: Mapping[str, MetricDelta], items: Sequence[ItemVerdict]) -> Iterator[str]:
-    """Yield a warning for each deciding metric whose level fell during the run."""
-    for name, metric in deltas.items():
-        if metric.gated and (sentence := fall_during_run(name, metric, run, items)):
-            yield sentence
-
-
 def _failed_grades(run: RunRecord, patterns: Patterns, names: Sequence[str]) -> Iterator[str]:
     """Yield a warning for each metric most of whose grades failed, since little else then means much."""
     trials = [
@@ -773,16 +754,8 @@ def _item_verdict(metrics: Mapping[str, ItemMetric]) -> Verdict:
 
 def _counts(total: int, items: Sequence[ItemVerdict]) -> Counts:
     verdicts = [item.verdict for item in items]
-    return Counts(
-        total=total,
-        compared=len(items),
-        improved=verdicts.count(Verdict.IMPROVED),
-        regressed=verdicts.count(Verdict.REGRESSED),
-        mixed=verdicts.count(Verdict.MIXED),
-        changed=verdicts.count(Verdict.CHANGED),
-        unchanged=verdicts.count(Verdict.UNCHANGED),
-        inconclusive=verdicts.count(Verdict.INCONCLUSIVE),
-    )
+    by_verdict = {verdict.value: verdicts.count(verdict) for verdict in Verdict}
+    return Counts(total=total, compared=len(items), **by_verdict)
 
 
 NO_BOUNDARY = (
@@ -805,13 +778,6 @@ def _accepted_changes(run: RunRecord) -> Iterator[str]:
             f"lane {change['lane']} is not one version: the run was resumed on {change['at'][:10]} with "
             f"{', '.join(change['changed'])} of {change['version']!r} changed (--accept-changes)"
         )
-
-
-def _unlinked(comparison: Comparison) -> Iterator[str]:
-    """Warn of a sample in which turns of one conversation may count as independent."""
-    count, total = comparison.clusters.without_session, len(comparison.read.blocks)
-    if comparison.hides_links:
-        yield without_session(count, total)
 
 
 def _wide_bounds(deltas: Mapping[str, MetricDelta], settings: Settings) -> Iterator[str]:
@@ -866,9 +832,10 @@ def _warnings(
             f"{lost} recorded tool calls have no recorded result, so nothing can answer them in a replay; "
             "record results, or leave such traces out of the sample"
         )
-    yield from behaviour.free_text_warnings(inputs.agreement.texts, deltas)
-    yield from behaviour.effect_warnings(inputs.agreement.effects, deltas)
-    yield from _unlinked(comparison)
+    yield from behaviour.free_text_warnings(inputs.graded.agreement.texts, deltas)
+    yield from behaviour.effect_warnings(inputs.graded.agreement.effects, deltas)
+    if comparison.hides_links:
+        yield without_session(comparison.clusters.without_session, len(comparison.read.blocks))
     if errors:
         yield f"{errors} trials ended in an error and have no score; the bounds include them"
     yield from _wide_bounds(deltas, settings)
@@ -881,8 +848,8 @@ def _warnings(
         single = run.trials == 1 and Lane.OLD2 not in run.lanes
         why = "one trial a lane and no A/A lane" if single else "no version has two scores on any item"
         yield f"{why}: how much a single trial varies is unknown, so verdicts on items may be noise"
-    if inputs.stored.judges & deltas.keys():
+    if inputs.graded.stored.judges & deltas.keys():
         yield from (refusal for name, refusal in figures.refusals.items() if name != PAIRWISE)
         models = [version.model for version in run.lanes.values()]
-        if preference := self_preference_warning(inputs.stored.judge_model or "", models):
+        if preference := self_preference_warning(inputs.graded.stored.judge_model or "", models):
             yield preference

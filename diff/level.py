@@ -30,7 +30,7 @@ _LEAST_FALL = 0.1
 def fall_during_run(
     name: str, metric: MetricDelta, run: RunRecord, items: Sequence[ItemVerdict]
 ) -> str | None:
-    """Return a sentence where a part of the run is significantly lower than the others; else None.
+    """Return a sentence where a metric decides, and is significantly lower in a part of the run; else None.
 
     Args:
         name: the metric.
@@ -39,7 +39,7 @@ def fall_during_run(
         items: its items, with their verdicts.
     """
     lanes = [lane for lane, version in run.lanes.items() if version.kind is not VersionKind.OBSERVED]
-    if len(lanes) < len(run.lanes) or Lane.NEW not in lanes:
+    if not metric.gated or len(lanes) < len(run.lanes) or Lane.NEW not in lanes:
         return None
     levels = sorted(_levels(name, lanes, items))
     if len(levels) < _FEWEST_ITEMS:
