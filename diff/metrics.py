@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -39,7 +39,7 @@ from replaydiff.diff.verdicts import (
     single_lane_verdict,
 )
 from replaydiff.replay.errors import UnknownNameError
-from replaydiff.replay.model import SCORE_SCALES, SCORED_BY, Item, Lane, RunRecord, Status, VersionKind
+from replaydiff.replay.model import SCORE_SCALES, SCORED_BY, Item, Lane, RunRecord, Score, Status, VersionKind
 from replaydiff.replay.settings import Settings
 from replaydiff.replay.settings.sections import ScoreSection
 from replaydiff.replay.settings.toml import toml_key
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 _SIDES = (Lane.OLD, Lane.NEW)
+_MOVED = (Verdict.REGRESSED, Verdict.IMPROVED, Verdict.CHANGED)
 _ACCEPTED = "changed only in ways that were accepted (`replay accept`): counts as unchanged"
 
 
@@ -103,25 +104,26 @@ def _applies(name: str, block: Block, settings: Settings) -> bool:
 
 
 def _item_scores(name: str, block: Block) -> ItemScores:
-    scores = {lane: tuple(scores_of(graded, name)) for lane, graded in block.lanes.items()}
-    unscored = {lane: len(graded) - len(scores[lane]) for lane, graded in block.lanes.items()}
+    trials = [block.lanes.get(lane, ()) for lane in (Lane.OLD, Lane.NEW, Lane.OLD2)]
+    old, new, again = (tuple(scores_of(graded, name)) for graded in trials)
+    unscored = [len(graded) - len(scores) for graded, scores in zip(trials, (old, new, again), strict=True)]
     return ItemScores(
-        old=scores.get(Lane.OLD, ()),
-        new=scores.get(Lane.NEW, ()),
-        again=scores.get(Lane.OLD2, ()),
-        old_unscored=unscored.get(Lane.OLD, 0),
-        new_unscored=unscored.get(Lane.NEW, 0),
-        again_unscored=unscored.get(Lane.OLD2, 0),
+        old=old,
+        new=new,
+        again=again,
+        old_unscored=unscored[0],
+        new_unscored=unscored[1],
+        again_unscored=unscored[2],
     )
 
 
 def count_varying(names: Sequence[str], blocks: Sequence[Block]) -> int:
     """Count the metrics on which any two trials of an item differ: only these can raise an alarm."""
-    return sum(any(_varies(name, block) for block in blocks) for name in names)
 
+    def varies(name: str, block: Block) -> bool:
+        return len({score for graded in block.lanes.values() for score in scores_of(graded, name)}) > 1
 
-def _varies(name: str, block: Block) -> bool:
-    return len({score for graded in block.lanes.values() for score in scores_of(graded, name)}) > 1
+    return sum(any(varies(name, block) for block in blocks) for name in names)
 
 
 def compute_metric(
@@ -172,24 +174,19 @@ def compute_metric(
             )
             for number, metric in by_pattern.items()
         }
+    verdicts = [by_pattern[number].verdict for number in scored.numbers]
     delta = replace(
-        _delta(name, comparison, scored, [by_pattern[number].verdict for number in scored.numbers]),
+        _delta(name, comparison, scored, verdicts),
         gated=gated,
         kind=kind,
         effects=agreement.effects.counted if kind is Kind.AGREEMENT else (),
-        mirrored=is_mirrored(name, settings),
+        mirrored=_declared(name, settings).better == "lower",
     )
     if changes:
-        moved = (Verdict.REGRESSED, Verdict.IMPROVED, Verdict.CHANGED)
-        share = behaviour.share_changed(
-            comparison, scored.items, [changes[number] for number in scored.numbers]
-        )
-        delta = replace(
-            delta,
-            changed=sum(by_pattern[number].verdict in moved for number in scored.numbers),
-            changed_share=share[0] if share else None,
-            changed_ci=share[1] if share else None,
-        )
+        by_item = [changes[number] for number in scored.numbers]
+        share, ends = behaviour.share_changed(comparison, scored.items, by_item) or (None, None)
+        moved = sum(verdicts.count(verdict) for verdict in _MOVED)
+        delta = replace(delta, changed=moved, changed_share=share, changed_ci=ends)
     return MetricResult(
         delta=delta,
         by_pattern=[by_pattern.get(number) for number in range(len(comparison.read.patterns.blocks))],
@@ -285,7 +282,9 @@ def _delta(
         verdicts: on each of them.
     """
     mean_change = estimate(comparison, scored.items, scored.samples, scored.scale, scored.null)
-    repeat = _repeat(comparison, scored.items, scored.samples)
+    repeat = None
+    if Lane.OLD2 in comparison.run.lanes and comparison.has_both_lanes:
+        repeat = against_itself(comparison, scored.items, scored.samples)
     pairs = sorted(zip((item.id for item in scored.items), scored.numbers, strict=True))
     outcomes = {}
     for lane in comparison.run.lanes:
@@ -326,8 +325,8 @@ def scale_of(
         settings: where scales are declared.
         ranges: by score, the lowest and the highest value of all traces.
     """
-    declared = settings.scores.get(name.removeprefix(SCORE_PREFIX)) if name.startswith(SCORE_PREFIX) else None
-    if declared is not None and declared.scale:
+    declared = _declared(name, settings)
+    if declared.scale:
         return Scale(low=declared.scale[0], high=declared.scale[1]), "declared"
     all_values = [*values, *ranges.get(name.removeprefix(SCORE_PREFIX), ())]
     lowest, highest = min(all_values, default=0.0), max(all_values, default=1.0)
@@ -339,10 +338,10 @@ def scale_of(
     return Scale.of(all_values), "seen"
 
 
-def is_mirrored(name: str, settings: Settings) -> bool:
-    """Return whether lower values of a score are better, so that its mirror image is compared."""
-    declared = settings.scores.get(name.removeprefix(SCORE_PREFIX)) if name.startswith(SCORE_PREFIX) else None
-    return declared is not None and declared.better == "lower"
+def _declared(name: str, settings: Settings) -> ScoreSection:
+    """Return what the settings declare of a metric that is a score; nothing of another metric."""
+    score = name.removeprefix(SCORE_PREFIX)
+    return settings.scores.get(score, ScoreSection()) if score != name else ScoreSection()
 
 
 _FAULT = re.compile(
@@ -355,8 +354,7 @@ _DENIAL = re.compile(r"(?:^|_)(?:no|not|non|without|absence|lack)_")
 def unclear_direction(name: str, settings: Settings) -> str | None:
     """Return why a score whose name is that of a fault does not decide until it is declared; else None."""
     score = name.removeprefix(SCORE_PREFIX)
-    declared = settings.scores.get(score)
-    if name == score or (declared is not None and declared.better is not None):
+    if name == score or _declared(name, settings).better is not None:
         return None
     words = re.sub(r"(?<=[a-z])(?=[A-Z])|[^a-zA-Z]+", "_", score).lower().strip("_")
     if not _FAULT.search(words) or _DENIAL.search(words):
@@ -376,7 +374,9 @@ def judged_scores(con: DuckDBPyConnection | None, read: RunData, settings: Setti
         read: the items and trials of the run.
         settings: `by` in [scores.NAME] overrides that.
     """
-    rows = [] if con is None or not _has_scores(read) else con.execute(_JUDGED, [f"$.{SCORED_BY}"]).fetchall()
+    rows = (
+        [] if con is None or not any(_scores(read)) else con.execute(_JUDGED, [f"$.{SCORED_BY}"]).fetchall()
+    )
     by = {score: "judge" for (score,) in rows}
     by |= {score: section.by for score, section in settings.scores.items() if section.by is not None}
     return frozenset(SCORE_PREFIX + score for score, giver in by.items() if giver == "judge")
@@ -398,7 +398,7 @@ def with_configured_scales(con: DuckDBPyConnection | None, read: RunData, settin
         read: the items and trials of the run.
         settings: `scale` in [scores.NAME] overrides what a platform says.
     """
-    if con is None or not _has_scores(read):
+    if con is None or not any(_scores(read)):
         return settings
     rows = con.execute(
         "SELECT name, json_extract(scales, '$.' || json_quote(name))::DOUBLE[] FROM ("
@@ -414,13 +414,12 @@ def with_configured_scales(con: DuckDBPyConnection | None, read: RunData, settin
     return replace(settings, scores=scores)
 
 
-def _has_scores(read: RunData) -> bool:
-    return any(
-        trial.trial.scores
-        for block in read.patterns.blocks
-        for graded in block.lanes.values()
-        for trial in graded
-    )
+def _scores(read: RunData) -> Iterator[tuple[str, Score]]:
+    """Yield the scores that came with trials, by name."""
+    for block in read.patterns.blocks:
+        for graded in block.lanes.values():
+            for trial in graded:
+                yield from trial.trial.scores.items()
 
 
 def score_ranges(con: DuckDBPyConnection | None, read: RunData) -> dict[str, tuple[float, float]]:
@@ -431,12 +430,7 @@ def score_ranges(con: DuckDBPyConnection | None, read: RunData) -> dict[str, tup
         read: the items and trials of the run.
     """
     names = {
-        name
-        for block in read.patterns.blocks
-        for graded in block.lanes.values()
-        for trial in graded
-        for name, value in trial.trial.scores.items()
-        if not isinstance(value, str) and not 0 <= float(value) <= 1
+        name for name, value in _scores(read) if not isinstance(value, str) and not 0 <= float(value) <= 1
     }
     if con is None or not names:
         return {}
@@ -477,13 +471,6 @@ def _item_metric(
         reason=_ACCEPTED if accepted else _reason(block, sample, judged, failure),
         cause=normalise_reason(_undecided_reason(name, block, judged, failure) or failure),
     )
-
-
-def _repeat(comparison: Comparison, items: Sequence[Item], samples: Sequence[ItemScores]) -> Repeat | None:
-    """Compare the old version with its repeat; None where it was not repeated."""
-    if Lane.OLD2 not in comparison.run.lanes or not comparison.has_both_lanes:
-        return None
-    return against_itself(comparison, items, samples)
 
 
 def _with_noise_of_lanes(
@@ -548,23 +535,15 @@ def _outcomes(name: str, block: Block, lane: Lane) -> list[bool]:
 
 def _reason(block: Block, sample: ItemScores, judged: ScoredVerdict, failure: str) -> str:
     """Return `old 3/3, new 0/3: called cancel_order without get_order_status(order_id='1') first`."""
-    parts = []
-    for lane, scores, unscored in (
-        (Lane.OLD, sample.old, sample.old_unscored),
-        *[(Lane.OLD2, sample.again, sample.again_unscored)] * _repeat_differs(sample),
-        (Lane.NEW, sample.new, sample.new_unscored),
-    ):
-        if lane in block.lanes:
-            parts.append(f"{lane} {_passes(scores, unscored)}")
-    text = ", ".join(parts)
+    lanes = [(Lane.OLD, sample.old, sample.old_unscored), (Lane.NEW, sample.new, sample.new_unscored)]
+    if sample.again and sorted(sample.again) != sorted(sample.old):
+        lanes.insert(1, (Lane.OLD2, sample.again, sample.again_unscored))
+    text = ", ".join(
+        f"{lane} {_passes(scores, unscored)}" for lane, scores, unscored in lanes if lane in block.lanes
+    )
     if failure:
         text += f": {failure}"
     return f"{text} ({judged.note})" if judged.note else text
-
-
-def _repeat_differs(sample: ItemScores) -> bool:
-    """Return whether the old version's repeat did something else than its first lane."""
-    return bool(sample.again) and sorted(sample.again) != sorted(sample.old)
 
 
 def _failure_reason(name: str, block: Block, judged: ScoredVerdict) -> str:
@@ -602,20 +581,16 @@ def _passes(scores: Sequence[float], unscored: int) -> str:
 
 def _lane_failure(name: str, block: Block, lane: Lane) -> str | None:
     """Return what a lane's first failing trial did wrong: its grade's reason, else its error."""
-    for trial in block.lanes.get(lane, ()):
-        grade = trial.grades.get(name)
-        if grade is not None and not grade.passed and grade.reason:
-            return f"{lane}: {grade.reason}" if lane == Lane.OLD else grade.reason
+    trials = block.lanes.get(lane, ())
+    grades = [trial.grades[name] for trial in trials if name in trial.grades and trial.grades[name].reason]
+    reason = next((grade.reason for grade in grades if not grade.passed), None)
     # What passes with less than the full score has a reason for that as well.
-    flawed = [
-        (grade.score, grade.reason)
-        for trial in block.lanes.get(lane, ())
-        if (grade := trial.grades.get(name)) is not None and grade.reason and (grade.score or 1.0) < 1.0
-    ]
-    if flawed:
+    flawed = [(grade.score, grade.reason) for grade in grades if (grade.score or 1.0) < 1.0]
+    if reason is None and flawed:
         reason = min(flawed)[1]
+    if reason is not None:
         return f"{lane}: {reason}" if lane == Lane.OLD else reason
-    for trial in block.lanes.get(lane, ()):
+    for trial in trials:
         if trial.trial.status.is_error:
             why = f" ({trial.trial.reason})" if trial.trial.reason else ""
             return f"{lane} ended in {trial.trial.status.value}{why}"
