@@ -38,7 +38,6 @@ _WORD = re.compile(r"[A-Za-z_][A-Za-z_-]{0,23}")
 _READABLE, _FEWEST_READABLE = re.compile(r"[^\W\d_]{3,}"), 2
 """Words of three letters or more, and how many of them make a reason worth reading."""
 _CALLS_METRICS = frozenset({tool_calls.NAME, RECORDING, tool_calls.TOOLS_NAME})
-_ANSWER_METRICS = frozenset({answer.NAME})
 _LIMITS = frozenset({limits.LATENCY_NAME, limits.COST_NAME})
 _ERROR_CLASS = re.compile(r"\b([A-Z]\w{2,60}(?:Error|Exception|Exceeded|Timeout|Interrupt|Exit))\b")
 
@@ -81,12 +80,15 @@ _OF_GRADES = frozenset({"failed", "low"})
 _OF_CALLS = frozenset(_SENTENCES) - _OF_ANSWERS - _OF_GRADES - {"error"}
 _OF_ARGUMENTS = frozenset({"renamed", "value", "added", "removed", "changed"})
 _COUNTS, _ENDED = "counts", "ended"
-_EFFECTS = _OF_ARGUMENTS | {"extra", "more", "repeated", "omitted", "fewer"}
-_MORE_OR_LESS = _OF_ARGUMENTS | {
+DIFFERENCES = _OF_ARGUMENTS | {"extra", "more", "repeated", "omitted", "fewer"}
+"""A call is missing, extra or has other arguments than expected."""
+MORE_OR_LESS = _OF_ARGUMENTS | {
     *("extra", "more", "repeated", "fewer", "order", "stopped", "unanswered", "called")
 }
 """Of a tool that only reads no change of what the agent does: it is still called, or more often."""
-_ADDITIONS = frozenset({"extra", "more", "stopped"})
+ADDITIONS = frozenset({"extra", "more", "stopped"})
+"""A call is made, or a trial stopped at one, that was not expected. A call of a recorded tool that the
+recording cannot answer is none: that may be the recording's lack."""
 _NEUTRAL = frozenset({"called", "form", "shorter", "longer"})
 """What is described without a reference, so that neither more nor less of it is better."""
 
@@ -162,24 +164,6 @@ class Behaviour:
             return ()
         return self.parts[: 2 if self.kind in ("skipped", "order") else 1]
 
-    @property
-    def is_difference(self) -> bool:
-        """Return whether a call is missing, extra or has other arguments than expected."""
-        return self.kind in _EFFECTS
-
-    @property
-    def is_addition(self) -> bool:
-        """Return whether a call is made, or a trial is stopped at one, that was not expected.
-
-        A call of a recorded tool that the recording cannot answer is none: that may be the recording's lack.
-        """
-        return self.kind in _ADDITIONS
-
-    @property
-    def is_more_or_less(self) -> bool:
-        """Return whether a tool is called more or less often or otherwise, not left out or skipped."""
-        return self.kind in _MORE_OR_LESS
-
     def is_better(self, *, more: bool) -> bool:
         """Return whether doing it more (or less) often is nearer to the reference, as of a rarer failure."""
         return not more and self.kind not in _NEUTRAL
@@ -213,7 +197,7 @@ class MetricSight:
             return self._counts_calls(metric, behaviour, item)
         if metric == tool_calls.TOOLS_NAME:
             return behaviour.kind in ("omitted", "silent", "skipped", "stopped", "unanswered")
-        if metric in _ANSWER_METRICS:
+        if metric == answer.NAME:
             return behaviour.kind in _OF_ANSWERS
         if metric == end_state.NAME:
             return behaviour.kind in _OF_CALLS
@@ -316,10 +300,7 @@ class ActionReader:
         if expected is None:
             yield from (Behaviour("called", (name,)) for name in {call.name for call in calls})
             return
-        expected_counts, counts = (
-            Counter(call.name for call in expected),
-            Counter(call.name for call in calls),
-        )
+        expected_counts, counts = (Counter(call.name for call in side) for side in (expected, calls))
         for name, times in counts.items():
             if times > expected_counts[name]:
                 yield Behaviour("more" if expected_counts[name] else "extra", (name,))
@@ -352,9 +333,10 @@ class ActionReader:
             unpaired_due = list(due[name])
             unpaired_done = []
             for args in arguments:
-                index = next(
-                    (at for at, wish in enumerate(unpaired_due) if _match_arguments(rules, wish, args)), None
+                matching = (
+                    at for at, wish in enumerate(unpaired_due) if not any(rules.differences(wish, args))
                 )
+                index = next(matching, None)
                 if index is None:
                     unpaired_done.append(args)
                 else:
@@ -434,10 +416,6 @@ def _order(expected: Sequence[str], calls: Sequence[str]) -> Iterator[Behaviour]
                 yield Behaviour("skipped", (name, before))
             elif first_called[before] > first_called[name]:
                 yield Behaviour("order", (name, before))
-
-
-def _match_arguments(rules: ArgumentRules, expected: JsonObject, actual: JsonObject) -> bool:
-    return next(rules.differences(expected, actual), None) is None
 
 
 def _differences(

@@ -21,7 +21,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations, product
+from itertools import combinations, product, starmap
 
 from replaydiff.diff.blocks import Patterns, regraded_lanes, trials_of
 from replaydiff.diff.comparison import Comparison
@@ -309,43 +309,28 @@ def change(block: Block, agreement: RecordingRules) -> BehaviourChange:
         agreement: when two trials act alike.
     """
     every = {lane: trials_of(block, lane) for lane in (Lane.OLD, Lane.NEW, Lane.OLD2)}
-    ended = {lane: [trial for trial in trials if not trial.status.is_error] for lane, trials in every.items()}
-    before = [*ended[Lane.OLD], *ended[Lane.OLD2]]
-    alike = _Alike(block.item, agreement)
-    repeats = (
-        list(product(ended[Lane.OLD], ended[Lane.OLD2]))
-        if ended[Lane.OLD2]
-        else list(combinations(ended[Lane.OLD], 2))
-    )
-    noise = alike.differing(repeats) / len(repeats) if repeats else 0.0
-    pairs = list(product(before, ended[Lane.NEW]))
+    old, new, again = ([trial for trial in trials if not trial.status.is_error] for trials in every.values())
+    compared: dict[tuple[str, str], bool] = {}
+
+    def differ(first: Trial, second: Trial) -> bool:
+        if first.served is second.served:
+            return False
+        calls = (tool_calls.written_out(first), tool_calls.written_out(second))
+        if calls[0] == calls[1]:
+            return False
+        if calls not in compared:
+            compared[calls] = not agreement.is_same(block.item, first, second)
+        return compared[calls]
+
+    repeats = list(product(old, again)) if again else list(combinations(old, 2))
+    noise = sum(starmap(differ, repeats)) / len(repeats) if repeats else 0.0
+    pairs = list(product((*old, *again), new))
     most = (len(every[Lane.OLD]) + len(every[Lane.OLD2])) * len(every[Lane.NEW])
-    differing = alike.differing(pairs)
+    differing = sum(starmap(differ, pairs))
     return BehaviourChange(
         share=differing / len(pairs) - noise if pairs else None,
         worst=(differing + most - len(pairs)) / most - noise if most else 1.0,
     )
-
-
-class _Alike:
-    """Whether two trials of an item act alike; equal ones are compared once."""
-
-    def __init__(self, item: Item, agreement: RecordingRules) -> None:
-        self._item, self._agreement = item, agreement
-        self._compared: dict[tuple[str, str], bool] = {}
-
-    def differing(self, pairs: Sequence[tuple[Trial, Trial]]) -> int:
-        return sum(not self._alike(first, second) for first, second in pairs)
-
-    def _alike(self, first: Trial, second: Trial) -> bool:
-        if first.served is second.served:
-            return True
-        key = (tool_calls.written_out(first), tool_calls.written_out(second))
-        if key[0] == key[1]:
-            return True
-        if key not in self._compared:
-            self._compared[key] = self._agreement.is_same(self._item, first, second)
-        return self._compared[key]
 
 
 def share_changed(

@@ -30,7 +30,16 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from replaydiff.diff.actions import ActionReader, Behaviour, MetricSight, Reading, counts
+from replaydiff.diff.actions import (
+    ADDITIONS,
+    DIFFERENCES,
+    MORE_OR_LESS,
+    ActionReader,
+    Behaviour,
+    MetricSight,
+    Reading,
+    counts,
+)
 from replaydiff.diff.blocks import trials_of
 from replaydiff.diff.comparison import Comparison
 from replaydiff.diff.result import (
@@ -147,7 +156,11 @@ def find_causes(
         return Causes()
     reader = ActionReader(settings)
     patterns = comparison.read.patterns
-    readings = [_first_of_copies(reader.of_block(block), comparison.copied) for block in patterns.blocks]
+    # Of a lane whose trials are copies of one another only the first counts.
+    most = 1 if comparison.copied else None
+    readings = [
+        {lane: shown[:most] for lane, shown in reader.of_block(block).items()} for block in patterns.blocks
+    ]
     sight = sight or MetricSight(settings)
     counted = _Counted.of(readings, comparison, sight, effects or Effects())
     looks = 1 if comparison.look is None else comparison.look.of
@@ -247,11 +260,6 @@ def answers_cause(
 def _has_error(block: Block) -> bool:
     """Return whether a trial ended in an error: its behaviour is unknown, so nothing explains it."""
     return any(graded.trial.status.is_error for lane in block.lanes.values() for graded in lane)
-
-
-def _first_of_copies(readings: Readings, copied: bool) -> Readings:
-    """Return only the first trial of each lane, where its trials are copies of one another."""
-    return {lane: shown[:1] for lane, shown in readings.items()} if copied else readings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -509,18 +517,18 @@ class _Counted:
             metric=behaviour.metric if behaviour.is_whole_metric else None,
             tools=behaviour.tools,
             is_effect=any(
-                change.behaviour.is_difference and change.behaviour.tools[0] not in self.effects.reads
+                change.behaviour.kind in DIFFERENCES and change.behaviour.tools[0] not in self.effects.reads
                 for change in group
                 if change.more
             ),
             adds_write=any(
                 change.more
-                and change.behaviour.is_addition
+                and change.behaviour.kind in ADDITIONS
                 and change.behaviour.tools[0] in self.effects.writes
                 for change in group
             ),
             is_read=all(
-                change.behaviour.is_more_or_less and not self.effects.changes(change.behaviour.tools[0])
+                change.behaviour.kind in MORE_OR_LESS and not self.effects.changes(change.behaviour.tools[0])
                 for change in group
             ),
             seen=self._seen(first),
@@ -529,11 +537,8 @@ class _Counted:
     def _seen(self, change: _Tested) -> dict[str, frozenset[str]]:
         """Return by metric the items where new shows a change more and the metric can see it."""
         seen: dict[str, set[str]] = defaultdict(set)
-        sign = 1 if change.more else -1
         for position in {position for position, _ in change.trials}:
-            shown, could = self.counts[position].pair(change.behaviour)
-            before = (shown[0] + shown[1]) / max(1, could[0] + could[1])
-            if sign * (shown[2] / max(1, could[2]) - before) <= 0:
+            if self._rise(position, change) <= 0:
                 continue
             block = self.blocks[position]
             metrics = {name for lane in block.lanes.values() for graded in lane for name in graded.grades}
@@ -541,6 +546,13 @@ class _Counted:
                 if self.sight.sees(metric, change.behaviour, block.item):
                     seen[metric].add(block.item.id)
         return {metric: frozenset(names) for metric, names in seen.items()}
+
+    def _rise(self, position: int, change: _Tested) -> float:
+        """Return in how much larger a share of its trials the new version shows a change of an item."""
+        shown, could = self.counts[position].pair(change.behaviour)
+        before = (shown[0] + shown[1]) / max(1, could[0] + could[1])
+        rise = shown[2] / max(1, could[2]) - before
+        return rise if change.more else -rise
 
     def _lengths(self, change: _Tested) -> str:
         """Return by how much answers got longer or shorter in the items that show it; else nothing."""
@@ -559,20 +571,16 @@ class _Counted:
 
     def _examples(self, change: _Tested) -> tuple[CauseExample, ...]:
         """Return the items that show it most clearly and little else, each with two trials."""
-        sign = 1 if change.more else -1
-        clear, beside = {}, {}
-        for position in {position for position, _ in change.trials}:
-            of_item = self.counts[position]
-            beside[position] = sum(
-                len(frozenset[Behaviour]().union(*(reading.shown for reading in of_item.readings[lane])))
+
+        def order(position: int) -> tuple[float, int, str]:
+            readings = self.counts[position].readings
+            beside = sum(
+                len(frozenset[Behaviour]().union(*(reading.shown for reading in readings[lane])))
                 for lane in (0, 2)
             )
-            shown, could = of_item.pair(change.behaviour)
-            before = (shown[0] + shown[1]) / max(1, could[0] + could[1])
-            clear[position] = sign * (shown[2] / max(1, could[2]) - before)
-        positions = sorted(
-            clear, key=lambda position: (-clear[position], beside[position], self.blocks[position].item.id)
-        )
+            return -self._rise(position, change), beside, self.blocks[position].item.id
+
+        positions = sorted({position for position, _ in change.trials}, key=order)
         return tuple(
             CauseExample(
                 item=self.blocks[position].item.id,
