@@ -6,12 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote, urlencode
 
-from starlette.responses import HTMLResponse
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from replaydiff.replay.api.project import Project
 from replaydiff.replay.view.cache import Cached, StoreCache
 from replaydiff.replay.view.live import LiveRuns
+from replaydiff.reports.html import render, transcripts
 from replaydiff.reports.html.render import environment
 
 if TYPE_CHECKING:
@@ -56,6 +58,23 @@ class Site:
     def result(self, kind: str, run: str, make: Callable[[DiffResult], T]) -> Cached[T]:
         """Return what `make` makes of a run's result, kept under a kind; the run by a beginning of its id."""
         return self.cache.read(kind, run, lambda: make(self.project.diff(run).result))
+
+
+def address(*path: str, **query: str | None) -> str:
+    """Return the address of a page: the parts of its path, and a query without what is None."""
+    text = urlencode({name: value for name, value in query.items() if value is not None})
+    return "".join(f"/{quote(part, safe='')}" for part in path) + (f"?{text}" if text else "")
+
+
+def go_to(target: str) -> Response:
+    """Return the answer to a form: the page that is shown next."""
+    return RedirectResponse(target, status_code=303)
+
+
+def item_data(result: DiffResult, name: str) -> str:
+    """Return the data for the report's script: only the item of this id; empty without it."""
+    items = [item for item in result.items if item.item.id == name]
+    return render.embedded(transcripts.data(result, items, transcripts.MOST)) if items else ""
 
 
 def asset(name: str) -> str:

@@ -95,7 +95,7 @@ def case(
     if pictures is None or item.verdict is Verdict.UNCHANGED:
         pictures = Pictures(None)
     reference, title, only_expected = _reference(item.item)
-    spine = reference if title else _longest(item)
+    spine = [Call(call.name, call.args) for call in (reference if title else _longest(item))]
     lanes = [
         _lane(item, lane, spine, only_expected, limit, single)
         for lane in (Lane.OLD, Lane.NEW, Lane.OLD2)
@@ -135,7 +135,7 @@ def case(
         response = item.item.recorded_response
         document["ref"] = {
             "title": title,
-            "calls": [_reference_call(call, limit, pictures) for call in _reference_calls(item.item)],
+            "calls": [_reference_call(call, limit, pictures) for call in reference],
             "response": None if response is None else _cut(response, limit),
             "expects": _expects(item.item, limit),
         }
@@ -153,28 +153,21 @@ def _omit_reference_arguments(document: dict[str, Any]) -> None:
                     del call["a"]
 
 
-def _reference(item: Item) -> tuple[list[Call], str, bool]:
+def _reference(item: Item) -> tuple[Sequence[ExpectedCall | ToolCall], str, bool]:
     """Return the reference calls of a trial, their label, and whether only named arguments are compared."""
     expected = item.expectation
     if expected is not None and expected.tool_calls is not None:
-        calls = [Call(call.name, call.args) for call in expected.tool_calls]
-        return calls, "expectation", expected.match.args != "exact"
+        return expected.tool_calls, "expectation", expected.match.args != "exact"
     if item.tape or item.recorded_response is not None:
-        return [Call(call.name, call.args) for call in item.tape], "recording", False
-    return [], "expectation" if expected is not None else "", False
+        return item.tape, "recording", False
+    return (), "expectation" if expected is not None else "", False
 
 
-def _reference_calls(item: Item) -> Sequence[ExpectedCall | ToolCall]:
-    if item.expectation is not None and item.expectation.tool_calls is not None:
-        return item.expectation.tool_calls
-    return item.tape
-
-
-def _longest(item: ItemVerdict) -> list[Call]:
+def _longest(item: ItemVerdict) -> list[ToolCall]:
     """Return, without a reference, the calls of the old lane's longest trial."""
     trials = item.lanes.get(Lane.OLD) or item.lanes.get(Lane.NEW) or ()
     longest = max((graded.trial.served for graded in trials), key=len, default=())
-    return [Call(served.call.name, served.call.args) for served in longest]
+    return [served.call for served in longest]
 
 
 def _reference_call(call: ExpectedCall | ToolCall, limit: int, pictures: Pictures) -> dict[str, Any]:

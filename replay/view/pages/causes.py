@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
-from urllib.parse import quote, urlencode
 
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
 from replaydiff.replay.errors import InputError
-from replaydiff.replay.view.site import Site
+from replaydiff.replay.view.site import Site, address, go_to, item_data
 from replaydiff.reports import causes as shown_causes
-from replaydiff.reports.html import render, transcripts
-
-if TYPE_CHECKING:
-    from replaydiff.replay.api.review import TriageQueue
+from replaydiff.reports.html import render
 
 
 def cause(site: Site, request: Request) -> Response:
@@ -31,7 +26,7 @@ def cause(site: Site, request: Request) -> Response:
     names = [shown_cause.id for shown_cause in by_id.values() if shown_cause.state == "open"]
     requested = request.query_params.get("cause", "")
     if not names or requested == "none":
-        return RedirectResponse(items_address(run, decision), status_code=303)
+        return go_to(items_address(run, decision))
     position = names.index(requested) if requested in names else 0
     shown_cause = by_id[names[position]]
     examples = next(len(candidate.examples) for candidate in result.causes if candidate.id == shown_cause.id)
@@ -51,7 +46,7 @@ def cause(site: Site, request: Request) -> Response:
         decided=[candidate for candidate in by_id.values() if candidate.state != "open"],
         done=decision_sentence(decision),
         golden=str(site.reviewer.golden),
-        data=_script_data(cached.value, shown_cause.item),
+        data=item_data(result, shown_cause.item),
     )
 
 
@@ -70,23 +65,17 @@ def decide(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
         )
     stopped = len(review.unfinished) if fields.get("promote") == "1" and decision == "accept" else 0
     counts = f"{len(review.promoted)}-{len(review.not_promoted) - stopped}-{stopped}"
-    address = causes_address(review.diff.run_id, None, decision=f"{decision}-{counts}")
-    return RedirectResponse(address, status_code=303)
+    return go_to(causes_address(review.diff.run_id, None, decision=f"{decision}-{counts}"))
 
 
 def causes_address(run: str, cause_id: str | None, *, decision: str | None = None) -> str:
     """Return the address of a cause; of `none` that of the items."""
-    return _address(f"/runs/{quote(run, safe='')}/triage/causes", cause=cause_id, done=decision)
+    return address("runs", run, "triage", "causes", cause=cause_id, done=decision)
 
 
 def items_address(run: str, decision: str | None = None) -> str:
     """Return the address of the first item, though causes are open."""
-    return _address(f"/runs/{quote(run, safe='')}/triage", items="1", done=decision)
-
-
-def _address(path: str, **values: str | None) -> str:
-    query = urlencode({name: value for name, value in values.items() if value is not None})
-    return path + (f"?{query}" if query else "")
+    return address("runs", run, "triage", items="1", done=decision)
 
 
 def decision_sentence(word: str | None) -> str | None:
@@ -108,12 +97,3 @@ def decision_sentence(word: str | None) -> str | None:
             "at the terminal runs it on."
         )
     return " ".join(parts)
-
-
-def _script_data(queue: TriageQueue, name: str) -> str:
-    """Return the data for the report's script: the example item alone; empty without one."""
-    result = queue.result
-    item = next((candidate for candidate in result.items if candidate.item.id == name), None)
-    if item is None:
-        return ""
-    return render.embedded(transcripts.data(result, [item], transcripts.MOST))

@@ -8,15 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlencode
 
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.terminal.text import visible
 from replaydiff.replay.view.pages.triage import LABELS
-from replaydiff.replay.view.site import Site
+from replaydiff.replay.view.site import Site, address, go_to
 
 if TYPE_CHECKING:
     from replaydiff.replay.api.judge import LabelRow, LabelSheets
@@ -46,7 +45,7 @@ def row(site: Site, request: Request) -> Response:
     position = keys.index(requested) if requested in keys else keys.index(open_[0]) if open_ else 0
     people = _people(sheets)
 
-    def address(index: int) -> str | None:
+    def address_of(index: int) -> str | None:
         return _address(run, by, keys[index]) if 0 <= index < len(keys) else None
 
     return site.page(
@@ -63,8 +62,8 @@ def row(site: Site, request: Request) -> Response:
         labels=LABELS,
         people=people,
         reads=" ".join(f"--labels {site.near(str(path))}" for path in sheets.paths().values()),
-        saved=f"/runs/{quote(run, safe='')}/labels/sheet?{urlencode({'by': by})}",
-        address=address,
+        saved=address("runs", run, "labels", "sheet", by=by),
+        address=address_of,
     )
 
 
@@ -89,7 +88,7 @@ def draw(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
     if not (size.isascii() and size.isdigit() and 0 < len(size) < 5 and int(size)):
         raise InputError(f"{size[:20]!r} is not a number of responses; use 1 to 9999")
     sheets.draw(by, size=int(size))
-    return RedirectResponse(_address(sheets.run_id, by), status_code=303)
+    return go_to(_address(sheets.run_id, by))
 
 
 def label(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
@@ -107,7 +106,7 @@ def label(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
     following = next(
         (candidate for candidate in [*keys[position + 1 :], *keys[:position]] if candidate in open_), None
     )
-    return RedirectResponse(_address(sheets.run_id, by, following or key), status_code=303)
+    return go_to(_address(sheets.run_id, by, following or key))
 
 
 def _sheets(site: Site, request: Request) -> LabelSheets:
@@ -144,5 +143,4 @@ def _shown(label_row: LabelRow) -> dict[str, Any]:
 
 
 def _address(run: str, by: str, key: str | None = None) -> str:
-    query = urlencode({"by": by} | ({"row": key} if key else {}))
-    return f"/runs/{quote(run, safe='')}/labels?{query}"
+    return address("runs", run, "labels", by=by, row=key or None)

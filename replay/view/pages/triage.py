@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
 from replaydiff.replay.api.golden import read_case, text_of
 from replaydiff.replay.api.review import is_duplicate
@@ -19,9 +19,9 @@ from replaydiff.replay.errors import InputError, ReplayError, StoreBusyError
 from replaydiff.replay.model import Case, Lane
 from replaydiff.replay.view.cache import Cached
 from replaydiff.replay.view.pages.causes import causes_address, decision_sentence
-from replaydiff.replay.view.site import Site
+from replaydiff.replay.view.site import Site, address, go_to, item_data
 from replaydiff.reports import causes as shown_causes
-from replaydiff.reports.html import render, transcripts
+from replaydiff.reports.html import render
 
 if TYPE_CHECKING:
     from replaydiff.replay.api.review import Entry, TriageQueue
@@ -40,13 +40,13 @@ def entry(site: Site, request: Request) -> Response:
     run = queue.result.run.id
     open_causes = sum(cause.state == "open" for cause in queue.result.causes)
     if open_causes and not query.keys() & {"item", "items", "again"}:
-        return RedirectResponse(causes_address(run, None, decision=query.get("done")), status_code=303)
+        return go_to(causes_address(run, None, decision=query.get("done")))
     names = [queued.item.item.id for queued in entries]
     requested = query.get("item")
     position = names.index(requested) if requested in names else 0
     shown = entries[position] if entries else None
 
-    def address(index: int) -> str | None:
+    def address_of(index: int) -> str | None:
         return _address(run, names[index], again=shows_decided) if 0 <= index < len(names) else None
 
     return site.page(
@@ -58,7 +58,7 @@ def entry(site: Site, request: Request) -> Response:
         entries=entries,
         place=position,
         shown=shown,
-        address=address,
+        address=address_of,
         decided=site.reviewer.decided_in(queue),
         undoable=bool(site.reviewer.decided()),
         expects=site.reviewer.expectations(shown) if shown else [],
@@ -73,7 +73,7 @@ def entry(site: Site, request: Request) -> Response:
         decided_causes=[queued for queued in shown_causes.shown(queue.result) if queued.state != "open"],
         labels=LABELS,
         golden=str(site.reviewer.golden),
-        data=_script_data(queue, shown) if shown else "",
+        data=item_data(queue.result, shown.item.item.id) if shown else "",
     )
 
 
@@ -88,7 +88,7 @@ def promote(site: Site, request: Request, fields: Mapping[str, str]) -> Response
         if not is_duplicate(error):
             raise
         return _edit_page(site, queue, chosen, fields, text=text_of(case), wrong=error)
-    return _redirect_to_next(queue, following, fields, "promoted")
+    return _redirect(queue.result.run.id, following, fields, "promoted")
 
 
 def _proposed_case(site: Site, queue: TriageQueue, chosen: Entry, expect: str, trait: str) -> Case:
@@ -109,7 +109,7 @@ def dismiss(site: Site, request: Request, fields: Mapping[str, str]) -> Response
         raise InputError("nothing was set aside: a reason is required, in a few words")
     with _deciding(site, chosen):
         site.reviewer.dismiss(chosen, queue.result.run.id, reason, alike=fields.get("alike") == "1")
-    return _redirect_to_next(queue, following, fields, "dismissed")
+    return _redirect(queue.result.run.id, following, fields, "dismissed")
 
 
 def skip(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
@@ -117,7 +117,7 @@ def skip(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
     queue, chosen, following = _requested_entry(site, request, fields)
     with _deciding(site, chosen):
         site.reviewer.skip(chosen, queue.result.run.id)
-    return _redirect_to_next(queue, following, fields, "skipped")
+    return _redirect(queue.result.run.id, following, fields, "skipped")
 
 
 def label(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
@@ -196,28 +196,14 @@ def _deciding(site: Site, chosen: Entry) -> Iterator[None]:
         yield
 
 
-def _redirect_to_next(
-    queue: TriageQueue, following: str | None, fields: Mapping[str, str], decision: str
-) -> Response:
-    """Show the entry after the one that was decided."""
-    return _redirect(queue.result.run.id, following, fields, decision)
-
-
 def _redirect(run: str, item: str | None, fields: Mapping[str, str], decision: str) -> Response:
-    return RedirectResponse(
-        _address(run, item, again=fields.get("again") == "1", done=decision), status_code=303
-    )
+    """Show an item after a decision."""
+    return go_to(_address(run, item, again=fields.get("again") == "1", done=decision))
 
 
 def _address(run: str, item: str | None, *, again: bool, done: str | None = None) -> str:
-    pairs = {"item": item, "items": None if item else "1", "again": "1" if again else None, "done": done}
-    query = urlencode({name: value for name, value in pairs.items() if value is not None})
-    return f"/runs/{quote(run, safe='')}/triage" + (f"?{query}" if query else "")
-
-
-def _script_data(queue: TriageQueue, chosen: Entry) -> str:
-    """Return the data for the report's script: only this item, with long texts."""
-    return render.embedded(transcripts.data(queue.result, [chosen.item], transcripts.MOST))
+    items, repeated = None if item else "1", "1" if again else None
+    return address("runs", run, "triage", item=item or None, items=items, again=repeated, done=done)
 
 
 def edit_form(site: Site, request: Request) -> Response:
@@ -242,7 +228,7 @@ def save_edited(site: Site, request: Request, fields: Mapping[str, str]) -> Resp
         return _edit_page(
             site, queue, chosen, fields, text=text, wrong=error, line=getattr(error, "line", None)
         )
-    return _redirect_to_next(queue, following, fields, "promoted")
+    return _redirect(queue.result.run.id, following, fields, "promoted")
 
 
 def _edit_page(
