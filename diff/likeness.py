@@ -53,6 +53,7 @@ FEWEST_COMMON = 0.3
 """From this likeness of the old version's own answers on they are a yardstick."""
 LEAST_LOST = 0.03
 """A loss of likeness from this size on counts where it is certain, even if a larger one is excluded."""
+_LANES = (Lane.OLD, Lane.NEW, Lane.OLD2)
 _QUANTILE = 0.05
 _SHOWN = 0.05
 """Answers certainly differ from this p-value down."""
@@ -160,32 +161,22 @@ def compare_answers(
         return None
     arguments = {(text.tool, text.argument) for text in texts}
     written = [_texts(block, arguments) for block in blocks]
-    vectors = (
-        embed({text for lanes in written for texts in lanes.values() for text in texts} - {""})
-        if embed
-        else {}
-    )
+    texts_of_all = (text for lanes in written for texts in lanes.values() for text in texts)
+    vectors = embed({*texts_of_all} - {""}) if embed else {}
     every = [_answers(block, texts, vectors) for block, texts in zip(blocks, written, strict=True)]
     losses = _Losses.of(every)
     if not losses.rows:
         return Likeness(items=len(blocks), compared=0)
-    mean_lost, lost_ends = share_interval(
-        comparison, [(answers.item, loss) for answers, loss, _ in losses.rows], unseen=False
-    )
-    share, ends = share_interval(comparison, [(answers.item, more) for answers, _, more in losses.rows])
-    _, worst_ends = share_interval(comparison, losses.worst(every))
+    (mean_lost, lost_ends), (share, ends) = losses.lost(comparison), losses.unlike_share(comparison, every)
     margin = min(LEAST_MARGIN, MOST_LOST * losses.usual)
-    differs = lost_ends is None or worst_ends is None or lost_ends[1] > margin or worst_ends[1] > max_changed
+    differs = lost_ends is None or ends is None or lost_ends[1] > margin or ends[1] > max_changed
     p = losses.p_value(comparison, is_less_alike=mean_lost > 0, is_unlike=share > 0)
     is_shown = p <= _SHOWN and (differs or mean_lost >= LEAST_LOST)
     word, word_items = _new_word(comparison, [answers for answers, _, _ in losses.rows], max_changed)
-    order = sorted(losses.rows, key=lambda row: (-row[1], row[0].item.id))
     # Where it is not certain that answers differ at all, those of an item must differ by more.
-    least = 0.0 if is_shown else margin
-    unlike_items = [answers.item.id for answers, loss, more in order if more >= _MOSTLY and loss > least]
-    says = [answers.item.id for answers, _, _ in order if word in answers.only]
-    unlike_items += sorted({*says} - {*unlike_items})
-    examples = unlike_items or [answers.item.id for answers, loss, _ in order if loss > 0]
+    unlike_items = losses.unlike_items(0.0 if is_shown else margin, word)
+    examples = unlike_items or [answers.item.id for answers, loss, _ in losses.by_loss if loss > 0]
+    trials = _saying(written, word) if word and not is_shown else _unlike_trials(every, losses.limit)
     return Likeness(
         items=len(blocks),
         compared=len(losses.rows),
@@ -193,23 +184,13 @@ def compare_answers(
         new=losses.usual - mean_lost,
         lost_ci=lost_ends,
         unlike_share=share,
-        unlike_ci=None if ends is None or worst_ends is None else (ends[0], worst_ends[1]),
+        unlike_ci=ends,
         differs=differs,
         p=p,
         is_shown=is_shown or word is not None,
         is_beyond=mean_lost > margin or share > max_changed,
         is_yardstick=losses.usual >= FEWEST_COMMON,
-        trials={
-            lane: counts
-            for lane in comparison.run.lanes
-            if lane in (Lane.OLD, Lane.OLD2, Lane.NEW)
-            for counts in [
-                _saying(written, lane, word)
-                if word and not is_shown
-                else _unlike_trials(every, lane, losses.limit)
-            ]
-            if counts[1]
-        },
+        trials={lane: trials[lane] for lane in comparison.run.lanes if lane in trials},
         unlike_items=tuple(unlike_items),
         examples=tuple(examples[:_EXAMPLES]),
         by_meaning=bool(vectors),
@@ -275,12 +256,36 @@ class _Losses:
                 rows.append((answers, loss, _unlike(answers.crossed, limit) - _unlike(baseline, limit)))
         return cls(usual=usual, limit=limit, is_repeated=bool(repeats), rows=rows)
 
-    def worst(self, every: Sequence[_Answers]) -> list[tuple[Item, float]]:
-        """Return the share of unlike pairs of each item, answers that are missing counted as unlike."""
+    @property
+    def by_loss(self) -> list[tuple[_Answers, float, float]]:
+        """Return the rows, the largest loss first."""
+        return sorted(self.rows, key=lambda row: (-row[1], row[0].item.id))
+
+    def unlike_items(self, least: float, word: str | None) -> list[str]:
+        """Return the items most of whose answers are unlike, then the others in which only one says a word.
+
+        Args:
+            least: what the loss of likeness must exceed.
+            word: that only one version says; None where there is none.
+        """
+        unlike = [answers.item.id for answers, loss, more in self.by_loss if more >= _MOSTLY and loss > least]
+        says = {answers.item.id for answers, _, _ in self.rows if word in answers.only}
+        return [*unlike, *sorted(says - {*unlike})]
+
+    def lost(self, comparison: Comparison) -> tuple[float, tuple[float, float] | None]:
+        """Return the mean loss of likeness, and its interval."""
+        values = [(answers.item, loss) for answers, loss, _ in self.rows]
+        return share_interval(comparison, values, unseen=False)
+
+    def unlike_share(
+        self, comparison: Comparison, every: Sequence[_Answers]
+    ) -> tuple[float, tuple[float, float] | None]:
+        """Return the mean share of unlike pairs, and its interval; missing answers are unlike at its end."""
         beyond = {answers.item.id: more for answers, _, more in self.rows}
-        return [
-            (answers.item, min(1.0, beyond.get(answers.item.id, 0.0) + answers.missing)) for answers in every
-        ]
+        worst = [(each.item, min(1.0, beyond.get(each.item.id, 0.0) + each.missing)) for each in every]
+        share, ends = share_interval(comparison, [(answers.item, more) for answers, _, more in self.rows])
+        _, worst_ends = share_interval(comparison, worst)
+        return share, None if ends is None or worst_ends is None else (ends[0], worst_ends[1])
 
     def p_value(self, comparison: Comparison, *, is_less_alike: bool, is_unlike: bool) -> float:
         """Return the p-value of a loss by either test, corrected for both (Bonferroni)."""
@@ -292,16 +297,22 @@ class _Losses:
         return min(1.0, len(values) * min(p_values, default=1.0))
 
 
-def _unlike_trials(every: Sequence[_Answers], lane: Lane, limit: float) -> tuple[int, int]:
-    """Return how many answers of a lane are unlike the old ones, and how many were compared."""
-    rows = [row for answers in every for row in answers.rows[lane] if row]
-    return sum(_mean(row) < limit for row in rows), len(rows)
+def _unlike_trials(every: Sequence[_Answers], limit: float) -> dict[Lane, tuple[int, int]]:
+    """Return by lane how many answers are unlike the old ones, and how many were compared."""
+    by_lane = {lane: [row for answers in every for row in answers.rows[lane] if row] for lane in _LANES}
+    return {
+        lane: (sum(_mean(row) < limit for row in rows), len(rows)) for lane, rows in by_lane.items() if rows
+    }
 
 
-def _saying(written: Sequence[Mapping[Lane, Sequence[str]]], lane: Lane, word: str) -> tuple[int, int]:
-    """Return how many answers of a lane say a word, and how many there are."""
-    texts = [text for lanes in written for text in lanes[lane]]
-    return sum(any(word in words for words in _counts(text)) for text in texts), len(texts)
+def _saying(written: Sequence[Mapping[Lane, Sequence[str]]], word: str) -> dict[Lane, tuple[int, int]]:
+    """Return by lane how many answers say a word, and how many there are."""
+    by_lane = {lane: [text for lanes in written for text in lanes[lane]] for lane in _LANES}
+    return {
+        lane: (sum(any(word in words for words in _counts(text)) for text in texts), len(texts))
+        for lane, texts in by_lane.items()
+        if texts
+    }
 
 
 def _p_value(comparison: Comparison, values: Sequence[tuple[Item, float]]) -> float:
@@ -319,7 +330,7 @@ def _texts(block: Block, arguments: Collection[tuple[str, str]]) -> dict[Lane, l
     """Return what the trials of each lane write for people."""
     return {
         lane: [_written(trial, arguments) for trial in trials_of(block, lane) if trial.status is Status.OK]
-        for lane in (Lane.OLD, Lane.OLD2, Lane.NEW)
+        for lane in _LANES
     }
 
 

@@ -162,18 +162,8 @@ def compute_metric(
     }
     changes: dict[int, behaviour.BehaviourChange] = {}
     if kind is Kind.AGREEMENT:
-        if comparison.has_both_lanes:
-            changes = {
-                number: behaviour.UNCHANGED if number in accepted else behaviour.change(block, agreement)
-                for number, block in scored.blocks.items()
-            }
-        recorded = any(version.kind is VersionKind.OBSERVED for version in comparison.run.lanes.values())
-        by_pattern = {
-            number: _against_recording(
-                metric, changes.get(number), agreement, scored.blocks[number] if recorded else None
-            )
-            for number, metric in by_pattern.items()
-        }
+        changes = _changes(comparison, scored, agreement, accepted)
+        by_pattern = _against_recordings(comparison, scored, by_pattern, changes, agreement)
     verdicts = [by_pattern[number].verdict for number in scored.numbers]
     delta = replace(
         _delta(name, comparison, scored, verdicts),
@@ -482,6 +472,34 @@ def _with_noise_of_lanes(
     extra = t_quantile(1, (1 + confidence) / 2) * repeat.noise
     low, high = (math.hypot(end - mean_change.delta, extra) for end in mean_change.ci)
     return max(-reach, mean_change.delta - low), min(reach, mean_change.delta + high)
+
+
+def _changes(
+    comparison: Comparison, scored: _ScoredItems, agreement: RecordingRules, accepted: frozenset[int]
+) -> dict[int, behaviour.BehaviourChange]:
+    """Return by pattern how much the behaviour of its items changed; nothing of a single lane."""
+    return {
+        number: behaviour.UNCHANGED if number in accepted else behaviour.change(block, agreement)
+        for number, block in scored.blocks.items()
+        if comparison.has_both_lanes
+    }
+
+
+def _against_recordings(
+    comparison: Comparison,
+    scored: _ScoredItems,
+    by_pattern: Mapping[int, ItemMetric],
+    changes: Mapping[int, behaviour.BehaviourChange],
+    agreement: RecordingRules,
+) -> dict[int, ItemMetric]:
+    """Return the metric of items whose recordings are not trusted."""
+    recorded = any(version.kind is VersionKind.OBSERVED for version in comparison.run.lanes.values())
+    return {
+        number: _against_recording(
+            metric, changes.get(number), agreement, scored.blocks[number] if recorded else None
+        )
+        for number, metric in by_pattern.items()
+    }
 
 
 def _against_recording(

@@ -104,13 +104,6 @@ def existing_calibration(
             "`replay traces` lists the scores that traces have"
         )
     by_key = {response.key: response for response in responses}
-    if judge is None:
-        identities = {tuple(_grade(by_key[key]).detail.get(part) for part in IDENTITY) for key in keys}
-        if len(identities) > 1:
-            raise InputError(f"{len(identities)} judges graded what is labelled here; read one run at a time")
-        identity = identities.pop()
-    else:
-        identity = score_identity(judge)
     rows = [
         LabelledResponse(
             run=by_key[key].run,
@@ -125,7 +118,7 @@ def existing_calibration(
         for key in keys
     ]
     return calibration_document(
-        identity,
+        _identity_of([by_key[key] for key in keys]) if judge is None else score_identity(judge),
         rows,
         people,
         without_score=len(decided.keys() - verdicts.keys()),
@@ -419,9 +412,13 @@ def scores_in_points(
     return score_of
 
 
-def _grade(response: _Response) -> Grade:
-    assert response.grade is not None  # noqa: S101 - what has a verdict of the judge has a grade
-    return response.grade
+def _identity_of(responses: Iterable[_Response]) -> tuple[object, ...]:
+    """Return what names the judge of all these responses."""
+    grades = [response.grade for response in responses if response.grade is not None]
+    identities = {tuple(grade.detail.get(part) for part in IDENTITY) for grade in grades}
+    if len(identities) > 1:
+        raise InputError(f"{len(identities)} judges graded what is labelled here; read one run at a time")
+    return identities.pop()
 
 
 def _reason(response: _Response, judge: str | None) -> str | None:
