@@ -6,13 +6,12 @@ What has the same fields as its part of the document stays a dataclass until it 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields
 from typing import Any
 
 from replaydiff.diff.result import (
     Candidate,
-    CaseGroup,
     Cause,
     DiffResult,
     Gate,
@@ -22,7 +21,6 @@ from replaydiff.diff.result import (
     LaneSummary,
     Likeness,
     MetricDelta,
-    Slice,
     Verdict,
 )
 from replaydiff.replay.model import Grade, Lane, Trial, WrittenFile
@@ -95,8 +93,8 @@ def _document(result: DiffResult, cases: list[dict[str, Any]], left_out: int = 0
         "cases": cases,
         **({"cases_left_out": left_out} if left_out else {}),
         "usage": result.usage,
-        "slices": [_slice(part) for part in result.slices],
-        "groups": [_group(part) for part in result.groups],
+        "slices": [_fields(part, "members", "least_p") for part in result.slices],
+        "groups": [_fields(part) | {"rate": part.rate} for part in result.groups],
         "gate": _gate(result.gate),
         "likeness": _likeness(result.likeness),
         "quarantined": [_quarantined(item) for item in result.quarantined],
@@ -136,19 +134,8 @@ def _run(result: DiffResult) -> dict[str, Any]:
 def _likeness(likeness: Likeness | None) -> dict[str, Any] | None:
     if likeness is None:
         return None
-    document = _fields(likeness)
-    for name in (
-        "trials",
-        "unlike_items",
-        "is_yardstick",
-        "is_shown",
-        "is_beyond",
-        "by_meaning",
-        "word",
-        "word_items",
-    ):
-        del document[name]
-    return document
+    shown = ("is_yardstick", "is_shown", "is_beyond", "by_meaning", "word", "word_items")
+    return _fields(likeness, "trials", "unlike_items", *shown)
 
 
 def _cause(cause: Cause) -> dict[str, Any]:
@@ -185,19 +172,9 @@ def _lane(lane: LaneSummary) -> dict[str, Any]:
 
 
 def _metric(metric: MetricDelta) -> dict[str, Any]:
-    document = _fields(metric) | {"decides": metric.gated}
-    del document["se_planned"]
+    document = _fields(metric, "se_planned") | {"decides": metric.gated}
     if metric.alike is not None:
         document["alike"] = _fields(metric.alike) | {"share": metric.alike.share, "ci": metric.alike.ci}
-    by_trials: dict[str, Mapping[Lane, Mapping[int, float]]] = {
-        "pass_hat_k": metric.pass_hat_k,
-        "pass_at_k": metric.pass_at_k,
-        "pass_items": metric.pass_items,
-    }
-    for name, by_lane in by_trials.items():
-        document[name] = {
-            str(lane): {str(k): value for k, value in by_k.items()} for lane, by_k in by_lane.items()
-        }
     return document
 
 
@@ -275,16 +252,6 @@ def _grade(grade: Grade) -> dict[str, Any]:
     return document
 
 
-def _group(part: CaseGroup) -> dict[str, Any]:
-    return _fields(part) | {"rate": part.rate}
-
-
-def _slice(part: Slice) -> dict[str, Any]:
-    """Return a slice without what only its test needs."""
-    document = _fields(replace(part, members=frozenset()))
-    return {name: value for name, value in document.items() if name not in ("members", "least_p")}
-
-
 def _quarantined(item: ItemVerdict) -> dict[str, Any]:
     quarantine = item.item.quarantine
     facts = _fields(quarantine) if quarantine else {"owner": None, "since": None, "reason": None}
@@ -302,7 +269,12 @@ def _gate(gate: Gate) -> dict[str, Any]:
     }
 
 
-def _fields(value: Any) -> dict[str, Any]:
-    """Return a dataclass as JSON values: enums by their word, tuples as lists."""
-    document: dict[str, Any] = to_json_value(value)
-    return document
+def _fields(value: Any, *without: str) -> dict[str, Any]:
+    """Return a dataclass as JSON values: enums by their word, tuples as lists.
+
+    Args:
+        value: the dataclass.
+        without: fields that the document does not have.
+    """
+    names = [field.name for field in fields(value) if field.name not in without]
+    return {name: to_json_value(getattr(value, name)) for name in names}

@@ -94,20 +94,21 @@ class ItemScores:
 
     def as_single_trial(self) -> ItemScores:
         """Return the same with one trial a lane, where each lane's trials are copies of one."""
-        lanes = (
-            (self.old, self.old_unscored),
-            (self.new, self.new_unscored),
-            (self.again, self.again_unscored),
-        )
-        old, new, repeat = ((_mean(scores),) if scores else () for scores, _ in lanes)
-        unscored = [int(not scores and count > 0) for scores, count in lanes]
+
+        def single(scores: tuple[float, ...], unscored: int) -> tuple[tuple[float, ...], int]:
+            mean = _mean(scores)
+            return ((), int(unscored > 0)) if mean is None else ((mean,), 0)
+
+        old, old_unscored = single(self.old, self.old_unscored)
+        new, new_unscored = single(self.new, self.new_unscored)
+        again, again_unscored = single(self.again, self.again_unscored)
         return ItemScores(
-            old=old,  # type: ignore[arg-type]
-            new=new,  # type: ignore[arg-type]
-            again=repeat,  # type: ignore[arg-type]
-            old_unscored=unscored[0],
-            new_unscored=unscored[1],
-            again_unscored=unscored[2],
+            old=old,
+            new=new,
+            again=again,
+            old_unscored=old_unscored,
+            new_unscored=new_unscored,
+            again_unscored=again_unscored,
         )
 
     @property

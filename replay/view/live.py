@@ -31,12 +31,10 @@ _Key = tuple[str, Lane, int]
 class _TrialLine:
     """What is kept of a trial."""
 
-    item: str
+    row: dict[str, str]
+    """What the page shows of it."""
     lane: Lane
-    index: int
     status: Status
-    detail: str
-    path: str
     calls: int
     from_tape: int
     latency_ms: float | None
@@ -84,18 +82,27 @@ class LiveRuns:
                 _lane(lane, trials)
                 for lane in sorted({line.lane for line in trials}, key=lambda lane: lane.order)
             ],
-            "latest": [_row(line) for line in trials[: -_SHOWN - 1 : -1]],
+            "latest": [line.row for line in trials[: -_SHOWN - 1 : -1]],
         }
 
 
 def _short(trial: Trial) -> _TrialLine:
+    tone = "regressed" if trial.status.is_error else "inconclusive"
+    row = {
+        "item": single_line(trial.item_id, 80),
+        "lane": str(trial.lane),
+        "trial": str(trial.index + 1),
+        "status": trial.status.value,
+        "tone": "improved" if trial.status is Status.OK else tone,
+        "path": single_line(" > ".join(served.call.name for served in trial.served), 120) or "–",
+        "detail": single_line(trial.reason or trial.final_response or "", 160),
+        "took": fmt.duration(trial.latency_ms),
+        "cost": fmt.dollars(trial.cost_usd),
+    }
     return _TrialLine(
-        item=single_line(trial.item_id, 80),
+        row=row,
         lane=trial.lane,
-        index=trial.index,
         status=trial.status,
-        detail=single_line(trial.reason or trial.final_response or "", 160),
-        path=single_line(" > ".join(served.call.name for served in trial.served), 120) or "–",
         calls=len(trial.served),
         from_tape=sum(served.rule is Rule.TAPE for served in trial.served),
         latency_ms=trial.latency_ms,
@@ -116,21 +123,3 @@ def _lane(lane: Lane, trials: list[_TrialLine]) -> list[str]:
         fmt.duration(median(took) if took else None),
         fmt.dollars(sum(paid) if paid else None),
     ]
-
-
-def _row(trial: _TrialLine) -> dict[str, str]:
-    return {
-        "item": trial.item,
-        "lane": str(trial.lane),
-        "trial": str(trial.index + 1),
-        "status": trial.status.value,
-        "tone": "improved"
-        if trial.status is Status.OK
-        else "regressed"
-        if trial.status.is_error
-        else "inconclusive",
-        "path": trial.path,
-        "detail": trial.detail,
-        "took": fmt.duration(trial.latency_ms),
-        "cost": fmt.dollars(trial.cost_usd),
-    }
