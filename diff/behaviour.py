@@ -362,11 +362,7 @@ def share_interval(
         values: of each item, from -1 to 1; not empty.
         unseen: whether the upper end of a sample allows for items that changed wholly and were not drawn.
     """
-    grouped = paired.weighted_clusters(
-        [value for _, value in values],
-        [comparison.weight(item) for item, _ in values],
-        [comparison.clusters.numbers[item.id] for item, _ in values],
-    )
+    grouped = comparison.grouped([item for item, _ in values], [value for _, value in values])
     ship, _ = comparison.tails
     ends = paired.interval(grouped, tails=(ship, ship))
     if ends is None or comparison.drawn >= 1 or not unseen:

@@ -29,6 +29,7 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 
 from replaydiff.diff.actions import (
     ADDITIONS,
@@ -433,11 +434,8 @@ class _Counted:
             behaviour: self.strata(behaviour, more=difference > 0)
             for behaviour, difference in differences.items()
         }
-        least = {behaviour: trials.least_p(strata[behaviour]) for behaviour in differences}
-        tests = 1
-        while sum(p <= level / tests for p in least.values()) > tests:
-            tests += 1
-        tested = [behaviour for behaviour in differences if least[behaviour] <= level / tests]
+        is_tested = noise.testable([trials.least_p(strata[behaviour]) for behaviour in differences], level)
+        tested = list(compress(differences, is_tested))
         p_values = noise.holm([_p_value(strata[behaviour], differences[behaviour]) for behaviour in tested])
         return [
             _Tested(

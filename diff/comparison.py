@@ -128,6 +128,11 @@ class Comparison:
         """Return the weight of an item: how many traces it represents, and 1 in a golden set."""
         return 1.0 if self.sample is None else item.weight
 
+    def grouped(self, items: Sequence[Item], values: Sequence[float]) -> paired.Clusters:
+        """Return a value of each item, weighted, by what links items."""
+        numbers = [self.clusters.numbers[item.id] for item in items]
+        return paired.weighted_clusters(values, list(map(self.weight, items)), numbers)
+
 
 def _is_recorded_once(run: RunRecord, read: RunData) -> bool:
     old = run.lanes.get(Lane.OLD)

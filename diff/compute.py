@@ -613,24 +613,23 @@ def _refusals(
     names: Sequence[str], inputs: _Inputs, run: RunRecord, causes: Sequence[Cause]
 ) -> dict[str, str]:
     """Return why metrics may not decide, whatever the settings say, in a clause each."""
-    refusals = {}
-    for name in names:
-        if name == PAIRWISE:
-            # Hand labels say nothing about comparisons, so nothing bears out that they may decide.
-            refusals[name] = f"{name} compares answers side by side, and no hand label is of a comparison"
-        elif name in inputs.judged:
-            refusal = inputs.judged[name].refusal or unlike_labels(inputs.judged[name], run, causes, name)
-            if refusal is not None:
-                refusals[name] = refusal.replace(f"{inputs.settings.root}/", "")
-        elif name in inputs.graded.stored.judges:
-            refusal = inputs.judge.refusal or unlike_labels(inputs.judge, run, causes)
-            if refusal is not None or not inputs.judge.may_gate:
-                reason = refusal or f"{name} is uncalibrated, so its figures do not gate"
-                # Where the project lies is one machine's own, and reports are sent to others.
-                refusals[name] = reason.replace(f"{inputs.settings.root}/", "")
-        elif unclear := unclear_direction(name, inputs.settings):
-            refusals[name] = unclear
-    return refusals
+    refusals = {name: _refusal(name, inputs, run, causes) for name in names}
+    # Where the project lies is one machine's own, and reports are sent to others.
+    folder = f"{inputs.settings.root}/"
+    return {name: why.replace(folder, "") for name, why in refusals.items() if why is not None}
+
+
+def _refusal(name: str, inputs: _Inputs, run: RunRecord, causes: Sequence[Cause]) -> str | None:
+    if name == PAIRWISE:
+        # Hand labels say nothing about comparisons, so nothing bears out that they may decide.
+        return f"{name} compares answers side by side, and no hand label is of a comparison"
+    if name in inputs.judged:
+        return inputs.judged[name].refusal or unlike_labels(inputs.judged[name], run, causes, name)
+    if name in inputs.graded.stored.judges:
+        refusal = inputs.judge.refusal or unlike_labels(inputs.judge, run, causes)
+        is_uncalibrated = refusal is None and not inputs.judge.may_gate
+        return f"{name} is uncalibrated, so its figures do not gate" if is_uncalibrated else refusal
+    return unclear_direction(name, inputs.settings)
 
 
 _NOT_OF_ANSWERS = frozenset(

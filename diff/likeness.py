@@ -282,7 +282,9 @@ class _Losses:
     ) -> tuple[float, tuple[float, float] | None]:
         """Return the mean share of unlike pairs, and its interval; missing answers are unlike at its end."""
         beyond = {answers.item.id: more for answers, _, more in self.rows}
-        worst = [(each.item, min(1.0, beyond.get(each.item.id, 0.0) + each.missing)) for each in every]
+        worst = [
+            (answers.item, min(1.0, beyond.get(answers.item.id, 0.0) + answers.missing)) for answers in every
+        ]
         share, ends = share_interval(comparison, [(answers.item, more) for answers, _, more in self.rows])
         _, worst_ends = share_interval(comparison, worst)
         return share, None if ends is None or worst_ends is None else (ends[0], worst_ends[1])
@@ -317,11 +319,7 @@ def _saying(written: Sequence[Mapping[Lane, Sequence[str]]], word: str) -> dict[
 
 def _p_value(comparison: Comparison, values: Sequence[tuple[Item, float]]) -> float:
     """Return the two-sided p-value of no loss of likeness."""
-    grouped = paired.weighted_clusters(
-        [value for _, value in values],
-        [comparison.weight(item) for item, _ in values],
-        [comparison.clusters.numbers[item.id] for item, _ in values],
-    )
+    grouped = comparison.grouped([item for item, _ in values], [value for _, value in values])
     p = paired.sign_flip(grouped, seed=comparison.run.seed)
     return 1.0 if p is None else p
 

@@ -272,9 +272,7 @@ def _part(
     figures = [member.metrics[metric] for member in members]
     weights = [comparison.weight(member.item) for member in members]
     deltas = [figure.delta or 0.0 for figure in figures]
-    grouped = paired.weighted_clusters(
-        deltas, weights, [comparison.clusters.numbers[member.item.id] for member in members]
-    )
+    grouped = comparison.grouped([member.item for member in members], deltas)
     verdicts = [figure.verdict for figure in figures]
     changed = int((abs(grouped.sums) > 1e-12).sum())
     return Slice(
@@ -301,10 +299,7 @@ def _with_p(parts: Sequence[Slice], shared: float, level: float, looks: int) -> 
 
     Each of several looks gets the same part of the level (Bonferroni), so that any number may be taken.
     """
-    tests = 1
-    while sum(part.least_p <= shared / looks / tests for part in parts) > tests:
-        tests += 1
-    is_tested = [part.least_p <= shared / looks / tests for part in parts]
+    is_tested = noise.testable([part.least_p for part in parts], shared / looks)
     tested = [part for part, can_be in zip(parts, is_tested, strict=True) if can_be]
     p_values = iter(noise.holm([1.0 if part.p is None else part.p for part in tested]))
     return [

@@ -157,6 +157,19 @@ def false_discovery(p_values: Sequence[float]) -> list[float]:
     return [float(value) for value in back]
 
 
+def testable(least: Sequence[float], level: float) -> list[bool]:
+    """Return which of several tests could be significant at all, corrected for these alone (Tarone 1990).
+
+    Args:
+        least: the smallest p that each can have, whatever comes of it.
+        level: the family-wise level.
+    """
+    tests = 1
+    while sum(p <= level / tests for p in least) > tests:
+        tests += 1
+    return [p <= level / tests for p in least]
+
+
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return Holm's step-down adjusted p-values (1979), which control the family-wise error without
     assumptions.
