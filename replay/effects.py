@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from replaydiff.replay.renames import Renames
@@ -94,6 +95,7 @@ class ToolEffect:
     """Whether its equal calls returned the same where no write was between them."""
 
 
+@lru_cache
 def effect_by_name(name: str) -> Effect | None:
     """Return the effect that a tool's name suggests; None where it suggests none.
 

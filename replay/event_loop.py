@@ -14,9 +14,9 @@ import contextvars
 import os
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, nullcontext
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -60,21 +60,21 @@ GRACE_S = 10.0
 """Seconds for which calls in flight are waited for after the first signal, if no setting says otherwise."""
 
 
-class _Calls:
-    """The calls of one coroutine that cost money and are in flight."""
+class _Calls(AbstractAsyncContextManager[None]):
+    """The calls of one coroutine that cost money and are in flight: each is a context."""
 
     def __init__(self, cancel: Callable[[], object], grace_s: float) -> None:
         self._cancel, self._grace_s = cancel, grace_s
         self._count = 0
         self._is_stopping = False
 
-    async def begin(self) -> None:
+    async def __aenter__(self) -> None:
         """Count a call; once a signal has come, wait for the cancellation instead."""
         if self._is_stopping:
             await asyncio.get_running_loop().create_future()
         self._count += 1
 
-    def end(self) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Count a call as ended; the last one after a signal ends the coroutine."""
         self._count -= 1
         if self._is_stopping and not self._count:
@@ -97,18 +97,9 @@ class _Calls:
 _CALLS: contextvars.ContextVar[_Calls | None] = contextvars.ContextVar("replaydiff_calls", default=None)
 
 
-@asynccontextmanager
-async def underway() -> AsyncIterator[None]:
-    """Enclose a call that costs money, until what it returned is kept."""
-    calls = _CALLS.get()
-    if calls is None:
-        yield
-        return
-    await calls.begin()
-    try:
-        yield
-    finally:
-        calls.end()
+def underway() -> AbstractAsyncContextManager[None]:
+    """Return a context to enclose a call that costs money, until what it returned is kept."""
+    return _CALLS.get() or nullcontext()
 
 
 def run_sync(work: Coroutine[Any, Any, T], grace_s: float = GRACE_S) -> T:

@@ -13,8 +13,8 @@ import contextlib
 import os
 import time
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -99,19 +99,9 @@ class Pool(Generic[M]):
         for _ in range(self._slots):
             self._hand_out(worker)
 
-    @asynccontextmanager
-    async def slot(self) -> AsyncIterator[M]:
-        """Take a slot of a running worker for as long as the context lasts.
-
-        Raises:
-            VersionError: there is no worker and none can be started.
-            PoolClosedError: the pool is closed.
-        """
-        worker = await self.take()
-        try:
-            yield worker
-        finally:
-            self.give_back(worker)
+    def slot(self) -> AbstractAsyncContextManager[M]:
+        """Return a context that takes a slot of a running worker and raises what `take` does."""
+        return _Slot(self)
 
     async def close(self) -> None:
         """End every worker, and fail everything that waits for one."""
@@ -233,3 +223,19 @@ class Pool(Generic[M]):
                 if not waiting.worker.done():
                     waiting.worker.set_exception(VersionError(str(failures[0])))
             self._waiting.clear()
+
+
+class _Slot(AbstractAsyncContextManager[M]):
+    """No generator, which would cost as much as a short trial."""
+
+    __slots__ = ("_pool", "_worker")
+
+    def __init__(self, pool: Pool[M]) -> None:
+        self._pool = pool
+
+    async def __aenter__(self) -> M:
+        self._worker = await self._pool.take()
+        return self._worker
+
+    async def __aexit__(self, *_: object) -> None:
+        self._pool.give_back(self._worker)

@@ -251,9 +251,9 @@ class _ReadableJournal(Journal):
         self._taken: list[Trial] = []
         super().__init__(store, run_id, con)
 
-    def add(self, ended: Sequence[tuple[Trial, Sequence[ModelCall]]]) -> None:
-        super().add(ended)
-        self._taken += (trial for trial, _ in ended)
+    def add(self, trial: Trial, calls: Sequence[ModelCall]) -> None:
+        super().add(trial, calls)
+        self._taken.append(trial)
 
     def taken(self) -> list[Trial]:
         """Return the trials added since the last call."""

@@ -67,30 +67,28 @@ class Journal:
         """When the first of the trials that wait came."""
         self.drain()
 
-    def add(self, ended: Sequence[tuple[Trial, Sequence[ModelCall]]]) -> None:
-        """Keep finished trials and what was recorded of each, with one write.
+    def add(self, trial: Trial, calls: Sequence[ModelCall]) -> None:
+        """Keep a finished trial and what was recorded of it.
 
-        Once this returns, the death of this process cannot lose them.
+        Once this returns, the death of this process cannot lose it.
 
         Raises:
-            StoreWriteError: they cannot be written: the disk is full, say. What was kept before stays kept.
+            StoreWriteError: it cannot be written: the disk is full, say. What was kept before stays kept.
         """
-        lines: list[bytes] = []
-        redacted: list[tuple[Trial, list[ModelCall]]] = []
-        for trial, calls in ended:
-            line, redacted_trial, redacted_calls = self._line(trial, calls)
-            lines.append(line)
-            redacted.append((redacted_trial, redacted_calls))
+        left, redacted_trial, redacted_calls = self._line(trial, calls)
         now = time.monotonic()
         if not self._waiting:
             self._oldest = now
         try:
-            self._write(lines, redacted)
+            while left:
+                left = left[os.write(self._file, left) :]
         except OSError as error:
             raise StoreWriteError(
                 f"the journal {self._path} cannot be written: {error.strerror}; no finished trial is lost",
-                hint=f"correct that, then `replay run --resume {ended[0][0].run_id}`",
+                hint=f"correct that, then `replay run --resume {trial.run_id}`",
             ) from error
+        self._waiting.append(redacted_trial)
+        self._calls += redacted_calls
         # Not at once after a pause: who follows the run reads the file.
         if now - self._oldest > _EVERY_S:
             self.drain()
@@ -110,21 +108,6 @@ class Journal:
             trial if whole == text else _read_trial(whole),
             list(calls) if masked_texts == texts else [_read_call(call_text) for call_text in masked_texts],
         )
-
-    def _write(self, lines: Sequence[bytes], redacted: Sequence[tuple[Trial, list[ModelCall]]]) -> None:
-        """Append to the file. Where that fails, what is there whole counts as kept."""
-        left = data = b"".join(lines)
-        try:
-            while left:
-                left = left[os.write(self._file, left) :]
-        finally:
-            room = len(data) - len(left)
-            for line, (trial, calls) in zip(lines, redacted, strict=True):
-                room -= len(line)
-                if room < 0:
-                    break
-                self._waiting.append(trial)
-                self._calls += calls
 
     def drain(self) -> None:
         """Move everything into the store."""

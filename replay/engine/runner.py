@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
@@ -28,10 +28,11 @@ from replaydiff.replay.engine.schedule import Pace, Slot, block, provider_of
 from replaydiff.replay.event_loop import underway
 from replaydiff.replay.llm.base import LONGEST_WAIT_S, too_long_a_wait
 from replaydiff.replay.media import MediaFolder, MediaKeeper
-from replaydiff.replay.model import Item, Lane, Mode, RunRecord, Status
-from replaydiff.replay.model.media import without_others
+from replaydiff.replay.model import Item, Lane, Mode, RunRecord, Status, Trial
+from replaydiff.replay.model.media import MARK, without_others
 from replaydiff.replay.settings import Settings
 from replaydiff.replay.store.runs import count_items
+from replaydiff.replay.store.sql import encode
 from replaydiff.replay.store.trials import finished_keys, spent_tokens, spent_usd
 
 if TYPE_CHECKING:
@@ -195,9 +196,8 @@ class Runner:
 
     def store_buffered(self) -> None:
         """Store the trials that were buffered."""
-        for buffered in self._buffered.values():
-            self._keep(buffered)
-            buffered.clear()
+        for lane in self.lanes:
+            self._keep_buffered(lane)
 
     async def replay(self, task: TrialTask) -> None:
         """Replay one trial, and keep what it came to."""
@@ -220,11 +220,17 @@ class Runner:
             self.probe.add(task.lane, task.item, ended.outcome, is_last=is_last)
         except (UncontainedError, OutageError):
             # It shows what happened, and must not happen again when the run is resumed.
-            self._keep([ended])
+            self._keep(ended)
             raise
         if self.probe.is_varied(task.lane):
-            self._keep(buffered)
-            buffered.clear()
+            self._keep_buffered(task.lane)
+
+    def _keep_buffered(self, lane: Lane) -> None:
+        """Keep the lane's trials that were held back, and forget them."""
+        buffered = self._buffered[lane]
+        for ended in buffered:
+            self._keep(ended)
+        buffered.clear()
 
     async def _attempt(self, task: TrialTask) -> _Ended:
         """Replay a trial, and retry it after errors of the provider or the network."""
@@ -280,61 +286,66 @@ class Runner:
     def _without_bytes(self, outcome: Outcome) -> Outcome:
         """Return an outcome with references to the media in its tool calls and recorded requests."""
         served, requests, hashes = self._media.trial(outcome.served, outcome.model_calls)
-        return without_others(replace(outcome, served=served, model_calls=requests), hashes)
+        outcome = replace(outcome, served=served, model_calls=requests)
+        # Hardly any outcome refers to media, and its text shows that sooner than its values.
+        return without_others(outcome, hashes) if MARK in encode(outcome) else outcome
 
     def _redacted(self, outcome: Outcome) -> Outcome:
         return outcome if self._redactor is None else self._redactor.outcome(outcome)
 
-    def _keep(self, ended: Sequence[_Ended]) -> None:
-        """Keep trials, and count what they took."""
-        if not ended:
-            return
-        trials = []
-        for task, outcome, attempts in ended:
-            cost_usd = cost_of(task.version, outcome, self._settings.prices)
-            trial = outcome.trial(
-                self.run.id, task.item.id, task.lane, task.index, cost_usd=cost_usd, attempts=attempts
-            )
-            trials.append((trial, outcome.model_calls))
-        self._journal.add(trials)
-        for (task, outcome, _), (trial, _) in zip(ended, trials, strict=True):
-            if _log.isEnabledFor(logging.INFO):
-                _log.info(
-                    "%s, %s trial %d: %s in %.0f ms%s",
-                    task.item.id,
-                    str(task.lane),
-                    task.index + 1,
-                    outcome.status.value,
-                    outcome.latency_ms or 0.0,
-                    f": {outcome.reason}" if outcome.reason else "",
-                    extra={
-                        "facts": {
-                            "run": trial.run_id,
-                            "item": trial.item_id,
-                            "lane": str(trial.lane),
-                            "trial": trial.index + 1,
-                            "status": trial.status.value,
-                            "attempts": trial.attempts,
-                            "latency_ms": trial.latency_ms,
-                            "cost_usd": trial.cost_usd,
-                            "reason": trial.reason,
-                            "printed": trial.stderr,
-                        }
-                    },
-                )
-            self.finished.add((task.item.id, str(task.lane), task.index))
-            self.done += 1
-            self._unkept -= 1
-            self._failed += outcome.status.is_error
-            self.unpriced += trial.cost_usd is None
-            self._agents_usd += trial.cost_usd or 0.0
-            self._dearest_usd = max(self._dearest_usd, trial.cost_usd or 0.0)
-            if outcome.usage is None:
-                self.uncounted += 1
-            else:
-                tokens = outcome.usage.input_tokens + outcome.usage.output_tokens
-                self._tokens += tokens
-                self._most_tokens = max(self._most_tokens, tokens)
+    def _keep(self, ended: _Ended) -> None:
+        """Keep a trial, and count what it took."""
+        task, outcome, attempts = ended
+        trial = outcome.trial(
+            self.run.id,
+            task.item.id,
+            task.lane,
+            task.index,
+            cost_usd=cost_of(task.version, outcome, self._settings.prices),
+            attempts=attempts,
+        )
+        self._journal.add(trial, outcome.model_calls)
+        if _log.isEnabledFor(logging.INFO):
+            _log_trial(task, trial)
+        self.finished.add((task.item.id, str(task.lane), task.index))
+        self.done += 1
+        self._unkept -= 1
+        self._failed += outcome.status.is_error
+        self.unpriced += trial.cost_usd is None
+        self._agents_usd += trial.cost_usd or 0.0
+        self._dearest_usd = max(self._dearest_usd, trial.cost_usd or 0.0)
+        if outcome.usage is None:
+            self.uncounted += 1
+        else:
+            tokens = outcome.usage.input_tokens + outcome.usage.output_tokens
+            self._tokens += tokens
+            self._most_tokens = max(self._most_tokens, tokens)
         progress = self.progress
         self._file.write(progress)
         self._report(progress)
+
+
+def _log_trial(task: TrialTask, trial: Trial) -> None:
+    _log.info(
+        "%s, %s trial %d: %s in %.0f ms%s",
+        task.item.id,
+        str(task.lane),
+        task.index + 1,
+        trial.status.value,
+        trial.latency_ms or 0.0,
+        f": {trial.reason}" if trial.reason else "",
+        extra={
+            "facts": {
+                "run": trial.run_id,
+                "item": trial.item_id,
+                "lane": str(trial.lane),
+                "trial": trial.index + 1,
+                "status": trial.status.value,
+                "attempts": trial.attempts,
+                "latency_ms": trial.latency_ms,
+                "cost_usd": trial.cost_usd,
+                "reason": trial.reason,
+                "printed": trial.stderr,
+            }
+        },
+    )
