@@ -270,10 +270,11 @@ def divergence_warnings(
         witnesses: counts over the trials of its lanes.
         is_distrusted: `distrust_reason` has one, which names the setting that may end it.
     """
-    from replaydiff.replay.engine.reuse import reuse_sentence
+    if run.settings.get("reused"):
+        # What replays is imported where it was used only: it takes as long as a report's figures.
+        from replaydiff.replay.engine.reuse import reuse_sentence
 
-    if reused := reuse_sentence(run):
-        yield reused
+        yield from filter(None, [reuse_sentence(run)])
     stopped: dict[Lane, ReplayFidelity] = {}
     tools: Any = run.settings.get("tools") or {}
     may_run = any(tool.get("answer") == "live" for tool in tools.values())
