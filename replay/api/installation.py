@@ -27,16 +27,16 @@ _LOCKS = ("uv.lock", "poetry.lock", "pdm.lock")
 """Lock files with a `[[package]]` table for each package."""
 
 
-def required_packages(extras: frozenset[str] = frozenset({""})) -> Iterator[Requirement]:
+def required_packages(*extras: str) -> Iterator[Requirement]:
     """Yield what the installed distribution requires on this machine.
 
     Args:
-        extras: whose packages are meant; "" for those that are always required.
+        extras: whose packages are meant beside those that are always required.
     """
     for text in distribution("replaydiff").requires or ():
         requirement = Requirement(text)
         marker = requirement.marker
-        if marker is None or any(marker.evaluate({"extra": extra}) for extra in extras):
+        if marker is None or any(marker.evaluate({"extra": extra}) for extra in ("", *extras)):
             yield requirement
 
 
@@ -89,9 +89,10 @@ def _installed() -> Installed:
 
 
 def _closure(installed: Installed) -> set[str]:
-    """Return the names of what `replay` needs, in turn, as far as it is installed."""
+    """Return the names of what `replay` and its extras need, in turn, as far as it is installed."""
     names: set[str] = set()
-    waiting = [canonicalize_name(requirement.name) for requirement in required_packages()]
+    extras = distribution("replaydiff").metadata.get_all("Provides-Extra") or ()
+    waiting = [canonicalize_name(requirement.name) for requirement in required_packages(*extras)]
     while waiting:
         name = waiting.pop()
         if name in names or name not in installed:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import click
 
-from replaydiff.replay.commands.options import App, command
-from replaydiff.replay.errors import InputError
+from replaydiff.replay.commands.options import App, command, requires_extra
 
 
 @command("mcp")
@@ -22,22 +21,15 @@ def mcp(app: App, budget: float | None) -> None:
     command itself. The tools import, sample, run, check and bisect; diff, causes and show read. A tool that
     runs your agent requires a budget, and accept, reject and promote require your confirmation in the client.
 
-    Requires the MCP SDK: pip install 'mcp>=2.3,<3'
+    Requires the packages of the extra `mcp`.
 
     \b
     Examples:
       replay mcp --budget 20
       claude mcp add replay -- replay mcp --budget 20
     """
-    try:
+    with requires_extra("mcp", "mcp", "mcp_types"):
         from replaydiff.replay.commands.mcp_server import serve
-    except ImportError as error:
-        if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types"):
-            raise
-        raise InputError(
-            "replay mcp requires the MCP SDK, version 2.3 or newer",
-            hint="install it with `pip install 'mcp>=2.3,<3'`",
-        ) from None
     try:
         serve(app, budget)
     except KeyboardInterrupt:
