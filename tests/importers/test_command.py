@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from replaydiff.importers.base import BUILTIN
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.traces import count_traces, get_trace
 from tests.importers.reading import SAMPLES, good_record
@@ -153,23 +152,6 @@ def test_auto_says_what_it_took_each_file_for_and_why(tmp_path: Path) -> None:
     document = json.loads(out)
     assert (document["source"], document["files"]) == ("jsonl,langfuse,openai", 3)
     assert document["traces"] == {"new": 3, "updated": 0, "unchanged": 0}
-
-
-def test_auto_names_its_two_best_guesses_where_it_is_not_sure(tmp_path: Path) -> None:
-    record = good_record("openai", 1) | {"trace_id": "x"}
-    file = write(tmp_path / "f.jsonl", record, {"trace_id": "y", "input": "?"})
-    code, out, err = replay(tmp_path, "import", "auto", file)
-    assert (code, out) == (2, "")
-    assert err == (
-        "error: f.jsonl may be for jsonl (50%) or openai (45%); say which: `replay import jsonl f.jsonl`\n"
-    )
-    code, _, err = replay(tmp_path, "import", "auto", write(tmp_path / "g.jsonl", {"alpha": 1, "beta": 2}))
-    assert code == 2
-    assert err == (
-        "error: g.jsonl: no importer knows these records (they have alpha, beta); "
-        f"say which source it is: {', '.join(BUILTIN)}; "
-        "if it is none of them, write one trace a line as jsonl (docs/importing.md)\n"
-    )
 
 
 def test_standard_input_is_a_file(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from replaydiff.importers.base import BUILTIN, Reject, divided, find_importer
-from replaydiff.importers.collect import collected, detect
+from replaydiff.importers.collect import collected
 from replaydiff.importers.ingest import Report, ingest
 from replaydiff.importers.redacting import Redaction
 from replaydiff.replay.settings import RedactSection
@@ -227,9 +227,3 @@ def test_times_at_the_ends_of_the_calendar_are_kept(source: str, tmp_path: Path)
         _put(record, "time", time)
     report = _import(tmp_path / "s.duckdb", source, _write(tmp_path / "f.jsonl", *records))
     assert (report.new, report.rejected) == (len(TIMES), 0)
-
-
-def test_auto_knows_its_own_samples(source: str) -> None:
-    for sample in (file for file in SAMPLE_FILES if file.parent.name == source):
-        with collected([str(sample)]) as (file,):
-            assert source == detect(file).NAME, sample

@@ -14,7 +14,7 @@ from replaydiff.importers.base import BUILTIN, find_importer
 from replaydiff.importers.collect import APART, LOOKED_AT, collected, detect
 from replaydiff.importers.reading import Record, records
 from replaydiff.replay.errors import InputError
-from tests.importers.reading import SAMPLE_FILES, SAMPLES
+from tests.importers.reading import SAMPLE_FILES, SAMPLES, good_record
 
 REAL = Path(os.environ.get("REPLAY_TEST_FORMAT_SAMPLES") or "")
 REAL_FILES = {
@@ -42,7 +42,7 @@ def _detected(path: Path) -> str:
 def _refused(path: Path) -> str:
     with pytest.raises(InputError) as refused:
         _detected(path)
-    return str(refused.value)
+    return str(refused.value).replace(f"{path.parent}/", "")
 
 
 @pytest.mark.parametrize("sample", SAMPLE_FILES, ids=lambda file: str(file.relative_to(SAMPLES)))
@@ -99,15 +99,18 @@ def test_a_few_odd_records_do_not_turn_it(tmp_path: Path) -> None:
 
 
 def test_where_two_are_as_likely_both_are_named(tmp_path: Path) -> None:
-    told = _refused(_write(tmp_path / "f.jsonl", {**OPENAI, "system": "Be kind."}, OPENAI))
-    assert "may be for anthropic" in told or "may be for openai" in told
-    assert "; say which: `replay import " in told
+    likely = good_record("openai", 1) | {"trace_id": "x"}
+    assert _refused(_write(tmp_path / "f.jsonl", likely, {"trace_id": "y", "input": "?"})) == (
+        "f.jsonl may be for jsonl (50%) or openai (45%); say which: `replay import jsonl f.jsonl`"
+    )
 
 
 def test_what_nobody_knows_names_all_sources(tmp_path: Path) -> None:
-    told = _refused(_write(tmp_path / "f.jsonl", {"a": 1, "b": 2}))
-    assert "no importer knows these records (they have a, b); say which source it is: jsonl, openai" in told
-    assert all(name in told for name in BUILTIN)
+    assert _refused(_write(tmp_path / "f.jsonl", {"alpha": 1, "beta": 2})) == (
+        "f.jsonl: no importer knows these records (they have alpha, beta); "
+        f"say which source it is: {', '.join(BUILTIN)}; "
+        "if it is none of them, write one trace a line as jsonl (docs/importing.md)"
+    )
     assert "none of its first records can be read" in _refused(_write(tmp_path / "g.jsonl", "{bad", "{bad"))
 
 
