@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -32,93 +33,13 @@ def others(found: Iterable[Imported]) -> list[Imported]:
     return [item for item in found if not isinstance(item, Trace)]
 
 
+GOOD = json.loads((Path(__file__).parent / "good.json").read_text())
+
+
 def good_record(source: str, number: int) -> dict[str, Any]:
     """A small record of a source; records of different numbers are different traces."""
-    messages = [{"role": "user", "content": f"Question {number}"}, {"role": "assistant", "content": "Answer"}]
-    time = "2026-11-01T10:00:00Z"
-    made: dict[str, dict[str, Any]] = {
-        "tau2": {
-            "info": {},
-            "tasks": [],
-            "simulations": [{"id": f"t{number}", "start_time": time, "messages": messages}],
-        },
-        "braintrust": {
-            "span_id": f"t{number}",
-            "root_span_id": f"t{number}",
-            "span_attributes": {"type": "task", "name": "agent"},
-            "created": time,
-            "input": f"Question {number}",
-            "output": "Answer",
-            "metadata": {},
-        },
-        "jsonl": {"trace_id": f"t{number}", "started_at": time, "messages": messages},
-        "openai": {"id": f"t{number}", "created": 1793527200, "messages": messages},
-        "anthropic": {"id": f"t{number}", "created": 1793527200, "system": "Be kind.", "messages": messages},
-        "langfuse": {
-            "id": f"o{number}",
-            "traceId": f"t{number}",
-            "type": "AGENT",
-            "name": "agent",
-            "startTime": time,
-            "input": f"Question {number}",
-            "output": "Answer",
-        },
-        "langsmith": {
-            "id": f"t{number}",
-            "trace_id": f"t{number}",
-            "run_type": "chain",
-            "name": "agent",
-            "start_time": time,
-            "inputs": {"question": f"Question {number}"},
-            "outputs": {"output": "Answer"},
-            "extra": {"metadata": {}},
-        },
-        "mlflow": {
-            "info": {"trace_id": f"t{number}", "request_time": time, "state": "OK", "trace_metadata": {}},
-            "data": {
-                "spans": [
-                    {
-                        "span_id": "aa",
-                        "name": "agent",
-                        "start_time_unix_nano": time,
-                        "attributes": {
-                            "mlflow.spanType": '"AGENT"',
-                            "mlflow.spanInputs": f'"Question {number}"',
-                            "mlflow.spanOutputs": '"Answer"',
-                        },
-                    }
-                ]
-            },
-        },
-        "otlp": otlp_record(number, time),
-        "phoenix": {
-            "name": "agent",
-            "context": {"trace_id": f"t{number}", "span_id": f"s{number}"},
-            "span_kind": "AGENT",
-            "parent_id": None,
-            "start_time": time,
-            "status_code": "OK",
-            "attributes": {"input.value": f"Question {number}", "output.value": "Answer", "metadata": {}},
-        },
-    }
-    return made[source]
-
-
-def otlp_record(number: int, time: str) -> dict[str, Any]:
-    """One line of a collector's file, with one span in it."""
-    span = {
-        "traceId": f"t{number}",
-        "spanId": f"s{number}",
-        "name": "agent",
-        "startTimeUnixNano": time,
-        "attributes": [
-            {"key": "gen_ai.operation.name", "value": {"stringValue": "invoke_agent"}},
-            {"key": "input", "value": {"stringValue": f"Question {number}"}},
-            {"key": "output", "value": {"stringValue": "Answer"}},
-            {"key": "metadata", "value": {"stringValue": "{}"}},
-        ],
-    }
-    return {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}
+    record: dict[str, Any] = json.loads(json.dumps(GOOD[source]).replace("{number}", str(number)))
+    return record
 
 
 def place(record: dict[str, Any], what: str) -> tuple[dict[str, Any], str]:
