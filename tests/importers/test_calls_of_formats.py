@@ -15,7 +15,7 @@ from replaydiff.importers.base import Note, Reject, Skipped, find_importer
 from replaydiff.importers.call_notes import CALLS_IN_TEXT, UNKNOWN_CALLS
 from replaydiff.importers.collect import collected, detect
 from replaydiff.replay.model import Trace
-from tests.importers.formats import ROUNDS, TIME, WRITERS, Call, Record, Rounds, request, rounds, write
+from tests.importers.formats import ROUNDS, TIME, WRITERS, Call, Record, Rounds, rounds, write
 from tests.importers.reading import SAMPLES, items, others, traces
 
 FIRST: Call = ("get_weather", {"city": "Oslo"}, "3C")
@@ -215,64 +215,7 @@ def test_the_answer_is_the_text_with_which_the_last_model_call_ended(recorded: s
     assert trace.final_response == "Done."
 
 
-SHAPES: dict[str, list[Record]] = {
-    "Continue": [
-        {"role": "assistant", "content": "", "toolCalls": [request("a", FIRST), request("b", SECOND)]},
-        {"role": "tool", "content": "25C", "toolCallId": "b"},
-        {"role": "tool", "content": "3C", "toolCallId": "a"},
-    ],
-    "opencode": [
-        {
-            "role": "assistant",
-            "parts": [
-                {
-                    "type": "tool",
-                    "callID": key,
-                    "tool": call[0],
-                    "state": {"status": "completed", "input": call[1], "output": call[2]},
-                }
-                for key, call in (("a", FIRST), ("b", SECOND))
-            ],
-        }
-    ],
-    "Haystack": [
-        {
-            "role": "assistant",
-            "content": [
-                {"tool_call": {"tool_name": call[0], "arguments": call[1], "id": key}}
-                for key, call in (("a", FIRST), ("b", SECOND))
-            ],
-        },
-        *(
-            {
-                "role": "tool",
-                "content": [{"tool_call_result": {"result": call[2], "error": False, "origin": {"id": key}}}],
-            }
-            for key, call in (("b", SECOND), ("a", FIRST))
-        ),
-    ],
-    "Agno, results in one message": [
-        {"role": "assistant", "tool_calls": [request("a", FIRST), request("b", SECOND)]},
-        {
-            "role": "tool",
-            "content": ["3C", "25C"],
-            "tool_calls": [
-                {"content": call[2], "tool_name": call[0], "tool_call_id": None} for call in (FIRST, SECOND)
-            ],
-        },
-    ],
-    "objects as JSON text": [
-        {
-            "role": "assistant",
-            "tool_calls": [
-                {"id": key, "type": "function", "function": json.dumps(request(key, call)["function"])}
-                for key, call in (("a", FIRST), ("b", SECOND))
-            ],
-        },
-        {"role": "tool", "content": "25C", "tool_call_id": "b"},
-        {"role": "tool", "content": "3C", "tool_call_id": "a"},
-    ],
-}
+SHAPES: dict[str, list[Record]] = json.loads((Path(__file__).parent / "shapes.json").read_text())
 
 
 @pytest.mark.parametrize("shape", SHAPES)
