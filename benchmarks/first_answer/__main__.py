@@ -21,6 +21,9 @@ import threading
 import time
 from pathlib import Path
 
+from nbclient import NotebookClient
+from nbformat.v4 import new_code_cell, new_notebook
+
 from benchmarks.first_answer.agents import AGENTS, AT_ONCE, LOOK_UP, Agent
 from benchmarks.first_answer.model import serve
 
@@ -34,17 +37,15 @@ COMMANDS = (
     "diff",
 )
 """What is typed after `git clone`."""
-IN_PYTHON = """
-import replaydiff as rd
-
-project = rd.open(".", db="python.duckdb")
-project.import_("logs")
-sample = project.sample(month="2026-10", name="monthly")
-run = project.run(sample, old="git:v1", new=".", calls=60)
-diff = run.diff()
-print(diff.answer, [cause.text for cause in diff.causes][:1])
-"""
-"""The same steps after `init`, in a script or a notebook; a store of its own."""
+STATEMENTS = (
+    "import replaydiff as rd",
+    'project = rd.open(".", db="{store}.duckdb")',
+    'project.import_("logs")',
+    'project.sample(month="2026-10", name="monthly")',
+    'diff = project.run(old="git:v1", new=".", calls=60).diff()',
+    "print(diff.answer, [cause.text for cause in diff.causes][:1])",
+)
+"""The same steps after `init`, in a script and in the cells of a notebook, each with a store of its own."""
 MESSAGES = 24
 DRIVER = """
 import asyncio, inspect, json, sys
@@ -103,6 +104,27 @@ def record(agent: Agent, folder: Path) -> None:
     subprocess.run(command, cwd=folder, check=True)
 
 
+def in_script(clone: Path) -> str:
+    """Return what the statements print when Python runs them."""
+    script = "\n".join(STATEMENTS).format(store="script")
+    done = subprocess.run([sys.executable, "-c", script], cwd=clone, capture_output=True, text=True)
+    (clone.parent / "script.txt").write_text(done.stdout + done.stderr)
+    return done.stdout.strip()
+
+
+def in_notebook(clone: Path) -> str:
+    """Return what the last of a notebook's cells prints, each of which has a statement."""
+    cells = [new_code_cell(statement.format(store="notebook")) for statement in STATEMENTS]
+    notebook = new_notebook(cells=cells)
+    resources = {"metadata": {"path": str(clone)}}
+    NotebookClient(
+        notebook, timeout=1200, kernel_name="python3", resources=resources, allow_errors=True
+    ).execute()
+    (clone.parent / "notebook.json").write_text(json.dumps(notebook))
+    printed = (output.get("text", "") for output in cells[-1].outputs if output.get("name") == "stdout")
+    return "".join(printed).strip()
+
+
 def measure(agent: Agent, work: Path) -> str:
     """Return the row of an agent."""
     origin, logs, canary = work / "origin", work / "logs", work / "outside" / "canary"
@@ -137,10 +159,8 @@ def measure(agent: Agent, work: Path) -> str:
             words = [str(Path(sys.executable).parent / "replay"), *command.split()]
             completed = subprocess.run(words, cwd=clone, stdout=file, stderr=subprocess.STDOUT)
         if completed.returncode not in (0, 3):
-            return f"| {agent.title} | stopped at `replay {command}`, {work} | | | | | | |"
+            return f"| {agent.title} | stopped at `replay {command}`, {work} | | | | | | | |"
     minutes = (time.monotonic() - started) / 60
-    script = subprocess.run([sys.executable, "-c", IN_PYTHON], cwd=clone, capture_output=True, text=True)
-    (work / "python.txt").write_text(script.stdout + script.stderr)
     shown = subprocess.run([words[0], "diff", "--json"], cwd=clone, stdout=subprocess.PIPE, check=False)
     diff = json.loads(shown.stdout)
     settings = (clone / "replay.toml").read_text().splitlines()
@@ -150,22 +170,26 @@ def measure(agent: Agent, work: Path) -> str:
         if line.startswith(("entrypoint", "adapter", "tools", "factory"))
     ]
     causes = [cause["text"] for cause in diff["causes"]]
-    same = script.stdout.strip() == f"{diff['answer']} {causes[:1]}"
+    expected = f"{diff['answer']} {causes[:1]}"
+    same = [
+        "the same" if said == expected else f"{said}, {work}"
+        for said in (in_script(clone), in_notebook(clone))
+    ]
     ended = sum(sum(lane["statuses"].values()) for lane in diff["lanes"].values())
     ran = canary.read_text().removeprefix(real).count("\n")
     server.shutdown()
     return (
         f"| {agent.title} | {len(COMMANDS)} | 0 | `{'`, `'.join(named)}` | {diff['answer']}: {causes[0] if causes else diff['reason']} "
-        f"| {'yes' if same else f'no, {work}'} | {ended} | {ran} | {minutes:.1f} |"
+        f"| {' | '.join(same)} | {ended} | {ran} | {minutes:.1f} |"
     )
 
 
 def main() -> None:
     """Measure the named agents, or all."""
     print(
-        "| agent | commands | edits | proposed by `replay init` | first answer | in Python the same | trials | real tools | minutes |"
+        "| agent | commands | edits | proposed by `replay init` | first answer | script | notebook | trials | real tools | minutes |"
     )
-    print("|---|---|---|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|---|---|---|")
     for name in sys.argv[1:] or AGENTS:
         work = Path(tempfile.mkdtemp(prefix=f"first-answer-{name}-"))
         print(measure(AGENTS[name], work), flush=True)
