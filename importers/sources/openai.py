@@ -75,7 +75,7 @@ def recognises(record: Json) -> float:
 
 def _is_message(value: Json) -> bool:
     """Return whether a conversation may begin with it; one of the Responses API begins with any item."""
-    items = ("function_call", "function_call_output")
+    items = ("function_call", "function_call_output", "function_call_result")
     return is_message(value) or (isinstance(value, dict) and value.get("type") in items)
 
 

@@ -319,7 +319,7 @@ def _chat_call(entry: JsonObject) -> ToolCall | None:
 
 def _call(name: Any, args: Json, ids: Mapping[str, Any]) -> ToolCall:
     # Where there are two, `id` names the item, and the other joins it with its output.
-    call_id = _first(ids, "call_id", "tool_call_id", "id", "toolCallId", "toolUseId")
+    call_id = _first(ids, "call_id", "callId", "tool_call_id", "id", "toolCallId", "toolUseId")
     # The input of OpenAI's custom tools is free text, not JSON.
     plain = isinstance(args, str) and ids.get("type") in ("custom", "custom_tool_call")
     arguments: JsonObject = {RAW: args} if plain else read_args(args)
@@ -348,10 +348,12 @@ def read_result(part: Mapping[str, Any]) -> Message | None:
     kind = part_kind(part)
     if not isinstance(kind, str) or (kind == "retry-prompt" and part.get("tool_name") is None):
         return None
-    if kind.endswith("_call_output") or kind == "tool_search_output":
+    # The Agents SDK in JavaScript calls it `function_call_result`, and wraps a text.
+    if kind.endswith("_call_output") or kind in ("tool_search_output", "function_call_result"):
         failed = part.get("status") == "failed"
         value = _first(part, "output", "tools")
-        return result_message(value, _first(part, "call_id", "id"), part.get("name"), failed)
+        value = [value] if _is_text(value) else value
+        return result_message(value, _first(part, "call_id", "callId", "id"), part.get("name"), failed)
     if kind not in _RESULT_TYPES and not kind.endswith("_tool_result"):
         return None
     call_id = _first(part, "tool_use_id", "tool_call_id", "toolCallId", "id")
