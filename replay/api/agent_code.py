@@ -67,7 +67,9 @@ _REPLIES = _words("reply response answer text message output content final_respo
 _SCHEMA_KEYS = _words("input_schema parameters inputSchema")
 _SERVED_TOOL = re.compile(r"mcp__\w+?__\w+")
 """A tool of an MCP server, as the Claude Agent SDK names it: `mcp__shop__cancel_order`."""
-_SYSTEM_VARIABLES = _words("PATH HOME USER PWD TERM LANG CI TMPDIR PYTHONPATH PORT HOST DEBUG LOG_LEVEL")
+_SYSTEM_VARIABLES = _words(
+    "PATH HOME USER PWD TERM LANG CI TMPDIR PYTHONPATH PORT HOST DEBUG LOG_LEVEL NODE_ENV"
+)
 _MAPPINGS = ("os.environ", "environ")
 _GETTERS = ("os.getenv", "getenv", "os.environ.get", "environ.get")
 _SECRET = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL|_AUTH)")
@@ -127,6 +129,8 @@ class CodeFindings:
     frameworks: Counter[str] = field(default_factory=Counter)
     names: dict[str, None] = field(default_factory=dict)
     """Names of tools, in their order."""
+    servers: dict[str, None] = field(default_factory=dict)
+    """Names of the servers that an agent of the Claude Agent SDK is given."""
     local: set[str] = field(default_factory=set)
     """Functions whose effects stay in the agent's folder."""
     environment: dict[str, None] = field(default_factory=dict)
@@ -140,6 +144,21 @@ class CodeFindings:
     needs: list[Need] = field(default_factory=list)
     """Services and files outside of a boundary."""
     unreadable: list[str] = field(default_factory=list)
+
+    def add_variable(self, name: str, *, required: bool) -> None:
+        """Take in a variable of the environment that the code reads.
+
+        Args:
+            name: as the code has it.
+            required: whether the code has no default. One with a default is left to it, unless it is a
+                secret, which has none that works.
+        """
+        if (
+            name not in _SYSTEM_VARIABLES
+            and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name)
+            and (required or _SECRET.search(name.upper()))
+        ):
+            self.environment.setdefault(name)
 
 
 class CodeReader:
@@ -196,6 +215,9 @@ class CodeReader:
             for decorator in node.decorator_list:
                 if _called(decorator) in _TOOL_DECORATORS:
                     self._findings.names.setdefault(_explicit_name(decorator) or node.name)
+        elif isinstance(node, ast.keyword) and node.arg == "mcp_servers" and isinstance(node.value, ast.Dict):
+            names = (_text_of(key) for key in node.value.keys)
+            self._findings.servers.update((name, None) for name in names if name)
         elif isinstance(node, ast.Call | ast.Subscript):
             self._read_variable(node)
             if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
@@ -229,16 +251,7 @@ class CodeReader:
         if name == "DJANGO_SETTINGS_MODULE" and isinstance(node, ast.Call) and len(node.args) > 1:
             self._findings.django_settings = _text_of(node.args[1])
         if name is not None and ast.unparse(source) in (_MAPPINGS if is_required else _GETTERS):
-            self._variable(name, required=is_required)
-
-    def _variable(self, name: str, *, required: bool) -> None:
-        # One with a default is left to it, unless it is a secret, which has none that works.
-        if (
-            name not in _SYSTEM_VARIABLES
-            and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name)
-            and (required or _SECRET.search(name.upper()))
-        ):
-            self._findings.environment.setdefault(name)
+            self._findings.add_variable(name, required=is_required)
 
     def _read_function(self, node: Function) -> None:
         self._findings.functions.setdefault(node.name, self._guess(node.name, node))

@@ -177,9 +177,8 @@ def _proposal(
         unsure.append("no entrypoint was recognised: name the function that answers the user's text")
     elif len(entrypoints) > 1 and entrypoints[1].score >= entrypoints[0].score - 1:
         unsure.append(f"the entrypoint could also be {entrypoints[1].value} ({entrypoints[1].location})")
-    served = {name.rpartition("__")[2] for name in findings.names if name.startswith("mcp__")}
     names = [name for name in findings.names if name.isidentifier() or name in recorded]
-    names = [name for name in names if name not in served]
+    names = _as_called(names, findings, tools)
     shown = {note.effect.name: note.effect.effect for note in notes}
     effects = {name: shown.get(name) or effect_by_name(name) for name in names}
     doubtful = [name for name, effect in effects.items() if effect is None]
@@ -209,6 +208,15 @@ def _proposal(
         traces=tuple(traces),
         unsure=tuple(unsure),
     )
+
+
+def _as_called(names: Collection[str], findings: CodeFindings, tools: tuple[str, ...] | None) -> list[str]:
+    """Return the names of tools as the model calls them: those of a server have its name before their own."""
+    if tools == ("claude-agent-sdk",) and len(findings.servers) == 1:
+        [server] = findings.servers
+        names = [name if name.startswith("mcp__") else f"mcp__{server}__{name}" for name in names]
+    served = {name.rpartition("__")[2] for name in names if name.startswith("mcp__")}
+    return [name for name in dict.fromkeys(names) if name not in served]
 
 
 def _adapter(findings: CodeFindings) -> tuple[str | None, str | None]:

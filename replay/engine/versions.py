@@ -550,7 +550,8 @@ def _no_entrypoint(name: str, settings: Settings) -> str:
         )
     return (
         f'version {name!r} has no entrypoint; write entrypoint = "app.agent:run_agent" '
-        f"(module:function of your agent) in [agent] of {settings.file}"
+        '(module:function of your agent; in JavaScript "./src/agent.ts#runAgent") in [agent] of '
+        f"{settings.file}"
     )
 
 

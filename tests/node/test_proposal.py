@@ -77,6 +77,37 @@ def test_a_route_handler_is_proposed(tmp_path: Path) -> None:
     assert proposal.entrypoint == "./app/api/chat/route.ts#POST"
 
 
+@pytest.mark.parametrize(
+    ("text", "value", "factory"),
+    [
+        ("export class Concierge {\n  constructor(model = new Model()) {}\n\n  stream(messages) {", "Concierge.stream", False),
+        ("module.exports.handleMessage = async function handleMessage(message, options = {}) {", "handleMessage", False),
+        ("exports.reply = async (message) => {", "reply", False),
+        ("export default async function (prompt) {", "default", False),
+        ("export default async function answer(prompt) {", "default", False),
+        ("export function build() {\n  return createReactAgent({ llm });\n", "build", True),
+    ],
+)  # fmt: skip
+def test_what_answers_may_be_written_in_any_way(text: str, value: str, factory: bool, tmp_path: Path) -> None:
+    source = f'import {{ streamText }} from "ai";\n{text}\n  return streamText({{ }});\n  }}\n}}\n'
+    proposal = propose(project(tmp_path, "src/agent.js", source))
+    assert (proposal.entrypoint, proposal.entrypoints[0].factory) == (f"./src/agent.js#{value}", factory)
+
+
+def test_an_agent_of_openai_is_no_entrypoint_by_itself(tmp_path: Path) -> None:
+    text = 'import { Agent } from "@openai/agents";\nexport const agent = new Agent({ name: "shop" });\n'
+    assert propose(project(tmp_path, "src/agent.mjs", text)).entrypoint is None
+
+
+def test_variables_with_a_default_are_left_to_it(tmp_path: Path) -> None:
+    text = (
+        "const url = process.env.SHOP_URL ?? LOCAL, key = process.env.SHOP_KEY || '';\n"
+        "if (process.env.NODE_ENV === 'test' || !process.env['FAKE']) serve(process.env.PORT);\n"
+        "if (process.env.QUICK) connect(process.env.SHOP_REGION!, process.env['MODEL'] ? 1 : 2);\n"
+    )
+    assert propose(project(tmp_path, "src/agent.ts", text)).environment == ("SHOP_KEY", "FAKE", "SHOP_REGION")
+
+
 def test_a_name_is_located_in_the_text(tmp_path: Path) -> None:
     folder = project(tmp_path, "agent.js", PLAIN)
     found = locate("./agent.js#cancelOrder as cancel_order", folder, search_installed=False)
