@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Literal
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from replaydiff.replay.api.adapters import FILE as ADAPTER
 from replaydiff.replay.api.diagnosis import Diagnosis, diagnose
@@ -43,18 +46,40 @@ def write_setup(folder: Path, proposal: SetupProposal) -> list[SetupFile]:
         ReplayError: .gitignore cannot be read as text, or a link leads a file out of the repository.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    names = ("replay.toml", "cases/golden.jsonl", ".github/workflows/replay.yml", ".gitignore")
-    settings_file, golden, workflow, ignored = (folder / name for name in names)
+    settings_file, golden, ignored = (
+        folder / name for name in ("replay.toml", "cases/golden.jsonl", ".gitignore")
+    )
+    inside = _inside(folder)
+    workflow = workflow_file(folder)
     for target in (settings_file, golden, workflow, ignored, folder / ADAPTER):
         check_link(target)
-    settings = _template("replay.toml").replace("@AGENT@\n", _agent(proposal))
+    settings = _write(settings_file, _template("replay.toml").replace("@AGENT@\n", _agent(proposal)))
+    # Settings that were there already name what they call.
+    is_adapted = proposal.adapter is not None and settings.state == "wrote"
     return [
-        _write(settings_file, settings),
+        settings,
         _write(golden, ""),
-        _write(workflow, _workflow(folder, proposal)),
-        *([_write(folder / ADAPTER, proposal.adapter)] if proposal.adapter is not None else []),
+        _write(workflow, _workflow(folder, inside, proposal)),
+        *([_write(folder / ADAPTER, proposal.adapter or "")] if is_adapted else []),
         _ignore(ignored),
     ]
+
+
+def workflow_file(folder: Path) -> Path:
+    """Return where the workflow of a project is: GitHub reads them at the top of a repository alone.
+
+    Args:
+        folder: of the agent, which may be one of several in its repository.
+    """
+    inside = _inside(folder)
+    top = folder.resolve().parents[len(inside.parts) - 1] if inside.parts else folder
+    return top / ".github" / "workflows" / f"{'-'.join(('replay', *inside.parts))}.yml"
+
+
+def _inside(folder: Path) -> PurePosixPath:
+    """Return the path of a folder in its repository; `.` at its top, without one, and for a strange path."""
+    path = _git(folder, "rev-parse", "--show-prefix").rstrip("/")
+    return PurePosixPath(path if re.fullmatch(r"[\w./@ -]+", path) else ".")
 
 
 def write_agent_files(folder: Path) -> list[SetupFile]:
@@ -171,7 +196,7 @@ def _entrypoint(proposal: SetupProposal) -> Iterator[str]:
     elif proposal.adapter is not None:
         yield f'adapter = "./{ADAPTER}"   # {single_line(proposal.adapter_location or "")}'
     else:
-        yield '# entrypoint = "app.agent:run_agent"'
+        yield '# entrypoint = "app.agent:run_agent"   # in JavaScript: "./src/agent.ts#runAgent"'
     for service in proposal.services:
         endpoint = single_line(service.location)
         yield f"# The endpoint in {endpoint}; its tools must ask the tape (docs/versions.md):"
@@ -187,57 +212,78 @@ def _comment(location: str | None) -> str:
     return f"   # {single_line(location)}" if location else ""
 
 
-def _workflow(folder: Path, proposal: SetupProposal) -> str:
+def _workflow(folder: Path, inside: PurePosixPath, proposal: SetupProposal) -> str:
     packages = "".join(f"          {command}\n" for command in [*_packages(folder)] or ["true # none"])
     names = list(dict.fromkeys(proposal.environment or ("ANTHROPIC_API_KEY",)))
+    defaults = f"    defaults:\n      run: {{working-directory: {json.dumps(str(inside))}}}\n"
     variables = "".join(f"          {name}: ${{{{ secrets.{name} || vars.{name} }}}}\n" for name in names)
     return (
         _template("workflow.yml")
         .replace("@INSTALL@", json.dumps(install_source() or ""))
-        .replace("@RUNTIMES@", "".join(_runtimes(folder)))
+        .replace("@NAME@", " ".join(("replay", *inside.parts)))
+        .replace("@DEFAULTS@", defaults if inside.parts else "")
+        .replace("@REPORT@", json.dumps(str(inside / "replay-report.xml")))
+        .replace("@RUNTIMES@", "".join(_runtimes(folder, inside)))
         .replace("@PACKAGES@", packages)
         .replace("@ENVIRONMENT@", f"        env:\n{variables}")
     )
 
 
-_PYTHON = "3.12"
-"""Where the agent's repository names none."""
+_PYTHONS = ("3.12", "3.13", "3.14", "3.11", "3.10")
+"""What the agent may run in where its repository names no version, the first choice first."""
 _RUNTIME = """      - uses: {action}
         if: steps.cases.outputs.found
         with: {{{version}}}
 """
 
 
-def _runtimes(folder: Path) -> Iterator[str]:
+def _runtimes(folder: Path, inside: PurePosixPath) -> Iterator[str]:
     """Yield the steps that set up what the agent runs in."""
     is_node = (folder / "package.json").is_file()
     if not is_node or _is_python(folder):
         named = _text(folder / ".python-version").strip()
-        version = named if re.fullmatch(r"3\.\d+(\.\d+)?", named) else _PYTHON
+        version = named if re.fullmatch(r"3\.\d+(\.\d+)?", named) else _python(folder)
         action = "actions/setup-python@a26af69be951a213d495a4c3e4e4022e16d87065 # v5.6.0"
         yield _RUNTIME.format(action=action, version=f'python-version: "{version}"')
     if is_node:
         file = next((name for name in (".nvmrc", ".node-version") if (folder / name).is_file()), None)
-        version = f"node-version-file: {file}" if file else "node-version: lts/*"
+        version = f"node-version-file: {json.dumps(str(inside / file))}" if file else "node-version: lts/*"
         action = "actions/setup-node@49933ea5288caeca8642d1e84afbd3f7d6820020 # v4.4.0"
         yield _RUNTIME.format(action=action, version=version)
 
 
+_INSTALLERS = {
+    "uv.lock": ("pipx run uv sync --frozen",),
+    "poetry.lock": ("pipx install --quiet poetry", "poetry install --no-interaction --no-root"),
+    "pdm.lock": ("pipx install --quiet pdm", "pdm sync --no-self"),
+    "Pipfile.lock": ("pipx install --quiet pipenv", "pipenv sync"),
+    "requirements.txt": ("pip install -r requirements.txt",),
+    "environment.yml": ('"$CONDA/bin/conda" env create --quiet --prefix .venv --file environment.yml',),
+    "pyproject.toml": ("pip install .",),
+}
+"""File → what installs the packages that it names, where `replay` finds them; the first counts."""
+
+
+def _python(folder: Path) -> str:
+    """Return a version of Python that the agent's project allows."""
+    try:
+        project = tomllib.loads(_text(folder / "pyproject.toml")).get("project", {})
+        allowed = SpecifierSet(str(project.get("requires-python", "")))
+    except (tomllib.TOMLDecodeError, InvalidSpecifier, AttributeError, RecursionError):
+        return _PYTHONS[0]
+    return next((version for version in _PYTHONS if version in allowed), _PYTHONS[0])
+
+
 def _is_python(folder: Path) -> bool:
-    return any((folder / name).is_file() for name in ("requirements.txt", "pyproject.toml", "uv.lock"))
+    return any((folder / name).is_file() for name in _INSTALLERS)
 
 
 def _packages(folder: Path) -> Iterable[str]:
     """Yield the commands that install the agent's own packages."""
-    if (folder / "uv.lock").is_file():
-        yield "pipx run uv sync --frozen"
-    elif (folder / "poetry.lock").is_file():
-        yield "pipx install --quiet poetry"
-        yield "poetry install --no-interaction --no-root"
-    elif (folder / "requirements.txt").is_file():
-        yield "pip install -r requirements.txt"
-    elif (folder / "pyproject.toml").is_file() and "[project]" in _text(folder / "pyproject.toml"):
-        yield "pip install ."
+    file = next((name for name in _INSTALLERS if (folder / name).is_file()), None)
+    # One without a project holds settings of tools.
+    if file != "pyproject.toml" or "[project]" in _text(folder / file):
+        yield from _INSTALLERS.get(file or "", ())
     if (folder / "pnpm-lock.yaml").is_file():
         yield "corepack enable && pnpm install --frozen-lockfile"
     elif (folder / "yarn.lock").is_file():

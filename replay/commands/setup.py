@@ -14,7 +14,13 @@ from replaydiff.replay.api.adapters import FILE as ADAPTER
 from replaydiff.replay.api.agent_code import CodeReference
 from replaydiff.replay.api.diagnosis import Diagnosis, diagnose
 from replaydiff.replay.api.proposal import SetupProposal, propose
-from replaydiff.replay.api.setup import check_setup, install_source, write_agent_files, write_setup
+from replaydiff.replay.api.setup import (
+    check_setup,
+    install_source,
+    workflow_file,
+    write_agent_files,
+    write_setup,
+)
 from replaydiff.replay.api.tool_notes import describe_notes
 from replaydiff.replay.commands.options import App, command, json_option, print_json
 from replaydiff.replay.errors import ExitCode
@@ -52,6 +58,11 @@ def init(_app: App, folder: Path, yes: bool, no_probe: bool, agents: bool, as_js
     """
     is_asking = not yes and not as_json and sys.stdin.isatty() and sys.stdout.isatty()
     is_new = not (folder / "replay.toml").exists()
+    if not is_new:
+        from replaydiff.replay.settings import load
+
+        # Nothing is written beside settings that cannot be read.
+        load(folder)
     proposal = propose(folder)
     if not as_json and is_new:
         _show_proposal(proposal)
@@ -67,14 +78,14 @@ def init(_app: App, folder: Path, yes: bool, no_probe: bool, agents: bool, as_js
             click.echo(f"{file.state:<8} {file.path}")
     wants_probe = (yes or is_asking) and not no_probe
     if is_asking and wants_probe:
-        question = "Start the agent once to check this? Its modules are imported, its tools do not run"
+        question = "Start the agent once to check this? Its tools do not run"
         wants_probe = click.confirm(question, default=True)
     diagnosis = check_setup(folder, probe=wants_probe)
     if as_json:
         files = [{"path": str(file.path), "state": file.state} for file in written]
         print_json({"proposal": proposal.to_dict(), "files": files, "doctor": diagnosis.to_dict()})
     else:
-        _show_end(proposal, diagnosis)
+        _show_end(folder, proposal, diagnosis)
     return ExitCode.OK if diagnosis.ok else ExitCode.PARTIAL
 
 
@@ -110,6 +121,13 @@ def _show_proposal(proposal: SetupProposal) -> None:
 def _echo_wrapped(label: str, sentence: str) -> None:
     lines = wrapped(single_line(sentence), terminal_width() - _INDENT)
     click.echo(f"{label:<{_INDENT}}" + f"\n{'':<{_INDENT}}".join(lines))
+
+
+def _echo_finding(label: str, sentence: str) -> None:
+    """Print a line, on a terminal as several that fit; a script finds the sentence on one."""
+    width = terminal_width() - len(label)
+    lines = wrapped(sentence, width) if sys.stdout.isatty() else [sentence]
+    click.echo(label + f"\n{'':<{len(label)}}".join(lines))
 
 
 NO_TOOLS = "none"
@@ -152,26 +170,32 @@ def _ask(proposal: SetupProposal) -> SetupProposal:
     )
 
 
-def _show_end(proposal: SetupProposal, diagnosis: Diagnosis) -> None:
+def _show_end(folder: Path, proposal: SetupProposal, diagnosis: Diagnosis) -> None:
+    from replaydiff.replay.api.sampling import versions_to_compare
+    from replaydiff.replay.settings import load
+
     for finding in diagnosis.findings:
         if finding.name in ("agent", "entrypoint", "tools", "start", "boundary", "recorded", "settings"):
-            click.echo(f"{finding.state:<8} {finding.name:<12} {single_line(finding.text)}")
+            _echo_finding(f"{finding.state:<8} {finding.name:<12} ", single_line(finding.text))
     missing = [
         *(["entrypoint"] if proposal.entrypoint is None and proposal.adapter is None else []),
         *(["tools"] if proposal.tools is None else []),
     ]
     first = [f"name your agent's {' and '.join(missing)} in replay.toml"] if missing else []
     source = " ".join(map(shlex.quote, proposal.traces)) or "traces.jsonl"
+    old, new = map(shlex.quote, versions_to_compare(load(folder)))
+    hint = "# on a branch; else name two revisions" if old.startswith("git:") else ""
     commands = (
-        "replay doctor --probe",
         f"replay import auto {source}",
-        "replay sample --month --size 50 --name monthly",
+        "replay doctor --probe                      # replays one of the traces",
+        "replay sample --month --name monthly",
         # A version is compared with another one; with itself it only shows the noise.
-        "replay run --old git:main --new .          # on a branch; else name two revisions",
+        f"{f'replay run --old {old} --new {new}':<42} {hint}".rstrip(),
         "replay diff",
     )
     if install_source() is None:
-        first.append("name in .github/workflows/replay.yml where CI installs replaydiff from (REPLAYDIFF)")
+        workflow = workflow_file(folder).name
+        first.append(f"name in .github/workflows/{workflow} where CI installs replaydiff from (REPLAYDIFF)")
     click.echo("Next: " + "\n  ".join([*first, *commands]))
 
 
@@ -206,7 +230,7 @@ def doctor(app: App, probe: str | None, as_json: bool) -> ExitCode:
         print_json(diagnosis.to_dict())
     else:
         for finding in diagnosis.findings:
-            click.echo(f"{finding.state:<6} {finding.name:<12} {visible(masked(finding.text))}")
+            _echo_finding(f"{finding.state:<6} {finding.name:<12} ", visible(masked(finding.text)))
     return diagnosis.exit_code
 
 

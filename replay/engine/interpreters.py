@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-_FOLDERS = (".venv", "venv")
+_FOLDERS = (".venv", "venv", ".conda")
 _MANAGERS = {
     "poetry.lock": ("poetry", "env", "info", "--executable"),
     "Pipfile.lock": ("pipenv", "--py"),
@@ -68,8 +68,9 @@ def _candidates(folder: Path, ask_managers: bool) -> Iterator[tuple[Path, str]]:
         yield Path(active, "bin", "python"), f"VIRTUAL_ENV {active}"
     for parent in folders:
         for name in _FOLDERS:
-            if (parent / name / "pyvenv.cfg").is_file():
-                yield parent / name / "bin" / "python", f"{name} of {parent}"
+            environment = parent / name
+            if (environment / "pyvenv.cfg").is_file() or (environment / "conda-meta").is_dir():
+                yield environment / "bin" / "python", f"{name} of {parent}"
     for parent in folders if ask_managers else ():
         for lock, command in _MANAGERS.items():
             if (parent / lock).is_file() and (printed := _output(command, parent)):

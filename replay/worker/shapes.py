@@ -190,6 +190,8 @@ def _target(agent: Any, path: str, args: dict[str, Any], prefers_async: Callable
     else:
         target = _by_parameters(call, path, parameters, args, awaits)
     shown = ", ".join(map(str, parameters.values())) if parameters is not None else "…"
+    # What a framework's method has besides is its own matter.
+    shown = "messages" if name in STATE_METHODS else shown
     target.signature = f"{path}({shown[:200]})"
     return target
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
 from replaydiff.replay import settings as settings_module
 from replaydiff.replay.api.proposal import propose
 from replaydiff.replay.api.setup import write_setup
+from replaydiff.replay.cli import cli
+from replaydiff.replay.errors import SettingsError
 from tests.commands.test_init import FASTAPI, write
 
 ROUTE = FASTAPI["service.py"]
@@ -178,6 +182,18 @@ async def support(prompt):
     assert proposal.effects == {"mcp__shop__cancel_order": "write"}
 
 
+def test_tools_of_a_server_have_its_name_where_the_code_lists_none(tmp_path: Path) -> None:
+    code = """
+from claude_agent_sdk import ClaudeAgentOptions, create_sdk_mcp_server, tool
+
+@tool("cancel_order", "Cancel an order.", {"order_id": str})
+async def cancel(args): ...
+
+OPTIONS = ClaudeAgentOptions(mcp_servers={"shop": create_sdk_mcp_server("orders", tools=[cancel])})
+"""
+    assert propose(write(tmp_path, {"agent.py": code})).effects == {"mcp__shop__cancel_order": "write"}
+
+
 @pytest.mark.parametrize(
     ("code", "variables"),
     [
@@ -206,9 +222,14 @@ def test_the_key_of_every_client_is_passed_to_the_workflow(
             ["setup-python", "setup-node"],
             "pip install -r requirements.txt\nnpm install --no-package-lock\n",
         ),
+        (
+            {"environment.yml": ""},
+            ["setup-python"],
+            '"$CONDA/bin/conda" env create --quiet --prefix .venv --file environment.yml\n',
+        ),
         ({"a.py": ""}, ["setup-python"], "true # none\n"),
     ],
-    ids=["uv", "node", "both", "nothing"],
+    ids=["uv", "node", "both", "conda", "nothing"],
 )
 def test_the_workflow_sets_up_what_the_agent_runs_in(
     tmp_path: Path, files: dict[str, str], actions: list[str], commands: str
@@ -221,3 +242,40 @@ def test_the_workflow_sets_up_what_the_agent_runs_in(
     assert next(step for step in steps if step.get("name") == "packages")["run"] == commands
     assert workflow["jobs"]["check"]["timeout-minutes"] == 30
     assert workflow["concurrency"]["cancel-in-progress"] is True
+
+
+@pytest.mark.parametrize(
+    ("requires", "version"), [(">=3.11", "3.12"), (">=3.13", "3.13"), ("==3.11.*", "3.11"), ("odd", "3.12")]
+)
+def test_the_workflow_sets_up_a_python_that_the_project_allows(
+    requires: str, version: str, tmp_path: Path
+) -> None:
+    write_setup(
+        write(tmp_path, {"pyproject.toml": f'[project]\nrequires-python = "{requires}"\n'}), propose(tmp_path)
+    )
+    assert f'python-version: "{version}"' in (tmp_path / ".github/workflows/replay.yml").read_text()
+
+
+def test_an_agent_in_a_folder_of_a_repository_has_its_workflow_at_the_top(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    folder = tmp_path / "services" / "desk"
+    write(folder, {"package.json": "{}", ".nvmrc": "24"})
+    written = write_setup(folder, propose(folder))
+    workflow = tmp_path / ".github" / "workflows" / "replay-services-desk.yml"
+    assert workflow in [file.path for file in written]
+    content = yaml.safe_load(workflow.read_text())
+    job = content["jobs"]["check"]
+    assert (content["name"], job["defaults"]) == (
+        "replay services desk",
+        {"run": {"working-directory": "services/desk"}},
+    )
+    inputs = [step["with"] for step in job["steps"] if "with" in step]
+    assert {"node-version-file": "services/desk/.nvmrc"} in inputs
+    assert inputs[-1]["path"] == "services/desk/replay-report.xml"
+
+
+def test_settings_that_are_there_are_read_before_anything_is_written(tmp_path: Path) -> None:
+    write(tmp_path, {"replay.toml": "[agent"})
+    done = CliRunner().invoke(cli, ["init", str(tmp_path)])
+    assert isinstance(done.exception, SettingsError)
+    assert [file.name for file in tmp_path.iterdir()] == ["replay.toml"]

@@ -43,15 +43,26 @@ def lint(folder: Path) -> "subprocess.CompletedProcess[str]":
         {"app.py": PYTHON, "requirements.txt": "anthropic\n"},
         {"app.py": PYTHON, "uv.lock": "", "pyproject.toml": '[project]\nname = "a"\nversion = "1"\n'},
         {"src/agent.ts": FRAMEWORK, "package.json": json.dumps({"name": "a"}), "package-lock.json": "{}"},
+        {"app.py": PYTHON, "environment.yml": "dependencies: [python, pip]\n"},
         {},
     ],
-    ids=["requirements", "lock", "node", "nothing"],
+    ids=["requirements", "lock", "node", "conda", "nothing"],
 )
 def test_the_workflow_of_init_has_no_error(files: dict[str, str], tmp_path: Path) -> None:
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     write_setup(tmp_path, propose(tmp_path))
+    done = lint(tmp_path)
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_workflow_of_an_agent_in_a_folder_has_no_error(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    folder = tmp_path / "packages" / "web"
+    folder.mkdir(parents=True)
+    (folder / "package.json").write_text("{}")
+    write_setup(folder, propose(folder))
     done = lint(tmp_path)
     assert done.returncode == 0, done.stdout
 
