@@ -107,9 +107,9 @@ def record(agent: Agent, folder: Path) -> None:
 def in_script(clone: Path) -> str:
     """Return what the statements print when Python runs them."""
     script = "\n".join(STATEMENTS).format(store="script")
-    done = subprocess.run([sys.executable, "-c", script], cwd=clone, capture_output=True, text=True)
-    (clone.parent / "script.txt").write_text(done.stdout + done.stderr)
-    return done.stdout.strip()
+    completed = subprocess.run([sys.executable, "-c", script], cwd=clone, capture_output=True, text=True)
+    (clone.parent / "script.txt").write_text(completed.stdout + completed.stderr)
+    return completed.stdout.strip()
 
 
 def in_notebook(clone: Path) -> str:

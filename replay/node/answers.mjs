@@ -7,7 +7,7 @@ import { sep } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const FOLDER = fileURLToPath(new URL(".", import.meta.url));
-const TEXT_FIELDS = ["final_response", "text", "content", "result", "answer", "final_output", "finalOutput", "output"];
+const TEXT_FIELDS = ["final_response", "text", "content", "result", "answer", "final_output", "finalOutput", "output", "reply"];
 const OTHER_FIELDS = ["messages", "tool_calls", "cost_usd"];
 const USAGE = { input_tokens: ["inputTokens", "promptTokens"], output_tokens: ["outputTokens", "completionTokens"] };
 const PASSING = new Set([408, 409, 425, 429]);

@@ -17,7 +17,7 @@ from typing import Any
 
 from . import failures
 
-TEXT_FIELDS = ("final_response", "text", "content", "result", "answer", "final_output", "output")
+TEXT_FIELDS = ("final_response", "text", "content", "result", "answer", "final_output", "output", "reply")
 NAME_FIELDS = ("name", "tool_name", "toolName", "tool")
 ARGS_FIELDS = ("args", "arguments", "input", "tool_input", "parameters")
 ALLOWED = f"a string, or a mapping or object with {', '.join(TEXT_FIELDS[:-1])} or {TEXT_FIELDS[-1]}"

@@ -99,7 +99,7 @@ def test_nonsense_is_named_with_what_is_allowed(
     assert outcome.status is Status.AGENT_ERROR
     assert outcome.reason == (
         f"the agent returned {said}; allowed is a string, or a mapping or object with final_response, text, "
-        "content, result, answer, final_output or output"
+        "content, result, answer, final_output, output or reply"
     )
 
 

@@ -276,6 +276,6 @@ def test_an_agent_in_a_folder_of_a_repository_has_its_workflow_at_the_top(tmp_pa
 
 def test_settings_that_are_there_are_read_before_anything_is_written(tmp_path: Path) -> None:
     write(tmp_path, {"replay.toml": "[agent"})
-    done = CliRunner().invoke(cli, ["init", str(tmp_path)])
-    assert isinstance(done.exception, SettingsError)
+    result = CliRunner().invoke(cli, ["init", str(tmp_path)])
+    assert isinstance(result.exception, SettingsError)
     assert [file.name for file in tmp_path.iterdir()] == ["replay.toml"]

@@ -114,7 +114,7 @@ class RunResult:
         return {"input_tokens": 10, "output_tokens": 2, **cache}
 
 
-def openai_usage(text): return {"answer": 42, "usage": Usage(), "cost_usd": 0.01}
+def openai_usage(text): return {"reply": 42, "usage": Usage(), "cost_usd": 0.01}
 def framework(text): return RunResult()
 def no_text(text): return {"final_response": None, "tool_calls": [{"name": "handoff", "args": {}}]}
 def only_calls(text): return {"tool_calls": [{"name": "handoff"}]}

@@ -7,7 +7,7 @@ export async function reply(sessionId, message) {
   return `${SESSIONS.size} session of ${typeof sessionId}: ${SESSIONS.get(sessionId).join(" / ")}`;
 }
 
-export const last = (message, session_id = "everybody") => reply(session_id, message);
+export const last = async (message, session_id = "everybody") => ({ reply: await reply(session_id, message), history: [] });
 export const bare = (thread, text, model) => reply(thread, `${text} to ${model}`);
 export const object = async ({ conversationId, prompt }) => reply(conversationId, prompt);
 export const beside = (text, { chatId, model }) => reply(chatId, `${text} to ${model}`);
