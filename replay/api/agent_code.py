@@ -216,8 +216,8 @@ class CodeReader:
                 if _called(decorator) in _TOOL_DECORATORS:
                     self._findings.names.setdefault(_explicit_name(decorator) or node.name)
         elif isinstance(node, ast.keyword) and node.arg == "mcp_servers" and isinstance(node.value, ast.Dict):
-            names = (_text_of(key) for key in node.value.keys)
-            self._findings.servers.update((name, None) for name in names if name)
+            servers = (_text_of(key) for key in node.value.keys)
+            self._findings.servers.update((name, None) for name in servers if name)
         elif isinstance(node, ast.Call | ast.Subscript):
             self._read_variable(node)
             if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
