@@ -77,11 +77,13 @@ def show_recorded(evidence: Evidence, match: RuleMatch) -> str:
 @_command("replay run --mode step … --aa")
 def run_control(evidence: Evidence, _: RuleMatch) -> str:
     """Decide the same traces again, with the lane that shows chance."""
-    run = evidence.run
+    return f"replay run --mode step {_sample_and_versions(evidence.run)} --trials {evidence.run.trials} --aa"
+
+
+def _sample_and_versions(run: RunRecord) -> str:
     versions = [f"--old {shlex.quote(run.lanes[Lane.OLD].name)}"]
     versions += [f"--new {shlex.quote(version.name)}" for lane, version in run.lanes.items() if lane.is_new]
-    sample = shlex.quote(run.sample or "")
-    return f"replay run --mode step --sample {sample} {' '.join(versions)} --trials {run.trials} --aa"
+    return f"--sample {shlex.quote(run.sample or '')} {' '.join(versions)}"
 
 
 @_command("replay compare --continue RUN --trials K")
@@ -92,12 +94,21 @@ def more_trials(evidence: Evidence, _: RuleMatch) -> str:
     return f"{_continued(evidence.run)} --trials {2 * evidence.run.trials}"
 
 
-@_command("replay compare --continue RUN --size N", "replay compare --continue RUN --trials K")
+@_command(
+    "replay run --sample SAMPLE …",
+    "replay compare --continue RUN --size N",
+    "replay compare --continue RUN --trials K",
+)
 def more_items(evidence: Evidence, match: RuleMatch) -> str:
     """Narrow an interval: more items while there are any, then trials."""
     run, sample, metric = evidence.run, evidence.comparison.sample, match.metric
     assert metric is not None  # noqa: S101 - a rule with this command names its metric
     times = _times_needed(evidence, metric)
+    drawn = 0 if sample is None else min(sample.size, sample.population)
+    present = evidence.counts.total + evidence.comparison.merged
+    if present < drawn and plan_of(run) is None and not _is_all_recorded(run):
+        # Begun with a few calls, to see whether replays work.
+        return f"replay run {_sample_and_versions(run)}"
     if sample is not None and sample.size < sample.population:
         size = min(math.ceil(sample.size * times / 10) * 10, sample.population)
         return f"{_continued(run)} --size {size}"
