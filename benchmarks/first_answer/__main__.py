@@ -185,14 +185,18 @@ def measure(agent: Agent, work: Path) -> str:
 
 
 def main() -> None:
-    """Measure the named agents, or all."""
+    """Measure the named agents, or all; exit with 1 where one stopped, or a row is not as it should be."""
     print(
         "| agent | commands | edits | proposed by `replay init` | first answer | script | notebook | trials | real tools | minutes |"
     )
     print("|---|---|---|---|---|---|---|---|---|---|")
+    rows = []
     for name in sys.argv[1:] or AGENTS:
         work = Path(tempfile.mkdtemp(prefix=f"first-answer-{name}-"))
-        print(measure(AGENTS[name], work), flush=True)
+        rows.append(measure(AGENTS[name], work))
+        print(rows[-1], flush=True)
+    # A folder is named where something went wrong.
+    sys.exit(any("/first-answer-" in row for row in rows))
 
 
 if __name__ == "__main__":

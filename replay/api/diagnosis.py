@@ -303,7 +303,7 @@ def _store(path: Path, load: Callable[[], Settings]) -> Iterator[Finding]:
         elif tool.effect.effect is None:
             yield Finding("effect", State.NOTE, f"{tool.effect.name}: {tool.effect.evidence}")
     for sentence in describe_proofs(tools):
-        yield Finding("corpus", State.NOTE, f"answers from other traces: {sentence}")
+        yield Finding("corpus", State.NOTE, f"whether other traces may answer {sentence}")
 
 
 TRACES = 3
@@ -443,7 +443,7 @@ class _Shown:
         if self.missing:
             tools = list_names(list(self.missing.values()))
             text = f"fewer calls passed the patch points than were recorded: {tools}; "
-            why = "a tool runs past them, or the version calls it less"
+            why = "a tool runs past them, or the version calls it less: probe the one that recorded it"
             yield Finding("recorded", State.WRONG, text + why)
         if self.answered:
             text = f"asked for and answered: {list_names(sorted(self.answered))}"

@@ -276,8 +276,8 @@ def _tools(findings: CodeFindings) -> tuple[tuple[str, ...] | None, str | None, 
         return tuple(guess.value for guess in functions), functions[0].location, unsure
     sentence = (
         "no tools were recognised, and replays are refused until `tools` is set: name where tool calls are "
-        "made, write tools = [] if there are none, or answer tools that are made inside a function with an "
-        "adapter (docs/frameworks/adapter.md)"
+        "made, write tools = [] if there are none, or, in Python, answer tools that are made inside a "
+        "function with an adapter (docs/frameworks/adapter.md)"
     )
     return None, None, [sentence]
 

@@ -202,7 +202,7 @@ def _show(imported: ImportReport, as_json: bool) -> ExitCode:
         if tool.proposal is not None:
             _echo(f"note: {tool.proposal}")
     for sentence in describe_proofs(imported.changed_tools):
-        _echo(f"note: answers from other traces: {sentence}")
+        _echo(f"note: whether other traces may answer {sentence}")
     if imported.first and not imported.redacted and any(report.traces for report in imported.reports):
         _echo(_ADVICE)
     return imported.exit_code

@@ -195,7 +195,7 @@ def test_a_tool_that_is_asked_for_less_often_than_it_was_recorded_is_wrong(
         'cancel_order(order_id="two"), which the trial has not made); 1 tool calls passed the patch points: '
         "get_order_status",
         "wrong  recorded     fewer calls passed the patch points than were recorded: cancel_order (recorded 1× in "
-        "two, asked for 0×); a tool runs past them, or the version calls it less",
+        "two, asked for 0×); a tool runs past them, or the version calls it less: probe the one that recorded it",
     ]
 
 
