@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 
 from replaydiff.replay.errors import UnknownNameError
 from replaydiff.replay.model import Json, Trace
@@ -76,56 +76,6 @@ class Note:
 
 Imported = Trace | Reject | Skipped | Note
 """What an importer yields: a trace, or what became of a record that is none."""
-
-Position = int | tuple[int, int]
-"""Where a record is: its line; or the number of its file and its line, where a job is of several files."""
-
-
-@dataclass(frozen=True, slots=True)
-class Deferred:
-    """A record that is no trace without others: its importer gets it back, see `Job.receive`."""
-
-    value: Any
-
-
-@dataclass(frozen=True, slots=True)
-class AllReceived:
-    """What an importer yields between its jobs where it first needs back all that was kept."""
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """Records that are still to be converted, each by itself, maybe in another process."""
-
-    convert: Callable[[Position, bytes], Iterable[Imported | Deferred]]
-    """What is in one of them: a partial of a function of a module, since other processes are given it."""
-    records: Sequence[tuple[Position, bytes]]
-    receive: Callable[[Any], None] | None = None
-    """Takes the values that were `Deferred`, in the process of the importer and in their order."""
-
-    @property
-    def size(self) -> int:
-        """Return the size of its records, in characters."""
-        return sum(len(text) for _, text in self.records)
-
-    def items(self) -> Iterator[Imported | Deferred]:
-        """Convert its records."""
-        for position, text in self.records:
-            yield from self.convert(position, text)
-
-
-@dataclass(frozen=True, slots=True)
-class FileJob:
-    """Files, or a part of one, that are still to be read, maybe in another process."""
-
-    read: Callable[[], Iterable[Imported]]
-    """A partial of a function of a module, since other processes are given it."""
-    size: int
-    """Bytes that it reads: what comes of them is held in memory."""
-
-    def items(self) -> Iterator[Imported]:
-        """Read the files."""
-        yield from self.read()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -245,18 +195,6 @@ class MirroredImporter(LiveImporter, Protocol):
         Raises:
             InputError: the server cannot be reached, or refuses.
         """
-
-
-class JobImporter(Importer, Protocol):
-    """A source whose records can be read in several processes at once."""
-
-    def read_jobs(self, files: Sequence[InputFile]) -> Iterator[Imported | Job | FileJob | AllReceived]:
-        """Return what `read_files` gives, in the same order, most of it still to be done."""
-
-
-def divided(chosen: Importer) -> JobImporter | None:
-    """Return the importer as one that gives jobs; None where it does all work itself."""
-    return cast("JobImporter", chosen) if hasattr(chosen, "read_jobs") else None
 
 
 def live(chosen: Importer) -> LiveImporter | None:

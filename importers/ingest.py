@@ -12,29 +12,23 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from datetime import UTC
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from replaydiff.importers.base import (
-    Imported,
-    Importer,
-    InputFile,
-    Reject,
-    Skipped,
-    divided,
-)
-from replaydiff.importers.jobs import Writable, cores, encoded, run_jobs
+from replaydiff.importers.base import Imported, Importer, InputFile, Note, Reject, Skipped
 from replaydiff.replay import clock
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.media import MediaFolder, MediaKeeper
-from replaydiff.replay.model import TraceState
+from replaydiff.replay.model import Trace, TraceState, media_in
+from replaydiff.replay.model.media import MARK, without_others
 from replaydiff.replay.store.connection import transaction
 from replaydiff.replay.store.import_records import StoredReject, forget_rejects, take_rejects, write_rejects
-from replaydiff.replay.store.trace_codec import COLUMNS, TraceRow
+from replaydiff.replay.store.trace_codec import COLUMNS, TraceRow, encode_trace
 from replaydiff.replay.store.traces import call_counts, is_older, write_rows
 
 if TYPE_CHECKING:
@@ -54,11 +48,11 @@ DATABASE_BYTES = 300_000_000
 DATABASE_BYTES_A_CHARACTER = 16
 """What the database may hold in memory meanwhile, beside as much as its largest row needs for each character.
 With more it takes more, the larger the store grows."""
-SMALL_BYTES = 8_000_000
-"""Files that are smaller altogether are read before another process has begun."""
 _PROGRESS_EVERY = 250
 _MEDIA_MISSING = list(COLUMNS).index("media_missing")
 
+Writable = Reject | Skipped | Note | TraceRow
+"""An item that is ready to be written: without personal data, if they are redacted."""
 Progress = Callable[[int, int], None]
 """Called now and then with the traces and rejects so far (the files know their own positions)."""
 
@@ -137,11 +131,8 @@ def ingest(
     """
     began = clock.utc_now()
     report = Report(importer.NAME, len(files))
-    with ExitStack() as stack:
-        items = _read(importer, files, media_keeper(con, redaction), redaction, default_release)
-        if isinstance(items, Generator):
-            stack.enter_context(closing(items))
-        write(con, report, items, progress, redaction)
+    items = encoded(importer.read_files(files), media_keeper(con, redaction), redaction, default_release)
+    write(con, report, items, progress, redaction)
     names = [file.name if redaction is None else redaction.file_name(file.name) for file in files]
     forget_rejects(con, names, began)
     return report
@@ -152,19 +143,39 @@ def media_keeper(con: DuckDBPyConnection, redaction: Redaction | None) -> MediaK
     return MediaKeeper(MediaFolder.of(con), keeps=redaction is None or redaction.keeps_media)
 
 
-def _read(
-    importer: Importer,
-    files: Sequence[InputFile],
+def encoded(
+    items: Iterable[Imported],
     media: MediaKeeper,
-    redaction: Redaction | None,
-    default_release: str | None,
+    redaction: Redaction | None = None,
+    release: str | None = None,
 ) -> Iterator[Writable]:
-    """Yield what is in the files; read them in several processes if that is worth it."""
-    source = divided(importer)
-    is_small = sum(file.size for file in files) < SMALL_BYTES
-    if source is None or is_small or redaction is not None or cores() == 1:
-        return encoded(importer.read_files(files), media, redaction, default_release)
-    return run_jobs(source.read_jobs(files), cores(), media, default_release)
+    """Yield items as they are written, redacted if that is required.
+
+    Args:
+        items: what an importer yields.
+        media: keeps the bytes of pictures, documents and audio.
+        redaction: what replaces personal data.
+        release: that of traces which name none.
+    """
+    for item in items:
+        hashes: set[str] = set()
+        if isinstance(item, Trace):
+            item, hashes = media.trace(item)
+            if release is not None and item.release is None:
+                item = replace(item, release=release)
+        redacted = item if redaction is None else redaction.item(item)
+        if not isinstance(redacted, Trace):
+            yield redacted
+            continue
+        row = encode_trace(redacted)
+        values = [*row.values(), *chain.from_iterable(row.calls)]
+        # Hardly any trace refers to media, and to look for references takes longer than for how they begin.
+        may_refer = any(
+            MARK in value if isinstance(value, str) else isinstance(value, list) and value for value in values
+        )
+        if may_refer and any(medium.sha256 not in hashes for medium in media_in(values)):
+            row = encode_trace(without_others(redacted, hashes))
+        yield row
 
 
 def ingest_rejects(
@@ -230,7 +241,7 @@ def write(
     """
     settings = "SELECT current_setting('memory_limit'), current_setting('threads')"
     [(limit, threads)] = con.execute(settings).fetchall()
-    # A batch is too small for several: they would only take a core from the processes that convert.
+    # A batch is too small for several.
     con.execute("SET threads = 1")
     with _ImportBatch(con, report, redaction) as batch:
         for number, item in enumerate(items, start=1):

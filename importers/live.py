@@ -29,8 +29,7 @@ from replaydiff.importers.base import (
     ShowStatus,
 )
 from replaydiff.importers.fields import parse_time
-from replaydiff.importers.ingest import DELETED_COUNTED, Report, check, media_keeper, write
-from replaydiff.importers.jobs import encoded
+from replaydiff.importers.ingest import DELETED_COUNTED, Report, check, encoded, media_keeper, write
 from replaydiff.replay import clock
 from replaydiff.replay.errors import AlreadyRunningError, InputError
 from replaydiff.replay.files import locked, private_folder

@@ -15,38 +15,24 @@ Batch APIs write a file of requests and a file of results, which are joined by `
 | OpenAI | `{custom_id, body}` | `{custom_id, response: {status_code, body}, error}` |
 | Anthropic | `{custom_id, params}` | `{custom_id, result: {type, message or error}}` |
 
-Either file may come first. Both are spooled to a temporary SQLite file, so memory does not depend on their
-size; files without batch records never create it.
+Either file may come first. Both are spooled, so memory does not depend on their size.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import sqlite3
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from replaydiff.importers import fields
-from replaydiff.importers.base import (
-    AllReceived,
-    Deferred,
-    Imported,
-    InputFile,
-    Job,
-    Note,
-    Position,
-    RecordError,
-    Skipped,
-)
+from replaydiff.importers.base import Imported, InputFile, Note, RecordError, Skipped
 from replaydiff.importers.call_notes import (
     CALLS_IN_TEXT,
     ORPHANS,
@@ -56,10 +42,10 @@ from replaydiff.importers.call_notes import (
     has_unread_calls,
     orphan_results,
 )
-from replaydiff.importers.chat.model_calls import CallRecord, LoggedCall, call_record, run_of, waiting
+from replaydiff.importers.chat.model_calls import CallSpool, LoggedCall, run_of
 from replaydiff.importers.chat.streams import events_of_text, is_stream, put_together
-from replaydiff.importers.convert import Convert, guarded, reject
-from replaydiff.importers.reading import Broken, Record, parsed, pieces
+from replaydiff.importers.convert import Convert, guarded, reject, temporary_database
+from replaydiff.importers.reading import Broken, Record, records
 from replaydiff.replay.messages import Conversation, conversation, count_requests, decode, definitions, parse
 from replaydiff.replay.model import Json, JsonObject, Message, Trace
 
@@ -67,61 +53,36 @@ REQUESTS = ("body", "params")
 _RESULTS = ("response", "result", "error")
 
 
-@contextmanager
-def batch_spool(folder: Path) -> Iterator[BatchSpool]:
-    """Return a spool of batch records for the time of an import."""
-    spool = BatchSpool(folder / "batch.sqlite")
-    try:
-        yield spool
-    finally:
-        spool.close()
+class _Batches:
+    """Requests and results of batches, which wait for each other."""
 
-
-class BatchRecord(NamedTuple):
-    """A request or a result of a batch."""
-
-    custom_id: str
-    is_result: bool
-    line: int
-    text: bytes
-
-
-def _batch_record(record: Record) -> BatchRecord | None:
-    """Return a record of a batch; None for any other."""
-    value = record.value
-    if not isinstance(value, dict) or not isinstance(custom_id := value.get("custom_id"), str):
-        return None
-    is_result = any(key in value for key in _RESULTS)
-    if not is_result and not any(isinstance(value.get(key), dict) for key in REQUESTS):
-        return None
-    return BatchRecord(custom_id, is_result, record.line, msgspec.json.encode(value))
-
-
-class BatchSpool:
-    """Requests and results of batches that wait for each other."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._opened: sqlite3.Connection | None = None
+    def __init__(self) -> None:
+        self._con = temporary_database()
+        self._con.executescript(
+            "CREATE TABLE batch (custom_id TEXT, is_result INTEGER, file INTEGER, line INTEGER, record BLOB);"
+            "BEGIN;"
+        )
 
     def close(self) -> None:
-        """Let go of the file."""
-        if self._opened is not None:
-            self._opened.close()
+        """Let go of the records."""
+        self._con.close()
 
-    def add(self, record: BatchRecord, file: int) -> None:
-        """Keep a record for later; the number is its file's."""
-        self._con.execute(
-            "INSERT INTO batch VALUES (?, ?, ?, ?, ?)",
-            (record.custom_id, record.is_result, file, record.line, record.text),
-        )
+    def take(self, record: Record, file: int) -> bool:
+        """Keep a record of a batch for later, and return whether it is one; the number is its file's."""
+        value = record.value
+        if not isinstance(value, dict) or not isinstance(custom_id := value.get("custom_id"), str):
+            return False
+        is_result = any(key in value for key in _RESULTS)
+        if not is_result and not any(isinstance(value.get(key), dict) for key in REQUESTS):
+            return False
+        row = (custom_id, is_result, file, record.line, msgspec.json.encode(value))
+        self._con.execute("INSERT INTO batch VALUES (?, ?, ?, ?, ?)", row)
+        return True
 
     def results(self, source: str, files: Sequence[InputFile], convert: Convert) -> Iterator[Imported]:
         """Yield every result with its request, in the order of the results; requests without result are
         skipped.
         """
-        if self._opened is None:
-            return
         self._con.execute("CREATE INDEX by_id ON batch (custom_id, is_result)")
         request = "SELECT record FROM batch WHERE custom_id = ? AND NOT is_result ORDER BY rowid DESC LIMIT 1"
         for custom_id, file, line, text in self._con.execute(
@@ -138,18 +99,6 @@ class BatchSpool:
         ).fetchone()[0]
         for _ in range(unanswered):
             yield Skipped("batch requests without a result; import the batch's output file with them")
-
-    @property
-    def _con(self) -> sqlite3.Connection:
-        if self._opened is None:
-            self._opened = sqlite3.connect(self._path, isolation_level=None)
-            self._opened.executescript(
-                "PRAGMA synchronous = OFF; PRAGMA journal_mode = OFF;"
-                "CREATE TABLE batch"
-                " (custom_id TEXT, is_result INTEGER, file INTEGER, line INTEGER, record BLOB);"
-                "BEGIN;"
-            )
-        return self._opened
 
 
 _REQUESTS = ("request", "request_body", *REQUESTS)
@@ -175,94 +124,40 @@ _AGENTDOJO = ("utility", "security")
 ConvertLog = Callable[[Json, InputFile], Iterable[Imported | LoggedCall]]
 
 
-def log_jobs(
-    source: str, files: Sequence[InputFile], convert: ConvertLog
-) -> Iterator[Imported | Job | AllReceived]:
-    """Yield jobs of the traces of chat logs: conversations in the order of the file, then runs, then batches.
+def read_logs(source: str, files: Sequence[InputFile], convert: ConvertLog) -> Iterator[Imported]:
+    """Yield the traces of chat logs: conversations in the order of the file, then runs, then batches.
 
     Args:
         source: name of the importer.
         files: what to read, in this order.
-        convert: yields what is in a record; a function of a module.
+        convert: yields what is in a record.
     """
-    with (
-        tempfile.TemporaryDirectory(prefix="replay-chat-") as folder,
-        batch_spool(Path(folder)) as batches,
-        waiting(Path(folder), source, files, convert) as calls,
-    ):
-
-        def receive(number: int, part: BatchRecord | CallRecord) -> None:
-            if isinstance(part, BatchRecord):
-                batches.add(part, number)
-            else:
-                calls.add(part, number)
-
+    with closing(_Batches()) as batches, closing(CallSpool(source, files, convert)) as calls:
         for number, file in enumerate(files):
-            line = partial(_line, source, file, convert)
-            for piece in pieces(file):
-                if isinstance(piece, list):
-                    yield Job(line, piece, receive=partial(receive, number))
-                    continue
-                for item in _imported_requests(source, file, convert, piece):
-                    if isinstance(item, Deferred):
-                        receive(number, item.value)
-                    else:
-                        yield item
-        yield AllReceived()
-        yield from calls.jobs()
-        yield from batches.results(source, files, _alone(convert))
+            for record in records(file):
+                if isinstance(record, Broken):
+                    yield reject(source, file, record, alone=True)
+                elif not batches.take(record, number):
+                    for item in guarded(source, file, record, convert, alone=True):
+                        if isinstance(item, LoggedCall):
+                            calls.add(item, record, number)
+                        else:
+                            yield item
+        yield from calls.traces()
+        yield from batches.results(source, files, partial(_alone, convert))
 
 
-def _line(
-    source: str, file: InputFile, convert: ConvertLog, number: Position, text: bytes
-) -> Iterator[Imported | Deferred]:
-    assert isinstance(number, int)  # noqa: S101 - as `log_jobs` gave it
-    return _imported_requests(source, file, convert, parsed(number, text))
-
-
-def _imported_requests(
-    source: str, file: InputFile, convert: ConvertLog, record: Record | Broken
-) -> Iterator[Imported | Deferred]:
-    """Yield what is in one record; parts of batches and single calls wait until all records were read."""
-    if isinstance(record, Broken):
-        yield reject(source, file, record, alone=True)
-    elif (of_batch := _batch_record(record)) is not None:
-        yield Deferred(of_batch)
-    else:
-        waits: list[LoggedCall] = []
-        yield from guarded(source, file, record, _sorted_into(convert, waits), alone=True)
-        for call in waits:
-            yield Deferred(call_record(call, record))
-
-
-def _sorted_into(
-    convert: ConvertLog, waits: list[LoggedCall]
-) -> Callable[[Json, InputFile], Iterator[Imported]]:
-    def sort_calls(value: Json, file: InputFile) -> Iterator[Imported]:
-        for item in convert(value, file):
-            if isinstance(item, LoggedCall):
-                waits.append(item)
-            else:
-                yield item
-
-    return sort_calls
-
-
-def _alone(convert: ConvertLog) -> Callable[[Json, InputFile], Iterator[Imported]]:
-    """Return each call as a run of its own: the requests of a batch do not build on each other."""
-
-    def read(value: Json, file: InputFile) -> Iterator[Imported]:
-        for item in convert(value, file):
-            if isinstance(item, LoggedCall):
-                yield from map(Note, item.notes)
-                trace = run_of(item)
-                if has_orphan(trace):
-                    yield Note(ORPHANS)
-                yield trace
-            else:
-                yield item
-
-    return read
+def _alone(convert: ConvertLog, value: Json, file: InputFile) -> Iterator[Imported]:
+    """Yield each call as a run of its own: the requests of a batch do not build on each other."""
+    for item in convert(value, file):
+        if isinstance(item, LoggedCall):
+            yield from map(Note, item.notes)
+            trace = run_of(item)
+            if has_orphan(trace):
+                yield Note(ORPHANS)
+            yield trace
+        else:
+            yield item
 
 
 def request_and_answer(record: JsonObject) -> tuple[JsonObject, Json]:

@@ -10,34 +10,28 @@ call whose request begins with all that another call was asked and answered come
 | not known (a stored response has no input) | the same run, where the earlier one ended on a call of a tool |
 
 System prompts are not compared: many hold the time of day. Calls that follow each other may stand anywhere
-in the files, so all of them wait in a temporary SQLite file until the last record was read, and memory does
-not depend on their number.
+in the files, so all of them wait on disk until the last record was read, and memory does not depend on their
+number.
 """
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
 from itertools import groupby
-from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
 from replaydiff.importers import fields
-from replaydiff.importers.base import Imported, InputFile, Job, Note, Position
+from replaydiff.importers.base import Imported, InputFile, Note
 from replaydiff.importers.call_notes import ORPHANS, has_orphan
-from replaydiff.importers.convert import guarded
+from replaydiff.importers.convert import guarded, temporary_database
 from replaydiff.importers.reading import Record
 from replaydiff.replay.messages import canonical_args, final_response, join_results, parse
 from replaydiff.replay.model import Json, Message, Step, StepKind, Trace, total_usage
 
-RUNS_A_JOB = 16
-"""Runs whose calls are given to another process at a time."""
 LONGEST_HISTORY = 1_000
 """Calls whose messages are put before those of a call that names the response it goes on from."""
 
@@ -174,177 +168,116 @@ def _step(index: int, call: LoggedCall) -> Step:
     )
 
 
-@contextmanager
-def waiting(folder: Path, source: str, files: Sequence[InputFile], convert: Convert) -> Iterator[CallSpool]:
-    """Return a spool of model calls for the time of an import."""
-    spool = CallSpool(folder / "calls.sqlite", source, files, convert)
-    try:
-        yield spool
-    finally:
-        spool.close()
-
-
-class CallRecord(NamedTuple):
-    """A call of a model, and what other calls know it by."""
-
-    line: int
-    text: bytes
-    response_id: str | None
-    previous_id: str | None
-    state: bytes | None
-    """The digest of the conversation up to its end."""
-    is_open: bool
-    after_result: bool | None
-    beginnings: list[tuple[int, bytes, bool | None]]
-    """Of each earlier state that it may go on from: number of messages, digest, and how it goes on there."""
-
-
-def call_record(call: LoggedCall, record: Record) -> CallRecord:
-    """Return a call that was made of this record, to be joined with others."""
-    messages = call.trace.messages
-    states = _states(messages)
-    return CallRecord(
-        line=record.line,
-        text=msgspec.json.encode(record.value),
-        response_id=call.response_id,
-        previous_id=call.previous_id,
-        state=states[-1] if call.request_length and call.produced else None,
-        is_open=call.is_open,
-        after_result=call.begins_with_result_at(0),
-        beginnings=[
-            (length, states[length - 1], call.begins_with_result_at(length))
-            for length in range(1, call.request_length)
-            if messages[length - 1].role == "assistant" and call.previous_id is None
-        ],
-    )
-
-
-class _CallText(NamedTuple):
-    """The record of a call, and what `_Member` knows of it."""
-
-    file: int
-    text: bytes
-    new: int = 0
-    by_id: bool = False
-
-
-class _LoggedRun(NamedTuple):
-    """The calls of one run, for another process."""
-
-    members: list[_CallText]
-    history: list[_CallText]
-    root: _CallText | None
-    """The first call of its session, where there is another run in it."""
-    is_fork: bool
-    """Its first call is that of a run before it, too."""
-
-
-_read_run = msgspec.msgpack.Decoder(_LoggedRun).decode
-
-
-def _joined(
-    source: str, files: Mapping[int, InputFile], convert: Convert, position: Position, text: bytes
-) -> Iterator[Imported]:
-    """Return the trace of a run with its notes."""
-    assert isinstance(position, tuple)  # noqa: S101 - as `CallSpool.jobs` gave it
-    run = _read_run(text)
-    last = Record(position[1], parse(run.members[-1].text))
-    return guarded(source, files[position[0]], last, lambda _value, _file: _joined_run(run, files, convert))
-
-
-def _joined_run(run: _LoggedRun, files: Mapping[int, InputFile], convert: Convert) -> Iterator[Imported]:
-    def read(call_text: _CallText) -> LoggedCall:
-        items = convert(parse(call_text.text), files[call_text.file])
-        return next(item for item in items if isinstance(item, LoggedCall))
-
-    members = [_Member(read(call_text), call_text.new, call_text.by_id) for call_text in run.members]
-    history = tuple(message for call_text in run.history for message in read(call_text).trace.messages)
-    trace = _run(members, history)
-    if run.is_fork:
-        trace = replace(trace, trace_id=members[-1].call.trace.trace_id)
-    if trace.session_id is None and run.root is not None:
-        first = read(run.root).trace
-        trace = replace(trace, session_id=first.session_id or first.trace_id)
-    for text in dict.fromkeys(text for member in members for text in member.call.notes):
-        yield Note(text)
-    if has_orphan(trace):
-        yield Note(ORPHANS)
-    yield trace
-
-
 class CallSpool:
-    """Model calls that wait until all of them were read. Files without any never touch the disk."""
+    """Model calls that wait until all of them were read; `close` it."""
 
-    def __init__(self, path: Path, source: str, files: Sequence[InputFile], convert: Convert) -> None:
-        self._path, self._source, self._files, self._convert = path, source, files, convert
-        self._opened: sqlite3.Connection | None = None
+    def __init__(self, source: str, files: Sequence[InputFile], convert: Convert) -> None:
+        self._source, self._files, self._convert = source, files, convert
+        self._con = temporary_database()
+        self._con.executescript(
+            "CREATE TABLE call (id INTEGER PRIMARY KEY, file INTEGER, line INTEGER, record BLOB,"
+            " response_id TEXT, previous_id TEXT, state BLOB, is_open INTEGER,"
+            " after_result INTEGER,"
+            " parent INTEGER, same_run INTEGER DEFAULT 0, turn INTEGER DEFAULT 0, shared INTEGER,"
+            " followed INTEGER DEFAULT 0,"
+            " root INTEGER);"
+            "CREATE TABLE beginning (child INTEGER, length INTEGER, state BLOB, after_result INTEGER);"
+            "BEGIN;"
+        )
+        self._started: set[int] = set()
+        """First calls of the runs so far."""
 
     def close(self) -> None:
-        """Let go of the file."""
-        if self._opened is not None:
-            self._opened.close()
+        """Let go of the calls."""
+        self._con.close()
 
-    def add(self, call: CallRecord, file: int) -> None:
-        """Keep a call until `jobs`; the number is its file's."""
+    def add(self, call: LoggedCall, record: Record, file: int) -> None:
+        """Keep a call that was made of this record until `traces`; the number is its file's."""
+        messages = call.trace.messages
+        states = _states(messages)
         added = self._con.execute(
             "INSERT INTO call (file, line, record, response_id, previous_id, state, is_open, after_result)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (file, *call[:-1]),
+            (
+                file,
+                record.line,
+                msgspec.json.encode(record.value),
+                call.response_id,
+                call.previous_id,
+                states[-1] if call.request_length and call.produced else None,
+                call.is_open,
+                call.begins_with_result_at(0),
+            ),
         )
+        # Each earlier state that it may go on from, and how it goes on there.
         self._con.executemany(
             "INSERT INTO beginning VALUES (?, ?, ?, ?)",
-            [(added.lastrowid, *beginning) for beginning in call.beginnings],
+            [
+                (added.lastrowid, length, states[length - 1], call.begins_with_result_at(length))
+                for length in range(1, call.request_length)
+                if messages[length - 1].role == "assistant" and call.previous_id is None
+            ],
         )
 
-    def jobs(self) -> Iterator[Job]:
-        """Yield jobs of the traces of all calls, in the order of their last calls."""
-        if self._opened is None:
-            return
+    def traces(self) -> Iterator[Imported]:
+        """Yield the traces of all calls with their notes, in the order of their last calls."""
         self._link()
-        started: set[int] = set()
         ends = self._con.execute(
-            "SELECT id, file, line FROM call WHERE id NOT IN"
+            "SELECT id, file, line, record FROM call WHERE id NOT IN"
             " (SELECT parent FROM call WHERE same_run) ORDER BY id"
         )
-        while rows := ends.fetchmany(RUNS_A_JOB):
-            runs = [((file, line), self._run(end, started)) for end, file, line in rows]
-            calls = (call_text for _, run in runs for call_text in (*run.members, *run.history, run.root))
-            files = {
-                call_text.file: self._files[call_text.file] for call_text in calls if call_text is not None
-            }
-            convert = partial(_joined, self._source, files, self._convert)
-            yield Job(convert, [(position, msgspec.msgpack.encode(run)) for position, run in runs])
+        for end, file, line, text in ends:
+            last = Record(line, parse(text))
+            yield from guarded(self._source, self._files[file], last, partial(self._run, end))
 
-    def _run(self, end: int, started: set[int]) -> _LoggedRun:
-        """Return the run that ends with this call; one that forks gives its id to one of its ends."""
+    def _run(self, end: int, _value: Json, _file: InputFile) -> Iterator[Imported]:
+        """Yield the run that ends with this call; one that forks gives its id to one of its ends."""
         rows = [end]
         while (parent := self._parent(rows[-1])) and parent[1]:
             rows.append(parent[0])
         rows.reverse()
         links = [self._parent(row) for row in rows]
+        is_fork = rows[0] in self._started
+        self._started.add(rows[0])
         members = [
-            self._text(row, link[2] or 0 if link else 0, bool(link) and link[2] is None)  # type: ignore[index]
+            _Member(self._call(row), link[2] or 0 if link else 0, bool(link) and link[2] is None)  # type: ignore[index]
             for row, link in zip(rows, links, strict=True)
         ]
-        is_fork = rows[0] in started
-        started.add(rows[0])
-        return _LoggedRun(members, self._history(links[0]), self._root(rows[0]), is_fork)
+        history = tuple(
+            message for row in self._history(links[0]) for message in self._call(row).trace.messages
+        )
+        trace = _run(members, history)
+        if is_fork:
+            trace = replace(trace, trace_id=members[-1].call.trace.trace_id)
+        if trace.session_id is None and (root := self._root(rows[0])) is not None:
+            first = self._call(root).trace
+            trace = replace(trace, session_id=first.session_id or first.trace_id)
+        for text in dict.fromkeys(text for member in members for text in member.call.notes):
+            yield Note(text)
+        if has_orphan(trace):
+            yield Note(ORPHANS)
+        yield trace
 
-    def _history(self, link: tuple[int, bool, int | None] | None) -> list[_CallText]:
+    def _call(self, row: int) -> LoggedCall:
+        file, text = self._con.execute("SELECT file, record FROM call WHERE id = ?", (row,)).fetchone()
+        items = self._convert(parse(text), self._files[file])
+        return next(item for item in items if isinstance(item, LoggedCall))
+
+    def _history(self, link: tuple[int, bool, int | None] | None) -> list[int]:
         """Return the calls before a run that names the response it continues, oldest first."""
-        earlier: list[_CallText] = []
+        earlier: list[int] = []
         while link is not None and link[2] is None and len(earlier) < LONGEST_HISTORY:
-            row = link[0]
-            earlier.append(self._text(row))
-            link = self._parent(row)
+            earlier.append(link[0])
+            link = self._parent(link[0])
         return earlier[::-1]
 
-    def _root(self, row: int) -> _CallText | None:
+    def _root(self, row: int) -> int | None:
         """Return the first call of a run's session, where there is another run in it."""
         root = self._con.execute("SELECT root FROM call WHERE id = ?", (row,)).fetchone()[0]
-        if not self._con.execute("SELECT 1 FROM call WHERE root = ? AND turn LIMIT 1", (root,)).fetchone():
-            return None
-        return self._text(root)
+        has_turns = self._con.execute(
+            "SELECT 1 FROM call WHERE root = ? AND turn LIMIT 1", (root,)
+        ).fetchone()
+        return int(root) if has_turns else None
 
     def _parent(self, row: int) -> tuple[int, bool, int | None] | None:
         """Return the call before this one, whether it is of the same run, and how many messages they
@@ -354,10 +287,6 @@ class CallSpool:
             "SELECT parent, same_run, shared FROM call WHERE id = ?", (row,)
         ).fetchone()
         return None if parent is None else (parent, bool(same_run), shared)
-
-    def _text(self, row: int, new: int = 0, by_id: bool = False) -> _CallText:
-        file, text = self._con.execute("SELECT file, record FROM call WHERE id = ?", (row,)).fetchone()
-        return _CallText(file, text, new, by_id)
 
     def _link(self) -> None:
         """Find the call before each call."""
@@ -418,23 +347,6 @@ class CallSpool:
             "UPDATE call SET parent = NULL, same_run = 0, turn = 0, root = id WHERE root IS NULL"
         )
         self._con.execute("CREATE INDEX by_root ON call (root) WHERE turn")
-
-    @property
-    def _con(self) -> sqlite3.Connection:
-        if self._opened is None:
-            self._opened = sqlite3.connect(self._path, isolation_level=None)
-            self._opened.executescript(
-                "PRAGMA synchronous = OFF; PRAGMA journal_mode = OFF;"
-                "CREATE TABLE call (id INTEGER PRIMARY KEY, file INTEGER, line INTEGER, record BLOB,"
-                " response_id TEXT, previous_id TEXT, state BLOB, is_open INTEGER,"
-                " after_result INTEGER,"
-                " parent INTEGER, same_run INTEGER DEFAULT 0, turn INTEGER DEFAULT 0, shared INTEGER,"
-                " followed INTEGER DEFAULT 0,"
-                " root INTEGER);"
-                "CREATE TABLE beginning (child INTEGER, length INTEGER, state BLOB, after_result INTEGER);"
-                "BEGIN;"
-            )
-        return self._opened
 
 
 def _states(messages: Sequence[Message]) -> list[bytes]:

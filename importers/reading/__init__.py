@@ -22,39 +22,29 @@ from collections.abc import Iterator
 from replaydiff.importers.base import InputFile
 from replaydiff.importers.chat import frameworks
 from replaydiff.importers.reading.archives import ZIP_MAGIC, samples
-from replaydiff.importers.reading.json_values import Line, blocks, first_line, parsed, texts
+from replaydiff.importers.reading.json_values import first_line, lines, texts
 from replaydiff.importers.reading.record import CHUNK, DAMAGED, RECORD_BYTES, Broken, Record, damage, opened
 from replaydiff.importers.reading.tables import PARQUET_MAGIC, is_csv, parquet, rows
 from replaydiff.replay.messages import is_message, parse
 from replaydiff.replay.model import Json
 
-__all__ = ["RECORD_BYTES", "Broken", "Record", "parsed", "pieces", "records"]
+__all__ = ["RECORD_BYTES", "Broken", "Record", "records"]
 
 
 def records(file: InputFile) -> Iterator[Record | Broken]:
     """Yield the values of a file in order, and what could not be read as `Broken`."""
-    for piece in pieces(file):
-        if isinstance(piece, list):
-            for number, text in piece:
-                yield parsed(number, text)
-        else:
-            yield piece
-
-
-def pieces(file: InputFile) -> Iterator[list[Line] | Record | Broken]:
-    """Yield the values of a file, with JSON lines in blocks that are still to be parsed."""
     last_line = 0
     try:
-        for piece in _pieces(file):
-            last_line = piece[-1][0] if isinstance(piece, list) else piece.line
-            yield piece
+        for record in _records(file):
+            last_line = record.line
+            yield record
     except DAMAGED as error:
         yield Broken(last_line + 1, damage(error), "")
 
 
-def _pieces(file: InputFile) -> Iterator[list[Line]] | Iterator[Record | Broken]:
+def _records(file: InputFile) -> Iterator[Record | Broken]:
     if file.lines:
-        return blocks(file)
+        return lines(file)
     with opened(file) as stream:
         first = first_line(stream, CHUNK)
     if first.startswith(PARQUET_MAGIC):
@@ -64,7 +54,7 @@ def _pieces(file: InputFile) -> Iterator[list[Line]] | Iterator[Record | Broken]
     if is_csv(file, first):
         return rows(file)
     layout = _layout(file, first)
-    return blocks(file) if layout == "lines" else texts(file, elements=layout == "array")
+    return lines(file) if layout == "lines" else texts(file, elements=layout == "array")
 
 
 def _layout(file: InputFile, first: bytes) -> str:

@@ -36,8 +36,6 @@ _UNPACK = (
     " maximum_object_size = $size)"
 )
 _LEAST_ROOM = 1 << 16
-PART_BYTES = 8_000_000
-"""Samples are read together until they have this much."""
 ReadMember = Callable[[zipfile.ZipInfo], Json]
 _READABLE = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
@@ -51,36 +49,8 @@ def is_eval_log(path: Path) -> bool:
         return False
 
 
-def sample_ranges(file: InputFile) -> list[tuple[range, int]]:
-    """Return the samples of an archive in parts, by their numbers, and the bytes of each part unpacked.
-
-    Nothing for what is no archive, or one without samples or that cannot be read.
-    """
-    parts: list[tuple[range, int]] = []
-    try:
-        with zipfile.ZipFile(os.fspath(file)) as archive:
-            sizes = [
-                member.file_size for member in archive.infolist() if member.filename.startswith(_SAMPLES)
-            ]
-    except (zipfile.BadZipFile, OSError):
-        return parts
-    first = size = 0
-    for number, more in enumerate(sizes, start=1):
-        size += more
-        if size >= PART_BYTES or number == len(sizes):
-            parts.append((range(first + 1, number + 1), size))
-            first, size = number, 0
-    return parts
-
-
-def samples(file: InputFile, numbers: range | None = None) -> Iterator[Record | Broken]:
-    """Yield each sample with the evaluation it belongs to: `{"eval": …, "sample": …}`.
-
-    Args:
-        file: the archive.
-        numbers: of the samples that are wanted; None for all. An archive that cannot be read is reported with
-            the first.
-    """
+def samples(file: InputFile) -> Iterator[Record | Broken]:
+    """Yield each sample of an archive with the evaluation it belongs to: `{"eval": …, "sample": …}`."""
     path = Path(os.fspath(file))
     try:
         with zipfile.ZipFile(path) as archive, _reader(path, archive) as read:
@@ -96,12 +66,10 @@ def samples(file: InputFile, numbers: range | None = None) -> Iterator[Record | 
             if not listed:
                 yield Record(1, {"eval": evaluated, "samples": []})
             for number, member in enumerate(listed, start=1):
-                if numbers is None or number in numbers:
-                    yield _sample(read, member, number, evaluated)
-                    file.position = file.size * number // len(listed)
+                yield _sample(read, member, number, evaluated)
+                file.position = file.size * number // len(listed)
     except (zipfile.BadZipFile, StopIteration, ValueError, OSError) as error:
-        if numbers is None or 1 in numbers:
-            yield Broken(1, f"the eval log cannot be read: {error}; fetch it again", "")
+        yield Broken(1, f"the eval log cannot be read: {error}; fetch it again", "")
 
 
 def _sample(read: ReadMember, member: zipfile.ZipInfo, number: int, evaluated: Json) -> Record | Broken:

@@ -1,8 +1,5 @@
 """JSON values of a file: one a line, or one after another over any number of lines.
 
-JSON lines are what large exports are made of. They are read in blocks of whole lines, which another process
-can parse as well as this one.
-
 Values that span lines, and the elements of one array, are read through a window on the file that grows while
 a value is incomplete and forgets what was read; the file is never held completely.
 """
@@ -18,7 +15,6 @@ from typing import IO
 from replaydiff.importers.base import InputFile
 from replaydiff.importers.reading.record import (
     CHUNK,
-    DAMAGED,
     RECORD_BYTES,
     TOO_LARGE,
     Broken,
@@ -32,63 +28,27 @@ from replaydiff.replay.messages import parse
 from replaydiff.replay.model import Json
 from replaydiff.replay.store.sql import clean
 
-BLOCK_BYTES = 4 * 1024 * 1024
-"""A block has about this much, or one line that is longer."""
-Line = tuple[int, bytes]
-"""The 1-based number of a line of a file, and its text; of a line that is too large the beginning."""
 
-
-def blocks(file: InputFile) -> Iterator[list[Line]]:
-    """Yield the lines of a file that are not blank, many at a time.
+def lines(file: InputFile) -> Iterator[Record | Broken]:
+    """Yield the values of the lines of a file that are not blank.
 
     Raises:
         EOFError, OSError, zlib.error: the file is damaged; the whole lines before were given.
     """
     with opened(file) as stream:
-        first_number = 1
-        while True:
-            data, is_cut, damage = _some_lines(stream)
-            if lines := _numbered(data, first_number):
-                yield lines
-            if damage is not None:
-                raise damage
-            if not data:
-                return
-            first_number += data.count(b"\n") + is_cut
+        number = 0
+        while line := stream.readline(RECORD_BYTES):
+            number += 1
+            text = line.strip()
+            if number == 1:
+                text = text.removeprefix(codecs.BOM_UTF8)
+            if text:
+                yield _parsed(number, text)
+            if not _ends(line):
+                _skip_line(stream)
 
 
-def _numbered(data: bytes, first_number: int) -> list[Line]:
-    lines = []
-    for number, line in enumerate(data.split(b"\n"), first_number):
-        text = line.strip()
-        if number == 1:
-            text = text.removeprefix(codecs.BOM_UTF8)
-        if text:
-            lines.append((number, text))
-    return lines
-
-
-def _some_lines(stream: IO[bytes]) -> tuple[bytes, bool, Exception | None]:
-    """Return lines, whether the last one is only the beginning of a line, and what ended the file."""
-    parts: list[bytes] = []
-    size = 0
-    try:
-        while size < BLOCK_BYTES and (part := stream.read1(BLOCK_BYTES - size)):  # type: ignore[attr-defined]
-            parts.append(part)
-            size += len(part)
-        data = b"".join(parts)
-        if size < BLOCK_BYTES or _ends(data):
-            return data, False, None
-        end_of_line = stream.readline(RECORD_BYTES)
-        is_cut = not _ends(end_of_line) and _skip_line(stream)
-        return data + end_of_line, is_cut, None
-    except DAMAGED as error:
-        lines, end, _ = b"".join(parts).rpartition(b"\n")
-        return lines + end, False, error
-
-
-def parsed(number: int, text: bytes) -> Record | Broken:
-    """Return the value of a line."""
+def _parsed(number: int, text: bytes) -> Record | Broken:
     if len(text) >= RECORD_BYTES:
         return broken(number, TOO_LARGE, text)
     try:
@@ -113,22 +73,16 @@ def _ends(line: bytes) -> bool:
     return line.endswith(b"\n")
 
 
-def _skip_blank(stream: IO[bytes]) -> int:
-    """Move over blank lines, many at a time: a small gzip file may hold a billion. How many lines it were."""
-    skipped = 0
+def _skip_blank(stream: IO[bytes]) -> None:
+    """Move over blank lines, many at a time: a small gzip file may hold a billion."""
     while (ahead := stream.peek(1)) and not ahead.strip():  # type: ignore[attr-defined]
-        skipped += stream.read(len(ahead)).count(b"\n")
-    return skipped
+        stream.read(len(ahead))
 
 
-def _skip_line(stream: IO[bytes]) -> bool:
-    """Move to the next line; return whether there was anything left of this one."""
-    is_skipped = False
-    while part := stream.readline(CHUNK):
-        is_skipped = True
-        if _ends(part):
-            break
-    return is_skipped
+def _skip_line(stream: IO[bytes]) -> None:
+    """Move to the next line."""
+    while (part := stream.readline(CHUNK)) and not _ends(part):
+        pass
 
 
 _NEAR_END = 16

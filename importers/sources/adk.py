@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from replaydiff.importers import fields
-from replaydiff.importers.base import Imported, InputFile, Job, RecordError
+from replaydiff.importers.base import Imported, InputFile, RecordError
 from replaydiff.importers.chat.turns import SessionMessage, turns
-from replaydiff.importers.convert import done, jobs
+from replaydiff.importers.convert import converted
 from replaydiff.importers.spans.contents import adk_result
 from replaydiff.replay.messages import read_messages
 from replaydiff.replay.model import Json, JsonObject, Usage
@@ -30,12 +30,7 @@ def recognises(record: Json) -> float:
 
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
     """Yield one trace for each invocation."""
-    return done(read_jobs(files))
-
-
-def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | Job]:
-    """Yield the same items, and jobs of records for other processes."""
-    return jobs(NAME, files, _session)
+    return converted(NAME, files, _session)
 
 
 def _session(record: Json, file: InputFile) -> Iterator[Imported]:

@@ -19,17 +19,16 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from replaydiff.importers import fields
-from replaydiff.importers.base import AllReceived, Imported, InputFile, Job, RecordError
+from replaydiff.importers.base import Imported, InputFile, RecordError
 from replaydiff.importers.chat.logs import (
     LoggedExchange,
     error_of,
     is_anthropic,
-    log_jobs,
     read_exchange,
+    read_logs,
     request_and_answer,
 )
 from replaydiff.importers.chat.model_calls import LoggedCall
-from replaydiff.importers.convert import done
 from replaydiff.replay.messages import read_messages
 from replaydiff.replay.model import Json, JsonObject, Message
 
@@ -44,12 +43,7 @@ def recognises(record: Json) -> float:
 
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
     """Return a trace for each conversation, and for each run of logged calls, over all files."""
-    return done(read_jobs(files))
-
-
-def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | Job | AllReceived]:
-    """Yield the same items, and jobs of records for other processes."""
-    return log_jobs(NAME, files, read)
+    return read_logs(NAME, files, read)
 
 
 def read(record: Json, file: InputFile) -> Iterator[Imported | LoggedCall]:

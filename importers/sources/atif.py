@@ -15,9 +15,9 @@ from functools import partial
 from pathlib import PurePath
 
 from replaydiff.importers import fields
-from replaydiff.importers.base import FileJob, Imported, InputFile, Note, RecordError, Skipped
+from replaydiff.importers.base import Imported, InputFile, Note, RecordError, Skipped
 from replaydiff.importers.call_notes import ORPHANS, UNKNOWN_CALLS, has_unread_calls, orphan_results
-from replaydiff.importers.convert import ReadFile, converted, done, file_jobs
+from replaydiff.importers.convert import converted
 from replaydiff.importers.reading import Record, records
 from replaydiff.replay.messages import conversation, definitions, read_messages
 from replaydiff.replay.model import Json, JsonObject, Message, Score, Trace, Usage, total_usage
@@ -53,11 +53,6 @@ def _is_result(record: JsonObject) -> bool:
 
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
     """Read one trace for each trajectory."""
-    return done(read_jobs(files))
-
-
-def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | FileJob]:
-    """Yield the same items, and jobs that each read one file or several small ones."""
     results = {
         str(PurePath(file.name).parent): record.value
         for file in files
@@ -65,20 +60,11 @@ def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | FileJob]:
         for record in records(file)
         if isinstance(record, Record) and isinstance(record.value, dict)
     }
-
-    def reader(group: Sequence[InputFile]) -> ReadFile:
-        trials = map(_trial, group)
-        return partial(_trajectories, {trial: results[trial] for trial in trials if trial in results})
-
-    return file_jobs(files, reader)
+    return converted(NAME, files, partial(_read, results))
 
 
 def _trial(file: InputFile) -> str:
     return str(PurePath(file.name).parent.parent)
-
-
-def _trajectories(results: Rewards, file: InputFile) -> Iterator[Imported]:
-    return converted(NAME, (file,), partial(_read, results))
 
 
 def _read(rewards: Rewards, record: Json, file: InputFile) -> Iterator[Imported]:

@@ -16,11 +16,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from replaydiff.importers import fields
-from replaydiff.importers.base import AllReceived, Imported, InputFile, Job, RecordError
-from replaydiff.importers.chat.logs import LoggedExchange, log_jobs, read_exchange
+from replaydiff.importers.base import Imported, InputFile, RecordError
+from replaydiff.importers.chat.logs import LoggedExchange, read_exchange, read_logs
 from replaydiff.importers.chat.model_calls import LoggedCall
 from replaydiff.importers.chat.streams import is_stream, put_together
-from replaydiff.importers.convert import done
 from replaydiff.replay.messages import decode, definitions, read_messages, read_text
 from replaydiff.replay.model import Json, JsonObject, Message
 
@@ -42,12 +41,7 @@ def recognises(record: Json) -> float:
 
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
     """Return a trace for each run of logged calls, over all files."""
-    return done(read_jobs(files))
-
-
-def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | Job | AllReceived]:
-    """Yield the same items, and jobs of records for other processes."""
-    return log_jobs(NAME, files, read)
+    return read_logs(NAME, files, read)
 
 
 def _record(record: Json) -> JsonObject | None:

@@ -16,8 +16,8 @@ from pathlib import Path
 import msgspec
 
 from replaydiff.importers import fields
-from replaydiff.importers.base import Imported, InputFile, Job, Query, RecordError, ShowStatus, Skipped
-from replaydiff.importers.convert import Group, Spool, done, grouped
+from replaydiff.importers.base import Imported, InputFile, Query, RecordError, ShowStatus, Skipped
+from replaydiff.importers.convert import Group, Spool, grouped
 from replaydiff.importers.reading import Record
 from replaydiff.importers.sources.braintrust_api import address, client, compared, page, project_id
 from replaydiff.importers.spans.interpret import argument, with_notes
@@ -57,11 +57,6 @@ def recognises(record: Json) -> float:
 
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
     """Read one trace for each root span in the files."""
-    return done(read_jobs(files))
-
-
-def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | Job]:
-    """Yield the same items, and jobs of records for other processes."""
     return grouped(NAME, files, _keep, _trace, unpack=_rows, numbered=False)
 
 

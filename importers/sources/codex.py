@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import chain
 
 from replaydiff.importers import fields
-from replaydiff.importers.base import FileJob, Imported, InputFile, Note, RecordError, Skipped
+from replaydiff.importers.base import Imported, InputFile, Note, RecordError, Skipped
 from replaydiff.importers.call_notes import ORPHANS, UNKNOWN_CALLS, has_orphan, has_unread_calls
-from replaydiff.importers.convert import done, file_jobs, guarded, refused, reject
+from replaydiff.importers.convert import guarded, refused, reject
 from replaydiff.importers.reading import Broken, Record, records
 from replaydiff.replay.messages import final_response, join_results, read_messages
 from replaydiff.replay.model import Json, JsonObject, Message, Trace, Usage, total_usage
@@ -195,12 +196,7 @@ class _Session:
 
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
     """Yield one trace for each turn; each file is a session."""
-    return done(read_jobs(files))
-
-
-def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | FileJob]:
-    """Yield the same items, and jobs that each read one session or several small ones."""
-    return file_jobs(files, lambda _files: _session)
+    return chain.from_iterable(map(_session, files))
 
 
 def _session(file: InputFile) -> Iterator[Imported]:

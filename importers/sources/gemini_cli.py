@@ -9,11 +9,12 @@ sub-agents are left out: their result is that of the call that started them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from replaydiff.importers import fields
-from replaydiff.importers.base import FileJob, Imported, InputFile, RecordError, Skipped
+from replaydiff.importers.base import Imported, InputFile, RecordError, Skipped
 from replaydiff.importers.chat.turns import SessionMessage, turns
-from replaydiff.importers.convert import done, file_jobs, guarded, refused, reject
+from replaydiff.importers.convert import guarded, refused, reject
 from replaydiff.importers.reading import Broken, Record, records
 from replaydiff.replay.messages import read_content, read_messages
 from replaydiff.replay.model import Json, JsonObject, Message, Usage
@@ -45,12 +46,7 @@ def recognises(record: Json) -> float:
 
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
     """Yield one trace for each turn; a record with messages is a session, and so is a file of lines."""
-    return done(read_jobs(files))
-
-
-def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | FileJob]:
-    """Yield the same items, and jobs that each read one file or several small ones."""
-    return file_jobs(files, lambda _files: _sessions)
+    return chain.from_iterable(map(_sessions, files))
 
 
 def _sessions(file: InputFile) -> Iterator[Imported]:

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 
 from replaydiff.importers import fields
-from replaydiff.importers.base import FileJob, Imported, InputFile, Note, RecordError, Skipped
+from replaydiff.importers.base import Imported, InputFile, Note, RecordError, Skipped
 from replaydiff.importers.call_notes import ORPHANS, UNKNOWN_CALLS, has_unread_calls, orphan_results
-from replaydiff.importers.convert import anywhere, converted, done, file_jobs, refused, values_converted
+from replaydiff.importers.convert import converted, refused
 from replaydiff.importers.reading import Record
-from replaydiff.importers.reading.archives import sample_ranges, samples
 from replaydiff.replay.messages import conversation, count_requests, definitions, read_messages
-from replaydiff.replay.model import Json, JsonObject, Message, Score, Trace, Usage, total_usage
+from replaydiff.replay.model import Json, JsonObject, Score, Trace, Usage, total_usage
 
 NAME = "inspect"
 RECOGNISED_BY = "records have eval and samples"
@@ -45,26 +43,7 @@ def recognises(record: Json) -> float:
 
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
     """Read one trace for each sample."""
-    return done(read_jobs(files))
-
-
-def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | FileJob]:
-    """Yield jobs of some samples of an archive each, or of another file."""
-    for file in files:
-        parts = sample_ranges(file)
-        for number, (part, size) in enumerate(parts, start=1):
-            yield FileJob(partial(_part, anywhere(file), part), size)
-            file.position = file.size * number // len(parts)
-        if not parts:
-            yield from file_jobs([file], lambda _files: _whole)
-
-
-def _part(file: InputFile, numbers: range) -> Iterator[Imported]:
-    return values_converted(NAME, file, _traces, samples(file, numbers))
-
-
-def _whole(file: InputFile) -> Iterator[Imported]:
-    return converted(NAME, (file,), _traces)
+    return converted(NAME, files, _traces)
 
 
 def _traces(record: Json, file: InputFile) -> Iterator[Imported]:
@@ -136,10 +115,6 @@ def _sample(sample: JsonObject, evaluated: JsonObject) -> Iterator[Imported]:
     if count_requests(listed) > len(run.tool_calls) or has_unread_calls(listed, trace):
         yield Note(UNKNOWN_CALLS)
     yield trace
-
-
-def _question(messages: Sequence[Message]) -> str:
-    return conversation(messages, input_only=True).input
 
 
 def _trace_id(sample: JsonObject, evaluated: JsonObject) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from replaydiff.importers import fields
-from replaydiff.importers.base import Imported, InputFile, Job, Note, RecordError
+from replaydiff.importers.base import Imported, InputFile, Note, RecordError
 from replaydiff.importers.call_notes import (
     CALLS_IN_TEXT,
     ORPHANS,
@@ -26,7 +26,7 @@ from replaydiff.importers.call_notes import (
     has_orphan,
     has_unread_calls,
 )
-from replaydiff.importers.convert import converted, jobs
+from replaydiff.importers.convert import converted
 from replaydiff.replay.messages import conversation, count_requests, read_args, read_messages, read_text
 from replaydiff.replay.model import Json, JsonObject, Message, Score, Step, StepKind, ToolCall, Trace, Usage
 from replaydiff.replay.store.rows import field_types
@@ -69,11 +69,6 @@ def recognises(record: Json) -> float:
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
     """Yield one trace for each record."""
     return converted(NAME, files, read)
-
-
-def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | Job]:
-    """Yield the same items, and jobs of records for other processes."""
-    return jobs(NAME, files, read)
 
 
 def read(record: Json, _file: InputFile) -> Iterator[Imported]:

@@ -22,18 +22,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from replaydiff.importers import fields
-from replaydiff.importers.base import AllReceived, Imported, InputFile, Job, RecordError
+from replaydiff.importers.base import Imported, InputFile, RecordError
 from replaydiff.importers.chat import frameworks
 from replaydiff.importers.chat.logs import (
     LoggedExchange,
     error_of,
     is_anthropic,
-    log_jobs,
     read_exchange,
+    read_logs,
     request_and_answer,
 )
 from replaydiff.importers.chat.model_calls import LoggedCall
-from replaydiff.importers.convert import done
 from replaydiff.replay.messages import is_message, read_messages
 from replaydiff.replay.model import Json, JsonObject, Message
 
@@ -81,12 +80,7 @@ def _is_message(value: Json) -> bool:
 
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
     """Return a trace for each conversation, and for each run of logged calls, over all files."""
-    return done(read_jobs(files))
-
-
-def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | Job | AllReceived]:
-    """Yield the same items, and jobs of records for other processes."""
-    return log_jobs(NAME, files, read)
+    return read_logs(NAME, files, read)
 
 
 def read(record: Json, file: InputFile) -> Iterator[Imported | LoggedCall]:

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from replaydiff.importers import fields
-from replaydiff.importers.base import Imported, InputFile, Job, Note, RecordError
-from replaydiff.importers.convert import Group, Spool, done, grouped
+from replaydiff.importers.base import Imported, InputFile, Note, RecordError
+from replaydiff.importers.convert import Group, Spool, grouped
 from replaydiff.importers.reading import Record
 from replaydiff.importers.spans.interpret import with_notes
 from replaydiff.importers.spans.trace import About, Span, of_spans
@@ -49,11 +49,6 @@ def recognises(record: Json) -> float:
 
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
     """Read one trace for each trace id in the files."""
-    return done(read_jobs(files))
-
-
-def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | Job]:
-    """Yield the same items, and jobs of records for other processes."""
     return grouped(NAME, files, _keep, _trace, unpack=_rows, numbered=False)
 
 

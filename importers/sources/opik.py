@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from replaydiff.importers import fields
-from replaydiff.importers.base import Imported, InputFile, Job, RecordError, Skipped
-from replaydiff.importers.convert import Group, Spool, done, grouped
+from replaydiff.importers.base import Imported, InputFile, RecordError, Skipped
+from replaydiff.importers.convert import Group, Spool, grouped
 from replaydiff.importers.reading import Record
 from replaydiff.importers.spans.interpret import argument, missing_spans, with_notes
 from replaydiff.importers.spans.trace import About, Span, of_spans
@@ -63,11 +63,6 @@ def _is_project(row: Json) -> bool:
 
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
     """Read one trace for each trace id in the files."""
-    return done(read_jobs(files))
-
-
-def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | Job]:
-    """Yield the same items, and jobs of records for other processes."""
     return grouped(NAME, files, _keep, _trace, unpack=_rows, numbered=False)
 
 

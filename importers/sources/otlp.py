@@ -22,8 +22,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from replaydiff.importers import fields
-from replaydiff.importers.base import Imported, InputFile, Job, RecordError, Skipped
-from replaydiff.importers.convert import Group, Spool, done, grouped, refused
+from replaydiff.importers.base import Imported, InputFile, RecordError, Skipped
+from replaydiff.importers.convert import Group, Spool, grouped, refused
 from replaydiff.importers.reading import Record
 from replaydiff.importers.spans.contents import Event, RawSpan
 from replaydiff.importers.spans.interpret import trace
@@ -380,11 +380,6 @@ def recognises(record: Json) -> float:
 
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
     """Yield one trace for each trace id in the files."""
-    return done(read_jobs(files))
-
-
-def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | Job]:
-    """Yield the same items, and jobs of records for other processes."""
     return grouped(NAME, files, _keep, _trace_of)
 
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from replaydiff.importers import fields
-from replaydiff.importers.base import FileJob, Imported, InputFile, Note, RecordError, Skipped
+from replaydiff.importers.base import Imported, InputFile, Note, RecordError, Skipped
 from replaydiff.importers.call_notes import ORPHANS, UNKNOWN_CALLS, has_unread_calls, orphan_results
-from replaydiff.importers.convert import converted, done, file_jobs, refused
+from replaydiff.importers.convert import converted, refused
 from replaydiff.importers.reading import Record
 from replaydiff.replay.messages import conversation, definitions, read_messages
 from replaydiff.replay.model import Json, JsonObject, Score, Trace, total_usage
@@ -45,16 +45,7 @@ def recognises(record: Json) -> float:
 
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
     """Read one trace for each simulation."""
-    return done(read_jobs(files))
-
-
-def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | FileJob]:
-    """Yield the same items, and jobs that each read one file or several small ones."""
-    return file_jobs(files, lambda _files: _read)
-
-
-def _read(file: InputFile) -> Iterator[Imported]:
-    return converted(NAME, (file,), _traces)
+    return converted(NAME, files, _traces)
 
 
 def _traces(record: Json, file: InputFile) -> Iterator[Imported]:

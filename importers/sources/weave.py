@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 from replaydiff.importers import fields
-from replaydiff.importers.base import Imported, InputFile, Job, Note, RecordError, Skipped
-from replaydiff.importers.convert import Group, Spool, done, grouped
+from replaydiff.importers.base import Imported, InputFile, Note, RecordError, Skipped
+from replaydiff.importers.convert import Group, Spool, grouped
 from replaydiff.importers.reading import Record
 from replaydiff.importers.spans.contents import nested
 from replaydiff.importers.spans.interpret import argument, with_notes
@@ -44,11 +44,6 @@ def recognises(record: Json) -> float:
 
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
     """Read one trace for each trace id in the files."""
-    return done(read_jobs(files))
-
-
-def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | Job]:
-    """Yield the same items, and jobs of records for other processes."""
     return grouped(NAME, files, _keep, _trace, numbered=False)
 
 

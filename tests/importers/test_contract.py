@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import pickle
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from replaydiff.importers.base import BUILTIN, Reject, divided, find_importer
+from replaydiff.importers.base import BUILTIN, Reject, find_importer
 from replaydiff.importers.collect import collected
 from replaydiff.importers.ingest import Report, ingest
 from replaydiff.importers.redacting import Redaction
@@ -22,7 +20,6 @@ from tests.importers.reading import SAMPLE_FILES, good_record, items, others, pl
 from tests.stand_ins.full import examples
 from tests.stand_ins.stores import open_for_writing
 
-IN_PROCESSES = " in processes"
 # A trace of a coding agent is many records: test_claude_code.py and test_codex.py hold them to the same.
 # The others are read by the loops of others: formats.py has their records.
 _APART = (
@@ -42,25 +39,10 @@ _APART = (
 SOURCES = [name for name in BUILTIN if name not in _APART]
 
 
-class Threads(ThreadPoolExecutor):
-    """Carries out jobs as other processes would, which test_jobs.py starts: each is pickled."""
-
-    def __init__(self, processes: int, _context: object, _initializer: object) -> None:
-        super().__init__(processes)
-
-    def submit(self, run: Any, *args: Any) -> Future[Any]:  # type: ignore[override]
-        return super().submit(run, *pickle.loads(pickle.dumps(args)))
-
-
-@pytest.fixture(params=[*SOURCES, *(name + IN_PROCESSES for name in SOURCES if divided(find_importer(name)))])
-def source(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Each source; those that can be read in several processes also in that way."""
-    name = str(request.param)
-    if name.endswith(IN_PROCESSES):
-        monkeypatch.setattr("replaydiff.importers.ingest.SMALL_BYTES", 0)
-        monkeypatch.setattr("replaydiff.importers.ingest.cores", lambda: 2)
-        monkeypatch.setattr("replaydiff.importers.jobs.ProcessPoolExecutor", Threads)
-    return name.removesuffix(IN_PROCESSES)
+@pytest.fixture(params=SOURCES)
+def source(request: pytest.FixtureRequest) -> str:
+    """Each source."""
+    return str(request.param)
 
 
 def _write(path: Path, *lines: Any) -> Path:

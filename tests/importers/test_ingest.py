@@ -12,7 +12,6 @@ import pytest
 from replaydiff.importers import ingest as module
 from replaydiff.importers.base import Imported, find_importer
 from replaydiff.importers.collect import collected
-from replaydiff.importers.jobs import encoded
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.store.traces import count_traces, get_trace
 from tests.importers.reading import good_record
@@ -58,7 +57,11 @@ def test_an_import_that_fails_keeps_what_it_committed(
 
         with pytest.raises(InputError, match="gone"):
             module.write(
-                con, module.Report("jsonl", 1), encoded(cut(), module.media_keeper(con, None)), None, None
+                con,
+                module.Report("jsonl", 1),
+                module.encoded(cut(), module.media_keeper(con, None)),
+                None,
+                None,
             )
         assert count_traces(con) == 2, "the second batch was not committed"
         report = module.ingest(con, importer, files)

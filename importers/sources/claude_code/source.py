@@ -12,30 +12,17 @@ neither times nor the prompt.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from replaydiff.importers import fields
-from replaydiff.importers.base import FileJob, Imported, InputFile, Note, Skipped
+from replaydiff.importers.base import Imported, InputFile, Note, RecordError, Skipped
 from replaydiff.importers.call_notes import UNKNOWN_CALLS, has_unread_calls
-from replaydiff.importers.convert import (
-    FILES_BYTES,
-    LARGEST_FILE_JOB,
-    Group,
-    Spool,
-    anywhere,
-    done,
-    guarded,
-    refused,
-    reject,
-    unpacked,
-)
-from replaydiff.importers.reading import Broken, Record, records
+from replaydiff.importers.convert import Group, Spool, grouped, guarded
+from replaydiff.importers.reading import Record
 from replaydiff.importers.sources.claude_code.session import (
     BOOKKEEPING,
     AnswerBlocks,
@@ -247,92 +234,20 @@ def recognises(record: Json) -> float:
 
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
     """Yield one trace for each turn of each session; the lines of a session may stand in any of the files."""
-    return done(read_jobs(files))
+    answers: dict[str, _Holder] = {}
+    return grouped(NAME, files, _keep, partial(_traces, answers))
 
 
-def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | FileJob]:
-    """Yield the same items, and jobs that each read one session or several small ones.
-
-    Sessions that have answers in common may be copies of each other, and are compared in their order here.
-    """
-    with tempfile.TemporaryDirectory(prefix="replay-claude-") as folder:
-        spool = Spool(Path(folder) / "lines.sqlite")
-        holders: dict[str, str] = {}
-        common: set[str] = set()
-        try:
-            for number, file in enumerate(files):
-                for record in records(file):
-                    if isinstance(record, Broken):
-                        yield reject(NAME, file, record)
-                    else:
-                        yield from _spooled(spool, file, number, record)
-                        common |= _in_common(record.value, holders)
-            answers: dict[str, _Holder] = {}
-            waiting: list[_Packed] = []
-            for key, position, text in spool.packed():
-                file = files[position[0]]
-                if key in common or len(text) > LARGEST_FILE_JOB:
-                    yield from _job(waiting)
-                    waiting = []
-                    yield from _session(unpacked(position, text), answers, file)
-                    continue
-                waiting.append((position, text, anywhere(file)))
-                if sum(len(text) for _, text, _ in waiting) >= FILES_BYTES:
-                    yield from _job(waiting)
-                    waiting = []
-            yield from _job(waiting)
-        finally:
-            spool.close()
-
-
-def _in_common(line: Json, holders: dict[str, str]) -> set[str]:
-    """Return the sessions that have a message of this line; none where one alone has it.
-
-    Args:
-        line: of a file.
-        holders: id of each message so far → its first session; takes in this line's.
-    """
-    session = session_of(line) if isinstance(line, dict) else None
-    message_id = message_of(line).get("id") if isinstance(line, dict) else None
-    if session is None or not isinstance(message_id, str):
-        return set()
-    holder = holders.setdefault(message_id, session)
-    return set() if holder == session else {holder, session}
-
-
-_Packed = tuple[tuple[int, int], bytes, InputFile]
-"""Position and rows of a session as `Spool.packed` yields them, and the file of its first line."""
-
-
-def _job(sessions: Sequence[_Packed]) -> Iterator[FileJob]:
-    if sessions:
-        yield FileJob(partial(_alone, sessions), sum(len(text) for _, text, _ in sessions))
-
-
-def _alone(sessions: Sequence[_Packed]) -> Iterator[Imported]:
-    """Yield the traces of sessions that have no answer in common with another."""
-    for position, text, file in sessions:
-        yield from _session(unpacked(position, text), {}, file)
-
-
-def _session(group: Group, answers: dict[str, _Holder], file: InputFile) -> Iterator[Imported]:
-    first = Record(group.line, group.rows[0].value)
-    return guarded(NAME, file, first, partial(_traces, group, answers))
-
-
-def _spooled(spool: Spool, file: InputFile, number: int, record: Record) -> Iterator[Imported]:
+def _keep(spool: Spool, number: int, file: InputFile, record: Record) -> Iterator[Imported]:
     value = record.value
     if not isinstance(value, dict):
-        reason = f"a line of a session must be an object, not {fields.kind(value)}"
-        yield refused(NAME, file, record, reason)
-        return
+        raise RecordError(f"a line of a session must be an object, not {fields.kind(value)}")
     if is_bookkeeping(value) or file.name.endswith((".meta.json", "sessions-index.json")):
         yield Skipped(BOOKKEEPING)
         return
     session = session_of(value)
     if session is None or not isinstance(value.get("type"), str):
-        yield refused(NAME, file, record, "it is not a line of a session: looked for sessionId and type")
-        return
+        raise RecordError("it is not a line of a session: looked for sessionId and type")
     if not is_message(value):
         yield Skipped(BOOKKEEPING)
         return
@@ -355,7 +270,7 @@ class _Holder(NamedTuple):
     """None where no trace could be made of it."""
 
 
-def _traces(group: Group, answers: dict[str, _Holder], _value: Json, file: InputFile) -> Iterator[Imported]:
+def _traces(answers: dict[str, _Holder], group: Group, _value: Json, file: InputFile) -> Iterator[Imported]:
     """Yield the traces of a session; `answers` is message id → who has it, of all turns so far."""
     lines = [line for line in group.of(_LINE) if isinstance(line, dict)]
     lines_left = taken_back(lines)

@@ -35,7 +35,7 @@ class FetchedRows(Spool):
     """The file in a query's folder; `close` it."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(folder / "answers.sqlite", is_resumed=True)
+        super().__init__(folder / "answers.sqlite")
         for statement in (
             "CREATE TABLE IF NOT EXISTS observations (trace_id TEXT, id TEXT, parent TEXT, started TEXT,"
             " ended TEXT, root INTEGER, PRIMARY KEY (trace_id, id)) WITHOUT ROWID",

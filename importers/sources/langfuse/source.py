@@ -12,8 +12,8 @@ an import that was stopped, however hard, continues where it stopped.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -23,8 +23,8 @@ from urllib.parse import quote
 import msgspec
 
 from replaydiff.importers import fields
-from replaydiff.importers.base import Imported, InputFile, Job, Note, Query, RecordError, ShowStatus, Skipped
-from replaydiff.importers.convert import Group, Rows, Spool, done, group_jobs, guarded, refused, spooled
+from replaydiff.importers.base import Imported, InputFile, Note, Query, RecordError, ShowStatus, Skipped
+from replaydiff.importers.convert import Spool, guarded, refused, spooled
 from replaydiff.importers.http import HttpError, JsonClient
 from replaydiff.importers.reading import Record
 from replaydiff.importers.sources.langfuse.answers import FetchedRows
@@ -79,30 +79,18 @@ def recognises(record: Json) -> float:
 
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
     """Yield one trace for each trace id in the files."""
-    return done(read_jobs(files))
-
-
-def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | Job]:
-    """Yield the same items, and jobs of records for other processes."""
-    with tempfile.TemporaryDirectory(prefix="replay-langfuse-") as folder:
-        spool = Spool(Path(folder) / "rows.sqlite")
-        try:
-            manifest = export(files)
-            yield from manifest.remarks
-            for number, file in enumerate(manifest.files):
-                yield from _spooled(spool, file, number, manifest.rows.get(file.path, 0))
-            yield from group_jobs(spool, manifest.files, _grouped)
-        finally:
-            spool.close()
-
-
-def _spooled(spool: Spool, file: InputFile, number: int, promised: int) -> Iterator[Imported]:
-    file_rows = Rows(rows)
-    yield from spooled(NAME, file, file_rows, partial(_spool_record, spool, number))
-    if file_rows.seen < promised:
-        yield Note(
-            "a file has fewer rows than the manifest of the blob export counts: it is cut off; fetch it again"
-        )
+    manifest = export(files)
+    yield from manifest.remarks
+    with closing(Spool()) as spool:
+        for number, file in enumerate(manifest.files):
+            seen = yield from spooled(NAME, file, rows, partial(_spool_record, spool, number))
+            if seen < manifest.rows.get(file.path, 0):
+                yield Note(
+                    "a file has fewer rows than the manifest of the blob export counts: it is cut off; fetch "
+                    "it again"
+                )
+        for group in spool.groups():
+            yield from _grouped(manifest.files[group.file], trace_rows(group))
 
 
 def _spool_record(spool: Spool, number: int, record: Record) -> Iterator[Imported]:
@@ -116,18 +104,16 @@ def _spool_record(spool: Spool, number: int, record: Record) -> Iterator[Importe
         keep_row(spool, row, number, record.line)
 
 
-def _grouped(files: Mapping[int, InputFile], spooled_group: Group) -> Iterator[Imported]:
-    group = trace_rows(spooled_group)
+def _grouped(file: InputFile, group: TraceRows) -> Iterator[Imported]:
     name = environment(group)
-    is_included = files[group.file].all_environments
-    if name is not None and name.startswith(NOT_PRODUCTION) and not is_included:
+    if name is not None and name.startswith(NOT_PRODUCTION) and not file.all_environments:
         yield Skipped(f"traces of evaluations and experiments (environment {name})")
         return
     if not group.observations and not group.traces:
         yield Skipped("scores and comments of traces that are not in these files; import them together")
         return
     record = Record(group.line, (group.observations or group.traces)[0])
-    yield from guarded(NAME, files[group.file], record, lambda _value, _file: items(group, NAME))
+    yield from guarded(NAME, file, record, lambda _value, _file: items(group, NAME))
 
 
 _API, _EVENTS, _TABLES = "api", "events", "tables"
@@ -150,18 +136,14 @@ def origin(query: Query) -> str:  # noqa: ARG001 - a key belongs to one project,
 
 def expect(folder: Path, earlier: Iterable[str]) -> None:
     """Note the stored traces that began before a query; see `AddedImporter`."""
-    answers = FetchedRows(folder)
-    try:
+    with closing(FetchedRows(folder)) as answers:
         answers.expect(earlier)
-    finally:
-        answers.close()
 
 
 def read_live(query: Query, folder: Path, show_status: ShowStatus) -> Iterator[Imported]:
     """Ask for the traces of `query`; see `LiveImporter`."""
     keys = access()
-    answers = FetchedRows(folder)
-    try:
+    with closing(FetchedRows(folder)) as answers:
         with connect(keys, show_status) as http:
             _fetch(http, answers, query, show_status)
             fetch_media(http, answers, folder, show_status)
@@ -173,8 +155,6 @@ def read_live(query: Query, folder: Path, show_status: ShowStatus) -> Iterator[I
         scales = msgspec.json.decode(answers.marked(SCALES) or "{}", type=dict[str, tuple[float, float]])
         for group in answers.traces():
             yield from _chosen(with_media(group, folder), query, file, scales)
-    finally:
-        answers.close()
 
 
 def _fetch(http: JsonClient, answers: FetchedRows, query: Query, show_status: ShowStatus) -> None:

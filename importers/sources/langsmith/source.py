@@ -18,8 +18,8 @@ from functools import partial
 from pathlib import Path
 
 from replaydiff.importers import fields
-from replaydiff.importers.base import Imported, InputFile, Job, Query, RecordError, ShowStatus, Skipped
-from replaydiff.importers.convert import Group, Spool, done, grouped, guarded
+from replaydiff.importers.base import Imported, InputFile, Query, RecordError, ShowStatus, Skipped
+from replaydiff.importers.convert import Group, Spool, grouped, guarded
 from replaydiff.importers.http import HttpError
 from replaydiff.importers.reading import Record
 from replaydiff.importers.sources.langsmith.api import (
@@ -71,7 +71,7 @@ def gathered(query: Query, folder: Path, show_status: ShowStatus) -> Iterator[Gr
     """Yield the traces of a query, each as its rows, after all were fetched."""
     if query.updates and query.start is not None:
         query = replace(query, start=query.start - LOOK_BACK)
-    spool = Spool(folder / "langsmith.sqlite", is_resumed=True)
+    spool = Spool(folder / "langsmith.sqlite")
     try:
         with client(show_status) as http:
             _Fetch(Api(http), query, spool, show_status).all()
@@ -243,11 +243,6 @@ def recognises(record: Json) -> float:
 
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
     """Yield one trace for each trace id in the files."""
-    return done(read_jobs(files))
-
-
-def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | Job]:
-    """Yield the same items, and jobs of records for other processes."""
     return grouped(NAME, files, _keep, _trace, unpack=rows, numbered=False)
 
 

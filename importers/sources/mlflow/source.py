@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from replaydiff.importers.base import Imported, InputFile, Job, Query, RecordError, ShowStatus
-from replaydiff.importers.convert import Spool, converted, guarded, jobs
+from replaydiff.importers.base import Imported, InputFile, Query, RecordError, ShowStatus
+from replaydiff.importers.convert import Spool, converted, guarded
 from replaydiff.importers.http import HttpError, JsonClient, check_next, read_url
 from replaydiff.importers.reading import Record
 from replaydiff.importers.sources.mlflow.records import (
@@ -64,7 +64,7 @@ def gathered(query: Query, folder: Path, show_status: ShowStatus) -> Iterator[Js
     if uri.startswith(SCHEME):
         yield from stored(path_of(uri), query, show_status)
         return
-    spool = Spool(folder / "mlflow.sqlite", is_resumed=True)
+    spool = Spool(folder / "mlflow.sqlite")
     try:
         with JsonClient(
             read_url(URI, uri),
@@ -303,11 +303,6 @@ def recognises(record: Json) -> float:
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
     """Return each record as it is read: a trace of MLflow is whole."""
     return converted(NAME, files, _convert)
-
-
-def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | Job]:
-    """Yield the same items, and jobs of records for other processes."""
-    return jobs(NAME, files, _convert)
 
 
 def _convert(record: Json, file: InputFile) -> Iterator[Imported]:

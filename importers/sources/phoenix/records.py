@@ -274,11 +274,11 @@ LOST_IDS = (
 
 
 class Gathered:
-    """Two spools in a folder: spans by trace, annotations by what they are of. `close` it."""
+    """Two spools: spans by trace, annotations by what they are of; in a folder to go on from. `close` it."""
 
-    def __init__(self, folder: Path, *, is_resumed: bool = False) -> None:
-        self.spans = Spool(folder / "spans.sqlite", is_resumed=is_resumed)
-        self.annotations = Spool(folder / "annotations.sqlite", is_resumed=is_resumed)
+    def __init__(self, folder: Path | None = None) -> None:
+        self.spans = Spool(folder and folder / "spans.sqlite")
+        self.annotations = Spool(folder and folder / "annotations.sqlite")
         self._used = 0
 
     def close(self) -> None:

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from collections.abc import Iterator, Sequence, Set
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -24,7 +24,7 @@ import msgspec
 
 from replaydiff.importers import fields
 from replaydiff.importers.base import Imported, InputFile, Note, Query, RecordError, ShowStatus, Skipped
-from replaydiff.importers.convert import Group, Rows, guarded, refused, spooled
+from replaydiff.importers.convert import Group, guarded, refused, spooled
 from replaydiff.importers.http import ATTEMPTS, HttpError, JsonClient, Params, check_next, read_url
 from replaydiff.importers.reading import Record
 from replaydiff.importers.sources.phoenix.records import Gathered, is_annotation, is_span, rows
@@ -64,8 +64,7 @@ def origin(query: Query) -> str:
 
 def read_live(query: Query, folder: Path, show_status: ShowStatus) -> Iterator[Imported]:
     """Yield the traces of a query, after all of their spans were fetched."""
-    gathered = Gathered(folder, is_resumed=True)
-    try:
+    with closing(Gathered(folder)) as gathered:
         with JsonClient(
             server_url(), headers=server_headers(), service="Phoenix", keys=KEYS, show_status=show_status
         ) as client:
@@ -77,8 +76,6 @@ def read_live(query: Query, folder: Path, show_status: ShowStatus) -> Iterator[I
         for group in gathered.spans.groups():
             record = Record(1, group.rows[0].value)
             yield from guarded(NAME, origin_file, record, partial(reader.trace_items, group))
-    finally:
-        gathered.close()
 
 
 def server_url() -> str:
@@ -319,18 +316,14 @@ def recognises(record: Json) -> float:
 
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
     """Yield one trace for each trace id in the files, with the annotations that are in them."""
-    with tempfile.TemporaryDirectory(prefix="replay-phoenix-") as folder:
-        gathered = Gathered(Path(folder))
-        try:
-            for number, file in enumerate(files):
-                yield from spooled(NAME, file, Rows(rows), partial(_take, gathered, number))
-            for group in gathered.spans.groups():
-                source = Record(group.line, group.rows[0].value)
-                yield from guarded(NAME, files[group.file], source, partial(_trace_items, gathered, group))
-            for _ in range(gathered.unused):
-                yield Skipped("annotations of spans that are not in these files")
-        finally:
-            gathered.close()
+    with closing(Gathered()) as gathered:
+        for number, file in enumerate(files):
+            yield from spooled(NAME, file, rows, partial(_take, gathered, number))
+        for group in gathered.spans.groups():
+            source = Record(group.line, group.rows[0].value)
+            yield from guarded(NAME, files[group.file], source, partial(_trace_items, gathered, group))
+        for _ in range(gathered.unused):
+            yield Skipped("annotations of spans that are not in these files")
 
 
 def _take(gathered: Gathered, number: int, record: Record) -> Iterator[Imported]:
