@@ -20,7 +20,7 @@ from replaydiff.replay.files import locked_folder, write_whole
 from replaydiff.replay.golden import CaseError, case_of, case_to_json, content_id, json_form, yaml_form
 from replaydiff.replay.golden.splicing import pieces_of, replaced, source_of
 from replaydiff.replay.golden.text import Form, FormError, Piece, form_of, line_at, read_text
-from replaydiff.replay.model import Case
+from replaydiff.replay.model import Case, as_object
 
 _STEPS = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 
@@ -188,9 +188,7 @@ def _text_for_file(opened: OpenedCase, whole: str, text: str, record: dict[str, 
 def _reviewed(text: str, record: dict[str, Any], kind: str, today: str) -> tuple[str, dict[str, Any]]:
     """Return the text and the record with `metadata.last_reviewed`."""
     metadata = record.get("metadata")
-    reviewed = record | {
-        "metadata": (metadata if isinstance(metadata, dict) else {}) | {"last_reviewed": today}
-    }
+    reviewed = record | {"metadata": as_object(metadata) | {"last_reviewed": today}}
     if kind == "yaml":
         spliced = yaml_form.set_in_metadata(text, "last_reviewed", today)
         try:

@@ -17,7 +17,7 @@ from typing import Protocol, cast
 
 from replaydiff.replay.golden import CaseError, case_of, case_to_json
 from replaydiff.replay.messages import canonical_args
-from replaydiff.replay.model import Json, JsonObject
+from replaydiff.replay.model import Json, JsonObject, as_object, objects_in
 
 CARRIED = "replaydiff"
 
@@ -29,10 +29,9 @@ def to_foreign(case: JsonObject, name: str, form: CaseFormat) -> tuple[JsonObjec
     read = _as_read(form.to_case(native).case)
     lost = _differences(bare, read)
     if lost:
-        free_fields = native.get(form.FREE)
         # Of what is read, not of what is written: the other tool may write the same in other words.
         note: JsonObject = {"of": _hash(read), "rest": lost, "theirs": metadata is not None}
-        native[form.FREE] = (free_fields if isinstance(free_fields, dict) else {}) | {CARRIED: note}
+        native[form.FREE] = as_object(native.get(form.FREE)) | {CARRIED: note}
     return native, sorted(name for name in lost if lost[name] is not None and name != "metadata")
 
 
@@ -47,9 +46,8 @@ def to_case(record: JsonObject, name: str, form: CaseFormat) -> ConvertedCase:
     # A record of ours that was saved again in other words comes back as the case that it was.
     is_exported = carried is not None and not carried.get("theirs") and carried["of"] == _hash(read)
     if lost and not is_exported:
-        metadata = case.get("metadata")
         note: JsonObject = {"of": _hash(case), "rest": lost}
-        case["metadata"] = (metadata if isinstance(metadata, dict) else {}) | {name: note}
+        case["metadata"] = as_object(case.get("metadata")) | {name: note}
     return ConvertedCase(case, taken.unread)
 
 
@@ -68,9 +66,9 @@ def _speaking(record: JsonObject) -> JsonObject:
 
 def _split(record: JsonObject, field: str, key: str) -> tuple[JsonObject, JsonObject | None]:
     """Return the record without the fields that it carries for us, and those fields."""
-    part = record.get(field)
-    carried = part.get(key) if isinstance(part, dict) else None
-    if not isinstance(part, dict) or not isinstance(carried, dict) or not {"of", "rest"} <= set(carried):
+    part = as_object(record.get(field))
+    carried = part.get(key)
+    if not isinstance(carried, dict) or not {"of", "rest"} <= set(carried):
         return dict(record), None
     left = {name: value for name, value in part.items() if name != key}
     bare = {name: value for name, value in record.items() if name != field}
@@ -130,6 +128,21 @@ class ConvertedCase:
     case: JsonObject
     unread: list[str] = field(default_factory=list)
     """What it says that a case has no word for: `assert javascript`."""
+
+
+def has_key(document: Json, *keys: str) -> bool:
+    """Return whether a file's content is a list with an object that has one of these keys."""
+    return any(not entry.keys().isdisjoint(keys) for entry in objects_in(document))
+
+
+def plain_records(document: Json) -> tuple[list[Json], list[str]]:
+    """Return the records of a file that has no other content; the `records` of most formats."""
+    return (document if isinstance(document, list) else [document]), []
+
+
+def plain_document(records: list[JsonObject]) -> Json:
+    """Return the records as a list, the `document` of most formats."""
+    return list(records)
 
 
 OF_DOCUMENT = "of_document"
@@ -211,8 +224,7 @@ def metadata_from(case: JsonObject) -> JsonObject:
     for name in ("category", "difficulty", "tags"):
         if case.get(name):
             metadata[name] = case[name]
-    case_metadata = case.get("metadata")
-    return metadata | (case_metadata if isinstance(case_metadata, dict) else {})
+    return metadata | (as_object(case.get("metadata")))
 
 
 def metadata_to(metadata: Json) -> JsonObject:
@@ -232,8 +244,7 @@ def metadata_to(metadata: Json) -> JsonObject:
 
 def calls_of(case: JsonObject) -> list[JsonObject]:
     """Return the expected calls; empty if none are expected or named."""
-    calls = case.get("expected_tool_calls")
-    return [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+    return objects_in(case.get("expected_tool_calls"))
 
 
 def mode_of(case: JsonObject) -> tuple[str, str]:

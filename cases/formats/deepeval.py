@@ -13,17 +13,21 @@ from __future__ import annotations
 from replaydiff.cases.formats.bridge import (
     ConvertedCase,
     calls_of,
+    has_key,
     input_of,
     metadata_from,
     metadata_to,
+    plain_document,
+    plain_records,
     put,
     texts_of,
 )
-from replaydiff.replay.model import Json, JsonObject
+from replaydiff.replay.model import Json, JsonObject, objects_in
 
 TITLE = "DeepEval"
 FREE = "additional_metadata"
 ENDINGS = (".json", ".jsonl", ".csv")
+records, document = plain_records, plain_document
 _KEYS = {"name", "input", "expected_output", "expected_tools", FREE}
 _CALL = {"name", "input_parameters"}
 _SAVED = {"inputParameters": "input_parameters"}
@@ -31,16 +35,7 @@ _SAVED = {"inputParameters": "input_parameters"}
 
 def recognises(document: Json) -> bool:
     """Recognise objects with `expected_output` or `additional_metadata`."""
-    return isinstance(document, list) and any(
-        isinstance(entry, dict)
-        and ("expected_output" in entry or FREE in entry or "retrieval_context" in entry)
-        for entry in document
-    )
-
-
-def records(document: Json) -> tuple[list[Json], list[str]]:
-    """Return the goldens."""
-    return (document if isinstance(document, list) else [document]), []
+    return has_key(document, "expected_output", FREE, "retrieval_context")
 
 
 def to_case(record: JsonObject) -> ConvertedCase:
@@ -49,7 +44,7 @@ def to_case(record: JsonObject) -> ConvertedCase:
     pairs = [("id", record.get("name")), ("expected_answer", record.get("expected_output"))]
     taken = ConvertedCase(put({}, pairs) | input_of(value))
     tools = record.get("expected_tools")
-    calls = [_call(tool) for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
+    calls = [_call(tool) for tool in objects_in(tools)]
     if any(call.get("input_parameters") is not None for call in calls):
         taken.case["expected_tool_calls"] = [
             put({"name": call.get("name")}, [("args", call.get("input_parameters"))]) for call in calls
@@ -90,8 +85,3 @@ def from_case(case: JsonObject) -> JsonObject:
         (FREE, metadata_from(case)),
     ]
     return put({}, pairs)
-
-
-def document(records: list[JsonObject]) -> Json:
-    """Return the goldens."""
-    return list(records)

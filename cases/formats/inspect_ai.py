@@ -7,25 +7,28 @@ expected_answer   target
 
 from __future__ import annotations
 
-from replaydiff.cases.formats.bridge import ConvertedCase, input_of, metadata_from, metadata_to, put
+from replaydiff.cases.formats.bridge import (
+    ConvertedCase,
+    has_key,
+    input_of,
+    metadata_from,
+    metadata_to,
+    plain_document,
+    plain_records,
+    put,
+)
 from replaydiff.replay.model import Json, JsonObject
 
 TITLE = "Inspect"
 FREE = "metadata"
 ENDINGS = (".jsonl", ".json")
+records, document = plain_records, plain_document
 _KEYS = {"id", "input", "target", "metadata"}
 
 
 def recognises(document: Json) -> bool:
     """Recognise objects with `input` and `target`."""
-    return isinstance(document, list) and any(
-        isinstance(entry, dict) and "target" in entry for entry in document
-    )
-
-
-def records(document: Json) -> tuple[list[Json], list[str]]:
-    """Return the samples."""
-    return (document if isinstance(document, list) else [document]), []
+    return has_key(document, "target")
 
 
 def to_case(record: JsonObject) -> ConvertedCase:
@@ -46,8 +49,3 @@ def from_case(case: JsonObject) -> JsonObject:
     prompt = case.get("messages") or case.get("input")
     pairs = [("id", case.get("id")), ("input", prompt), ("target", case.get("expected_answer"))]
     return put({}, [*pairs, ("metadata", metadata_from(case))])
-
-
-def document(records: list[JsonObject]) -> Json:
-    """Return the samples."""
-    return list(records)

@@ -9,12 +9,22 @@ metadata.trace_id       sourceTraceId
 
 from __future__ import annotations
 
-from replaydiff.cases.formats.bridge import ConvertedCase, input_of, metadata_from, metadata_to, put
-from replaydiff.replay.model import Json, JsonObject
+from replaydiff.cases.formats.bridge import (
+    ConvertedCase,
+    has_key,
+    input_of,
+    metadata_from,
+    metadata_to,
+    plain_document,
+    plain_records,
+    put,
+)
+from replaydiff.replay.model import Json, JsonObject, as_object
 
 TITLE = "Langfuse"
 FREE = "metadata"
 ENDINGS = (".json", ".jsonl", ".csv")
+document = plain_document
 _EXPECTED = {
     "tool_calls": "expected_tool_calls",
     "tools": "expected_tools",
@@ -25,23 +35,20 @@ _SNAKE = {"expected_output": "expectedOutput", "source_trace_id": "sourceTraceId
 _KEYS = {"id", "input", "expectedOutput", "metadata", "sourceTraceId"}
 _THEIRS = {"datasetId", "datasetName", "createdAt", "updatedAt", "status", "mediaReferences", "projectId"}
 """What Langfuse says about where an item lives."""
-_THEIR_NAMES = {"expectedOutput", "sourceTraceId", "datasetId", "source_trace_id"}
 
 
 def recognises(document: Json) -> bool:
     """Recognise objects with `expectedOutput` or `sourceTraceId`, or a page of them under `data`."""
     if isinstance(document, dict):
         return isinstance(document.get("data"), list) and recognises(document["data"])
-    return isinstance(document, list) and any(
-        isinstance(entry, dict) and _THEIR_NAMES & set(entry) for entry in document
-    )
+    return has_key(document, "expectedOutput", "sourceTraceId", "datasetId", "source_trace_id")
 
 
 def records(document: Json) -> tuple[list[Json], list[str]]:
     """Return the items."""
     if isinstance(document, dict) and isinstance(document.get("data"), list):
         return document["data"], []  # type: ignore[return-value]
-    return (document if isinstance(document, list) else [document]), []
+    return plain_records(document)
 
 
 def to_case(record: JsonObject) -> ConvertedCase:
@@ -58,16 +65,13 @@ def to_case(record: JsonObject) -> ConvertedCase:
     elif expected is not None:
         taken.case["expected_answer"] = expected
     taken.case |= metadata_to(item.get("metadata"))
-    metadata = taken.case.get("metadata")
-    fields = dict(metadata) if isinstance(metadata, dict) else {}
+    fields = dict(as_object(taken.case.pop("metadata", None)))
     if isinstance(fields.get("case"), str):
         taken.case["id"] = fields.pop("case")
     if item.get("sourceTraceId"):
         fields["trace_id"] = item["sourceTraceId"]
     if fields:
         taken.case["metadata"] = fields
-    else:
-        taken.case.pop("metadata", None)
     read = _KEYS | _THEIRS
     taken.unread += [name for name, value in item.items() if name not in read and value is not None]
     return taken
@@ -82,16 +86,5 @@ def from_case(case: JsonObject) -> JsonObject:
     metadata = metadata_from(case)
     trace = metadata.pop("trace_id", None)
     answer = expected["answer"] if set(expected) == {"answer"} else expected
-    pairs: list[tuple[str, Json]] = [
-        ("id", case.get("id")),
-        ("input", prompt),
-        ("expectedOutput", answer),
-        ("metadata", metadata),
-        ("sourceTraceId", trace),
-    ]
-    return put({}, pairs)
-
-
-def document(records: list[JsonObject]) -> Json:
-    """Return the items."""
-    return list(records)
+    pairs: list[tuple[str, Json]] = [("id", case.get("id")), ("input", prompt), ("expectedOutput", answer)]
+    return put({}, [*pairs, ("metadata", metadata), ("sourceTraceId", trace)])

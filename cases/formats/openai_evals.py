@@ -7,30 +7,31 @@ expected_answer   ideal
 
 from __future__ import annotations
 
-from replaydiff.cases.formats.bridge import ConvertedCase, input_of, metadata_from, metadata_to, put
-from replaydiff.replay.model import Json, JsonObject
+from replaydiff.cases.formats.bridge import (
+    ConvertedCase,
+    input_of,
+    metadata_from,
+    metadata_to,
+    plain_document,
+    plain_records,
+    put,
+)
+from replaydiff.replay.model import Json, JsonObject, objects_in
 
 TITLE = "OpenAI evals"
 FREE = "metadata"
 ENDINGS = (".jsonl",)
+records, document = plain_records, plain_document
 _IDEALS = ("ideal", "expected", "answer", "expected_output", "correct_label")
 _KEYS = {"id", "input", "ideal", "metadata"}
 
 
 def recognises(document: Json) -> bool:
     """Recognise objects with `ideal`, or with nothing but an `item` (and a `sample`)."""
-    return isinstance(document, list) and any(
-        isinstance(entry, dict)
-        and (
-            ("ideal" in entry and "input" in entry) or ("item" in entry and set(entry) <= {"item", "sample"})
-        )
-        for entry in document
+    return any(
+        ("ideal" in entry and "input" in entry) or ("item" in entry and set(entry) <= {"item", "sample"})
+        for entry in objects_in(document)
     )
-
-
-def records(document: Json) -> tuple[list[Json], list[str]]:
-    """Return the samples."""
-    return (document if isinstance(document, list) else [document]), []
 
 
 def to_case(record: JsonObject) -> ConvertedCase:
@@ -66,8 +67,3 @@ def from_case(case: JsonObject) -> JsonObject:
     prompt = case.get("messages") or [{"role": "user", "content": case.get("input")}]
     pairs = [("id", case.get("id")), ("input", prompt), ("ideal", case.get("expected_answer"))]
     return put({}, [*pairs, ("metadata", metadata_from(case))])
-
-
-def document(records: list[JsonObject]) -> Json:
-    """Return the samples."""
-    return list(records)

@@ -16,19 +16,22 @@ from typing import Any
 from replaydiff.cases.formats.bridge import (
     ConvertedCase,
     calls_of,
+    has_key,
     input_of,
     metadata_from,
     metadata_to,
     mode_of,
+    plain_document,
     put,
     texts_of,
 )
 from replaydiff.replay.errors import InputError
-from replaydiff.replay.model import Json, JsonObject
+from replaydiff.replay.model import Json, JsonObject, as_list, as_object
 
 TITLE = "promptfoo"
 FREE = "metadata"
 ENDINGS = (".yaml", ".yml", ".json", ".jsonl")
+document = plain_document
 _NO_CALL: JsonObject = {"type": "not-trajectory:tool-used", "value": {"pattern": "*"}}
 _ANSWERS = {"equals": "exact_match", "similar": "semantic_similar", "factuality": None}
 
@@ -37,23 +40,20 @@ def recognises(document: Json) -> bool:
     """Recognise `tests`, or a list of objects with `vars` or `assert`."""
     if isinstance(document, dict):
         return "tests" in document
-    return isinstance(document, list) and any(
-        isinstance(entry, dict) and ("vars" in entry or "assert" in entry) for entry in document
-    )
+    return has_key(document, "vars", "assert")
 
 
 def records(document: Json) -> tuple[list[Json], list[str]]:
     """Return the tests; other settings of the configuration are reported."""
     if isinstance(document, list):
         return document, []
-    tests = document.get("tests") if isinstance(document, dict) else None
+    settings = as_object(document)
+    tests = settings.get("tests")
     if not isinstance(tests, list):
         raise InputError(
             "tests is not a list here", hint="name the file that holds the test cases themselves"
         )
-    return tests, [name for name in document if name not in ("tests", "description")] if isinstance(
-        document, dict
-    ) else []
+    return tests, [name for name in settings if name not in ("tests", "description")]
 
 
 def to_case(record: JsonObject) -> ConvertedCase:
@@ -65,8 +65,7 @@ def to_case(record: JsonObject) -> ConvertedCase:
     taken.case |= input_of(values)
     if isinstance(values, dict):
         taken.unread += [f"vars {name}" for name in values if name not in ("input", "messages")][1:]
-    asserts = record.get("assert")
-    for assertion in asserts if isinstance(asserts, list) else []:
+    for assertion in as_list(record.get("assert")):
         if not isinstance(assertion, dict) or not _assertion(assertion, taken.case):
             kind = assertion.get("type") if isinstance(assertion, dict) else assertion
             taken.unread.append(f"assert {kind}")
@@ -142,15 +141,8 @@ def from_case(case: JsonObject) -> JsonObject:
     for kind, name in (("latency", "max_latency_ms"), ("cost", "max_cost_usd")):
         if case.get(name) is not None:
             asserts.append({"type": kind, "threshold": case[name]})
-    return put(
-        {},
-        [
-            ("description", case.get("id")),
-            ("vars", values),
-            ("assert", asserts),
-            ("metadata", metadata_from(case)),
-        ],
-    )
+    pairs: list[tuple[str, Json]] = [("description", case.get("id")), ("vars", values), ("assert", asserts)]
+    return put({}, [*pairs, ("metadata", metadata_from(case))])
 
 
 def _calls(case: JsonObject) -> list[Json]:
@@ -173,8 +165,3 @@ def _calls(case: JsonObject) -> list[Json]:
                 arguments["mode"] = "exact"
             assertions.append({"type": "trajectory:tool-args-match", "value": arguments})
     return assertions
-
-
-def document(records: list[JsonObject]) -> Json:
-    """Return a list of test cases, for `tests: file://…`."""
-    return list(records)

@@ -16,14 +16,16 @@ from typing import Any
 from replaydiff.cases.formats.bridge import (
     ConvertedCase,
     calls_of,
+    has_key,
     input_of,
     metadata_from,
     metadata_to,
     mode_of,
+    plain_records,
     put,
     texts_of,
 )
-from replaydiff.replay.model import Json, JsonObject
+from replaydiff.replay.model import Json, JsonObject, as_list, as_object
 
 TITLE = "pydantic-evals"
 FREE = "metadata"
@@ -39,26 +41,22 @@ def recognises(document: Json) -> bool:
     """Return an object with a list of `cases`, or a list of objects with `inputs`."""
     if isinstance(document, dict):
         return isinstance(document.get("cases"), list)
-    return isinstance(document, list) and any(
-        isinstance(entry, dict) and "inputs" in entry for entry in document
-    )
+    return has_key(document, "inputs")
 
 
 def records(document: Json) -> tuple[list[Json], list[str]]:
     """Return the cases; other fields of the dataset are reported."""
     if not isinstance(document, dict):
-        return (document if isinstance(document, list) else [document]), []
-    cases = document.get("cases")
+        return plain_records(document)
     ignored = [name for name, value in document.items() if name not in ("cases", "name", "$schema") and value]
-    return (cases if isinstance(cases, list) else []), ignored
+    return as_list(document.get("cases")), ignored
 
 
 def to_case(record: JsonObject) -> ConvertedCase:
     """Return a case."""
     pairs = [("id", record.get("name")), ("expected_answer", record.get("expected_output"))]
     taken = ConvertedCase(put({}, pairs) | input_of(record.get("inputs")))
-    evaluators = record.get("evaluators")
-    for evaluator in evaluators if isinstance(evaluators, list) else []:
+    for evaluator in as_list(record.get("evaluators")):
         name, spec = _spec(evaluator)
         if not _evaluator(name, spec, taken.case):
             taken.unread.append(f"evaluators {name}")
@@ -118,8 +116,7 @@ def _arguments(spec: JsonObject, case: JsonObject) -> bool:
         return False
     named_calls[occurrence]["args"] = spec["expected_arguments"]
     if mode == "exact":
-        match = case.get("match")
-        case["match"] = (match if isinstance(match, dict) else {}) | {"args": "exact"}
+        case["match"] = as_object(case.get("match")) | {"args": "exact"}
     return True
 
 
@@ -139,14 +136,8 @@ def from_case(case: JsonObject) -> JsonObject:
     latency = case.get("max_latency_ms")
     if isinstance(latency, int | float):
         evaluators.append({"MaxDuration": latency / 1000})
-    pairs: list[tuple[str, Json]] = [
-        ("name", case.get("id")),
-        ("inputs", inputs),
-        ("metadata", metadata_from(case)),
-        ("expected_output", case.get("expected_answer")),
-        ("evaluators", evaluators),
-    ]
-    return put({}, pairs)
+    pairs = [("name", case.get("id")), ("inputs", inputs), ("metadata", metadata_from(case))]
+    return put({}, [*pairs, ("expected_output", case.get("expected_answer")), ("evaluators", evaluators)])
 
 
 def _calls(case: JsonObject) -> list[Json]:

@@ -17,13 +17,22 @@ Actions of the simulated user (`requestor: "user"`) and assertions on the enviro
 
 from __future__ import annotations
 
-from replaydiff.cases.formats.bridge import OF_DOCUMENT, ConvertedCase, metadata_from, metadata_to, put
+from replaydiff.cases.formats.bridge import (
+    OF_DOCUMENT,
+    ConvertedCase,
+    has_key,
+    metadata_from,
+    metadata_to,
+    plain_document,
+    put,
+)
 from replaydiff.replay.effects import effect_by_name
-from replaydiff.replay.model import Json, JsonObject
+from replaydiff.replay.model import Json, JsonObject, as_list, as_object, objects_in
 
 TITLE = "tau2-bench"
 FREE = "metadata"
 ENDINGS = (".json",)
+document = plain_document
 _PARTS = ("reason_for_call", "known_info", "unknown_info", "task_instructions")
 _KEYS = {"id", "user_scenario", "evaluation_criteria", "metadata", "description", OF_DOCUMENT}
 _HAND_OVER = "transfer_to_human_agents"
@@ -33,9 +42,7 @@ def recognises(document: Json) -> bool:
     """Recognise a result file, or a list of objects with a user's scenario."""
     if isinstance(document, dict):
         return isinstance(document.get("tasks"), list) and "simulations" in document
-    return isinstance(document, list) and any(
-        isinstance(entry, dict) and "user_scenario" in entry for entry in document
-    )
+    return has_key(document, "user_scenario")
 
 
 def records(document: Json) -> tuple[list[Json], list[str]]:
@@ -59,8 +66,8 @@ def _is_solo(document: Json) -> bool:
     simulations = document.get("simulations") if isinstance(document, dict) else None
     messages = [
         message
-        for simulation in (simulations if isinstance(simulations, list) else ())
-        if isinstance(simulation, dict) and isinstance(listed := simulation.get("messages"), list)
+        for simulation in objects_in(simulations)
+        if isinstance(listed := simulation.get("messages"), list)
         for message in listed
         if isinstance(message, dict)
     ]
@@ -139,8 +146,7 @@ def _criteria(criteria: JsonObject, taken: ConvertedCase, unchanging: Json) -> N
 
 
 def _expected(action: JsonObject) -> JsonObject:
-    args, compared = action.get("arguments"), action.get("compare_args")
-    arguments = args if isinstance(args, dict) else {}
+    arguments, compared = as_object(action.get("arguments")), action.get("compare_args")
     if isinstance(compared, list):
         arguments = {name: value for name, value in arguments.items() if name in compared}
     return {"name": action.get("name"), "args": arguments}
@@ -151,28 +157,17 @@ def from_case(case: JsonObject) -> JsonObject:
     match = case.get("match")
     subset = isinstance(match, dict) and match.get("args") == "subset"
     calls = case.get("expected_tool_calls")
-    actions = [
-        _action(number, call, subset)
-        for number, call in enumerate(calls if isinstance(calls, list) else ())
-        if isinstance(call, dict)
+    actions: list[Json] = [
+        _action(number, call, subset) for number, call in enumerate(as_list(calls)) if isinstance(call, dict)
     ]
-    checks = case.get("assert")
-    phrases = [
-        check["contains"]
-        for check in (checks if isinstance(checks, list) else ())
-        if isinstance(check, dict) and check.keys() == {"contains"}
-    ]
-    listed: Json = list(actions) if isinstance(calls, list) else None
-    traits = case.get("expected_response_traits")
-    contained: Json = list(phrases) or None
-    basis: Json = None if listed is None else ["ACTION"]
+    phrases = [check["contains"] for check in objects_in(case.get("assert")) if check.keys() == {"contains"}]
     criteria = put(
         {},
         [
-            ("actions", listed),
-            ("nl_assertions", traits),
-            ("communicate_info", contained),
-            ("reward_basis", basis),
+            ("actions", actions),
+            ("nl_assertions", case.get("expected_response_traits")),
+            ("communicate_info", phrases),
+            ("reward_basis", ["ACTION"] if isinstance(calls, list) else None),
         ],
     )
     scenario: Json = {"instructions": case["input"]} if case.get("input") else None
@@ -181,17 +176,11 @@ def from_case(case: JsonObject) -> JsonObject:
 
 
 def _action(number: int, call: JsonObject, subset: bool) -> JsonObject:
-    args = call.get("args")
-    arguments = args if isinstance(args, dict) else {}
+    arguments = as_object(call.get("args"))
     action: JsonObject = {
         "action_id": str(number),
         "requestor": "assistant",
         "name": call.get("name"),
         "arguments": arguments,
     }
-    return {**action, "compare_args": list(arguments)} if subset or args is None else action
-
-
-def document(records: list[JsonObject]) -> Json:
-    """Return the list of tasks."""
-    return list(records)
+    return {**action, "compare_args": list(arguments)} if subset or call.get("args") is None else action

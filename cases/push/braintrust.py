@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 
 import msgspec
 
-from replaydiff.cases.push.platform import adopted, is_unchanged, rows_to_send
-from replaydiff.cases.push.pull import DatasetChange, plain_case
+from replaydiff.cases.push.platform import Platform
+from replaydiff.cases.push.pull import plain_case
 from replaydiff.cases.push.records import (
     DELETED,
     ITEMS,
@@ -30,24 +30,26 @@ from replaydiff.cases.push.records import (
     experiment_metadata,
     failure_of,
     item_id,
-    lane_name,
     open_command,
     served_at,
     started_at,
+    trial_label,
     trial_values,
+    trials_of,
 )
 from replaydiff.cases.push.writes import write
 from replaydiff.diff.result import DiffResult, GradedTrial, ItemVerdict
 from replaydiff.importers.http import HttpError, JsonClient
-from replaydiff.importers.sources.braintrust_api import address, client, rows
-from replaydiff.replay.model import Case, JsonObject, Lane
+from replaydiff.importers.sources.braintrust_api import address, client
+from replaydiff.importers.sources.braintrust_api import rows as stored_rows
+from replaydiff.replay.model import Case, JsonObject, Lane, as_object
 
 _BATCH = 100
 _HASH = "sent"
 """Key of a span's metadata: the hash of what was sent."""
 
 
-class BraintrustDataset:
+class BraintrustDataset(Platform):
     """A dataset of Braintrust, as a `Platform`."""
 
     def __init__(self, http: JsonClient, name: str, project: str) -> None:
@@ -60,29 +62,13 @@ class BraintrustDataset:
         """Return the records of the dataset."""
         return [
             PulledItem(
-                str(row["id"]),
-                row.get("input"),
-                row.get("expected"),
-                metadata if isinstance(metadata := row.get("metadata"), dict) else {},
-                None,
+                str(row["id"]), row.get("input"), row.get("expected"), as_object(row.get("metadata")), None
             )
-            for row in rows(self._http, "dataset", self._dataset)
+            for row in stored_rows(self._http, "dataset", self._dataset)
         ]
-
-    def is_removed(self, item_id: str) -> bool:  # noqa: ARG002
-        """Return False: a record that was deleted is not listed any more."""
-        return False
 
     def upsert(self, rows: Sequence[DatasetItem], items: Sequence[PulledItem], pushed: Pushed) -> None:
         """Create or replace records."""
-        ids = {item.id for item in items}
-        changed = rows_to_send(
-            [adopted(row, ids) for row in rows],
-            items,
-            pushed,
-            is_same=is_unchanged,
-            is_removed=self.is_removed,
-        )
         records: list[tuple[str, JsonObject]] = [
             (
                 row.label,
@@ -93,7 +79,7 @@ class BraintrustDataset:
                     "metadata": row.metadata,
                 },
             )
-            for row in changed
+            for row in self.rows_to_send(rows, items, pushed)
         ]
         self._insert("dataset", self._dataset, records, ITEMS, pushed)
 
@@ -104,26 +90,15 @@ class BraintrustDataset:
         ]
         self._insert("dataset", self._dataset, gone, DELETED, pushed)
 
-    def score(self, result: DiffResult, rows: Sequence[DatasetItem], pushed: Pushed) -> None:
-        """Send each lane of a run as an experiment, its trials as spans with scores."""
-        by_id = {row.id: row for row in rows}
-        for lane in result.run.lanes:
-            self._push_lane(result, lane, by_id, pushed)
-
     def case_of(self, item: PulledItem) -> Case:
         """Return the case of a record that somebody made."""
         text = isinstance(item.expected_output, str)
         return plain_case(replace(item, expected_output={"answer": item.expected_output}) if text else item)
 
-    def feedback_change(self, case: Case, item: PulledItem) -> DatasetChange | None:  # noqa: ARG002
-        """Return None: a record has no link to the trace of its case."""
-        return None
-
-    def _push_lane(
-        self, result: DiffResult, lane: Lane, by_id: dict[str, DatasetItem], pushed: Pushed
+    def score_lane(
+        self, result: DiffResult, lane: Lane, name: str, rows: Mapping[str, DatasetItem], pushed: Pushed
     ) -> None:
-        name = lane_name(result, lane)
-        pushed.experiments.append(name)
+        """Send a lane as an experiment, its trials as spans with scores."""
         experiment = _created(
             self._http,
             "/v1/experiment",
@@ -135,20 +110,17 @@ class BraintrustDataset:
             },
         )
         present = {
-            str(row["id"]): metadata.get(_HASH) if isinstance(metadata := row.get("metadata"), dict) else None
-            for row in rows(self._http, "experiment", experiment)
+            str(row["id"]): as_object(row.get("metadata")).get(_HASH)
+            for row in stored_rows(self._http, "experiment", experiment)
         }
         changed: list[tuple[str, JsonObject]] = []
-        for verdict in result.items:
-            row = by_id[item_id(self._name, verdict.item.id)]
-            for graded in verdict.lanes.get(lane, ()):
-                spans = _spans(result, lane, self._dataset, row, verdict, graded)
-                label = f"trial {graded.trial.index + 1} of item {verdict.item.id!r} ({lane})"
-                root, metadata = spans[0], spans[0]["metadata"]
-                if isinstance(metadata, dict) and present.get(str(root["id"])) == metadata[_HASH]:
-                    pushed.unchanged[TRACES] += 1
-                else:
-                    changed += [(label, span) for span in spans]
+        for verdict, graded in trials_of(result, lane):
+            row = rows[item_id(self._name, verdict.item.id)]
+            spans = _spans(result, lane, self._dataset, row, verdict, graded)
+            if present.get(str(spans[0]["id"])) == as_object(spans[0]["metadata"])[_HASH]:
+                pushed.unchanged[TRACES] += 1
+            else:
+                changed += [(trial_label(graded), span) for span in spans]
         self._insert("experiment", experiment, changed, TRACES, pushed)
 
     def _insert(
@@ -164,10 +136,8 @@ class BraintrustDataset:
         for start in range(0, len(events), _BATCH):
             together = events[start : start + _BATCH]
             label = together[0][0] if len(together) == 1 else f"{len(together)} from {together[0][0]} on"
-            if (
-                write(self._http, path, {"events": [event for _, event in together]}, label, pushed)
-                is not None
-            ):
+            body: JsonObject = {"events": [event for _, event in together]}
+            if write(self._http, path, body, label, pushed) is not None:
                 pushed.sent[noun] += sum(not event.get("span_parents") for _, event in together)
 
 
@@ -185,10 +155,10 @@ def connect(dataset: str) -> Iterator[BraintrustDataset]:
 
 def _created(http: JsonClient, path: str, body: JsonObject) -> str:
     """Return the id of the object of this name; the server makes it where it is missing."""
-    answer = http.post(path, body)
-    if not isinstance(answer, dict) or not isinstance(answer.get("id"), str):
+    object_id = as_object(http.post(path, body)).get("id")
+    if not isinstance(object_id, str):
         raise HttpError(f"the answer to {path} is not Braintrust's: it has no id; check BRAINTRUST_API_URL")
-    return str(answer["id"])
+    return object_id
 
 
 def _spans(

@@ -215,17 +215,29 @@ class LangfuseClient:
             PushStopped: nothing is answered any more.
             CredentialsError: the keys are refused.
         """
-        for page in count(1):
-            answer = self.read(
-                lambda page=page: self.client.dataset_items.list(  # type: ignore[misc]
-                    dataset_name=dataset, page=page, limit=PAGE, request_options=self.options
-                )
-            )
-            if answer is None:
+        for answer in self.pages(lambda page: self.client.dataset_items.list(dataset_name=dataset, **page)):
+            yield from answer.data if answer is not None else ()
+
+    def pages(self, ask: Callable[[dict[str, Any]], Any]) -> Iterator[Any]:
+        """Yield the answers of all numbered pages of a list; None where the server does not give one."""
+        for number in count(1):
+            page = {"page": number, "limit": PAGE, "request_options": self.options}
+            answer = self.read(lambda page=page: ask(page))  # type: ignore[misc]
+            yield answer
+            if answer is None or number >= answer.meta.total_pages or not answer.data:
                 return
-            yield from answer.data
-            if page >= answer.meta.total_pages or not answer.data:
+
+    def cursor_pages(self, ask: Callable[[dict[str, Any]], Any]) -> Iterator[Any]:
+        """Yield the answers of all pages of a list that come by a cursor; None as of `pages`."""
+        cursor: str | None = None
+        while True:
+            page = {"limit": PAGE, "cursor": cursor, "request_options": self.options}
+            answer = self.read(lambda page=page: ask(page))  # type: ignore[misc]
+            yield answer
+            following = answer.meta.cursor if answer is not None else None
+            if not following or following == cursor:
                 return
+            cursor = following
 
     def _sorted(self, error: ApiError) -> Exception:
         status = error.status_code or 0

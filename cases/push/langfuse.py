@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from replaydiff.cases.formats.bridge import load, to_case
 from replaydiff.cases.push.client import PAGE, LangfuseClient, RecordRefused, client_of, server_address
-from replaydiff.cases.push.platform import PushStopped, TraceLabel, rows_to_send
+from replaydiff.cases.push.platform import AnnotatedPlatform, PushStopped, TraceLabel
 from replaydiff.cases.push.pull import ChangeKind, DatasetChange
 from replaydiff.cases.push.records import (
     ARCHIVED,
@@ -37,11 +37,12 @@ from replaydiff.cases.push.records import (
     trial_scores,
     trial_trace,
     trial_trace_id,
+    trials_of,
 )
 from replaydiff.diff.result import DiffResult, GradedTrial, ItemVerdict
 from replaydiff.replay.golden import case_of, case_to_json
 from replaydiff.replay.langfuse_keys import LangfuseKeys
-from replaydiff.replay.model import Case, Json, JsonObject, Lane
+from replaydiff.replay.model import Case, Json, JsonObject, Lane, as_object, objects_in
 
 if TYPE_CHECKING:
     from langfuse.api import CreateScoreRequest
@@ -52,7 +53,7 @@ _BATCH_CHARACTERS = 1_000_000
 """Payload of one request of traces; Langfuse takes a few megabytes."""
 
 
-class LangfuseDataset:
+class LangfuseDataset(AnnotatedPlatform):
     """A dataset of a project of Langfuse, as a `Platform`."""
 
     def __init__(self, channel: LangfuseClient, name: str, address: str) -> None:
@@ -64,13 +65,7 @@ class LangfuseDataset:
     def items(self) -> list[PulledItem]:
         """Return the items that are not archived."""
         return [
-            PulledItem(
-                row.id,
-                row.input,
-                row.expected_output,
-                row.metadata if isinstance(row.metadata, dict) else {},
-                row.source_trace_id,
-            )
+            PulledItem(row.id, row.input, row.expected_output, as_object(row.metadata), row.source_trace_id)
             for row in self._channel.dataset_items(self._name)
         ]
 
@@ -85,13 +80,9 @@ class LangfuseDataset:
     def upsert(self, rows: Sequence[DatasetItem], items: Sequence[PulledItem], pushed: Pushed) -> None:
         """Create or update items; create the dataset if it is missing."""
         self._create()
-        changed = rows_to_send(
-            rows,
-            items,
-            pushed,
-            is_same=lambda row, item: _as_item(row) == item,
-            is_removed=lambda item_id: bool(items) and self.is_removed(item_id),
-        )
+        # Of a dataset without items, none was archived.
+        is_removed = self.is_removed if items else super().is_removed
+        changed = self.rows_to_send(rows, items, pushed, adopt=False, is_removed=is_removed)
 
         def write(row: DatasetItem) -> None:
             fields = {
@@ -138,6 +129,10 @@ class LangfuseDataset:
         project_id, dataset_id = self._create()
         rows_by_id = {row.id: row for row in rows}
         _push_run(self._channel, result, rows_by_id, self._name, project_id, dataset_id, pushed)
+
+    def is_same(self, row: DatasetItem, item: PulledItem) -> bool:
+        """Return whether an item is as it would be sent, with its link to a trace."""
+        return super().is_same(row, item) and row.source_trace_id == item.trace_id
 
     def annotate(
         self, queue: str, result: DiffResult, item_ids: Sequence[str], pushed: Pushed
@@ -189,8 +184,7 @@ class LangfuseDataset:
         if corrections:
             record["expected_answer"] = corrections[-1]
         if notes:
-            metadata = record.get("metadata")
-            record["metadata"] = {**(metadata if isinstance(metadata, dict) else {}), "annotations": notes}
+            record["metadata"] = {**as_object(record.get("metadata")), "annotations": notes}
         if record == case_to_json(case):
             return None
         return DatasetChange(kind=ChangeKind.ANNOTATED, case_id=case.id, before=case, after=case_of(record))
@@ -235,10 +229,6 @@ def connect(dataset: str) -> Iterator[LangfuseDataset]:
         yield LangfuseDataset(channel, dataset, address)
 
 
-def _as_item(row: DatasetItem) -> PulledItem:
-    return PulledItem(row.id, row.input, row.expected_output, row.metadata, row.source_trace_id)
-
-
 def _annotations(channel: LangfuseClient, trace_id: str) -> Iterator[tuple[str, str, Json]]:
     """Yield data type, name and value of the annotations of a trace, the latest last."""
     page = channel.read(
@@ -276,7 +266,7 @@ def _push_run(
         present = _present_traces(channel, of, result)
         has_experiments = has_experiments and present is not None
         traces = (
-            trial_trace(result, of, verdict, graded, rows[item_id(dataset, verdict.item.id)])
+            trial_trace(result, of, graded, rows[item_id(dataset, verdict.item.id)])
             for verdict, graded in _trials(result, of)
         )
         linked = None if present is not None else _linked_traces(channel, dataset, of.name)
@@ -297,11 +287,10 @@ def _push_run(
 
 
 def _trials(result: DiffResult, of: Experiment) -> Iterator[tuple[ItemVerdict, GradedTrial]]:
-    """Yield the trials of an experiment, each with its item."""
-    for verdict in result.items:
-        for graded in verdict.lanes.get(of.lane, ()):
-            if graded.trial.index == of.index:
-                yield verdict, graded
+    """Return the trials of an experiment, each with its item."""
+    return (
+        (verdict, graded) for verdict, graded in trials_of(result, of.lane) if graded.trial.index == of.index
+    )
 
 
 def _note(kind: str, label: str, refused: RecordRefused | None, pushed: Pushed) -> None:
@@ -319,10 +308,8 @@ _RUN_ITEMS = "/api/public/dataset-run-items"
 def _linked_traces(channel: LangfuseClient, dataset: str, run_name: str) -> set[str]:
     """Return the traces of a run of a dataset, on a server without experiments (Langfuse 3 and older)."""
     path = f"/api/public/datasets/{quote(dataset, safe='')}/runs/{quote(run_name, safe='')}"
-    answer = channel.read(lambda: channel.plain("GET", path))
-    listed = answer.get("datasetRunItems") if isinstance(answer, dict) else None
-    rows = listed if isinstance(listed, list) else []
-    return {str(row["traceId"]) for row in rows if isinstance(row, dict) and "traceId" in row}
+    answer = as_object(channel.read(lambda: channel.plain("GET", path)))
+    return {str(row["traceId"]) for row in objects_in(answer.get("datasetRunItems")) if "traceId" in row}
 
 
 def _link_traces(
@@ -357,25 +344,15 @@ def _present_traces(channel: LangfuseClient, of: Experiment, result: DiffResult)
     """
     starts = [graded.trial.started_at for _, graded in _trials(result, of) if graded.trial.started_at]
     since = (min(starts, default=result.run.created_at) - timedelta(days=1)).replace(tzinfo=UTC)
-    present: set[str] = set()
-    cursor: str | None = None
-    while True:
-        page = channel.read(
-            lambda cursor=cursor: channel.client.experiments.list_items(  # type: ignore[misc]
-                from_start_time=since,
-                experiment_id=of.id,
-                limit=PAGE,
-                cursor=cursor,
-                request_options=channel.options,
-            )
+    experiments = channel.client.experiments
+    pages = list(
+        channel.cursor_pages(
+            lambda page: experiments.list_items(from_start_time=since, experiment_id=of.id, **page)
         )
-        if page is None:
-            return present if cursor else None
-        present |= {item.trace_id for item in page.data}
-        following = page.meta.cursor
-        if not following or following == cursor:
-            return present
-        cursor = following
+    )
+    if pages == [None]:
+        return None
+    return {item.trace_id for page in pages if page is not None for item in page.data}
 
 
 def _push_traces(

@@ -7,10 +7,9 @@ fair or good, as `replay triage` does. Items that are in the queue already are n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from replaydiff.cases.push.client import PAGE, LangfuseClient, RecordRefused
+from replaydiff.cases.push.client import LangfuseClient, RecordRefused
 from replaydiff.cases.push.platform import TraceLabel
 from replaydiff.cases.push.records import Pushed
 from replaydiff.replay.errors import InputError
@@ -72,24 +71,12 @@ def send_items(
 
 def read_labels(channel: LangfuseClient, queue: AnnotationQueue) -> Iterator[TraceLabel]:
     """Yield the labels that people gave in a queue, oldest first."""
-    cursor: str | None = None
-    scores: list[Any] = []
-    while True:
-        page = channel.read(
-            lambda cursor=cursor: channel.client.scores.get_many(  # type: ignore[misc]
-                queue_id=queue.id,
-                name=SCORE,
-                fields="details,subject,annotation",
-                limit=PAGE,
-                cursor=cursor,
-                request_options=channel.options,
-            )
+    pages = channel.cursor_pages(
+        lambda page: channel.client.scores.get_many(
+            queue_id=queue.id, name=SCORE, fields="details,subject,annotation", **page
         )
-        scores += page.data if page is not None else []
-        following = page.meta.cursor if page is not None else None
-        if not following or following == cursor:
-            break
-        cursor = following
+    )
+    scores = [score for page in pages if page is not None for score in page.data]
     for score in sorted(scores, key=lambda score: score.updated_at):
         subject = score.subject
         label = POINTS.get(str(score.value))
@@ -173,11 +160,7 @@ def _pages(channel: LangfuseClient, ask: Callable[[dict[str, Any]], Any]) -> Ite
     Raises:
         InputError: the server has no such list.
     """
-    for number in count(1):
-        page = {"page": number, "limit": PAGE, "request_options": channel.options}
-        answer = channel.read(lambda page=page: ask(page))  # type: ignore[misc]
+    for answer in channel.pages(ask):
         if answer is None:
             raise InputError("this Langfuse has no annotation queues; version 3 and newer have them")
         yield from answer.data
-        if number >= answer.meta.total_pages or not answer.data:
-            return

@@ -9,13 +9,13 @@ An example that was deleted there leaves no mark, and a push makes it again.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from urllib.parse import urlencode
 
-from replaydiff.cases.push.platform import adopted, is_unchanged, rows_to_send
-from replaydiff.cases.push.pull import DatasetChange, plain_case
+from replaydiff.cases.push.platform import Platform
+from replaydiff.cases.push.pull import expected_value, input_value
 from replaydiff.cases.push.records import (
     DELETED,
     ITEMS,
@@ -29,25 +29,24 @@ from replaydiff.cases.push.records import (
     experiment_metadata,
     failure_of,
     item_id,
-    lane_name,
     open_command,
     served_at,
     started_at,
     trial_values,
+    trials_of,
 )
 from replaydiff.cases.push.writes import write
-from replaydiff.diff.result import DiffResult, GradedTrial, ItemVerdict
+from replaydiff.diff.result import DiffResult, GradedTrial
 from replaydiff.importers.http import JsonClient
-from replaydiff.importers.sources.langsmith.api import DONE, Api, RunQuery, client, objects
-from replaydiff.replay.messages import read_text
-from replaydiff.replay.model import Case, Json, JsonObject, Lane
+from replaydiff.importers.sources.langsmith.api import DONE, Api, RunQuery, client
+from replaydiff.replay.model import Json, JsonObject, Lane, as_object, objects_in
 
 _ID = "replay_id"
 """Key of an example's metadata: the id of the dataset item."""
 _PAGE, _BATCH = 100, 50
 
 
-class LangSmithDataset:
+class LangSmithDataset(Platform):
     """A dataset of LangSmith, as a `Platform`."""
 
     def __init__(self, http: JsonClient, name: str, address: str) -> None:
@@ -59,7 +58,7 @@ class LangSmithDataset:
 
     def items(self) -> list[PulledItem]:
         """Return the examples of the dataset."""
-        listed = objects(self._http.get("/api/v1/datasets", {"name": self._name}))
+        listed = objects_in(self._http.get("/api/v1/datasets", {"name": self._name}))
         self._dataset = next((str(row["id"]) for row in listed if row.get("name") == self._name), None)
         if self._dataset is None:
             return []
@@ -67,27 +66,16 @@ class LangSmithDataset:
         self._server_ids = {item.id: server_id for item, server_id in items}
         return [item for item, _ in items]
 
-    def is_removed(self, item_id: str) -> bool:  # noqa: ARG002
-        """Return False: an example that was deleted is not known there any more."""
-        return False
-
     def upsert(self, rows: Sequence[DatasetItem], items: Sequence[PulledItem], pushed: Pushed) -> None:
         """Create or update examples; create the dataset if it is missing."""
         if self._dataset is None:
             created = self._http.post("/api/v1/datasets", {"name": self._name, "data_type": "kv"})
             self._dataset = str(created["id"]) if isinstance(created, dict) else None
-        changed = rows_to_send(
-            [adopted(row, self._server_ids) for row in rows],
-            items,
-            pushed,
-            is_same=is_unchanged,
-            is_removed=self.is_removed,
-        )
-        for row in changed:
+        for row in self.rows_to_send(rows, items, pushed):
             is_update = row.id in self._server_ids
             server_id = self._server_ids.setdefault(row.id, _uuid("example", row.id))
             body: JsonObject = {
-                "inputs": row.input if isinstance(row.input, dict) else {"input": row.input},
+                "inputs": row.input_object,
                 "outputs": row.expected_output,
                 "metadata": {_ID: row.id, **row.metadata},
                 "dataset_id": self._dataset,
@@ -103,31 +91,16 @@ class LangSmithDataset:
         self._http.delete(f"/api/v1/examples?{urlencode({'example_ids': server_ids}, doseq=True)}", None)
         pushed.sent[DELETED] += len(server_ids)
 
-    def score(self, result: DiffResult, rows: Sequence[DatasetItem], pushed: Pushed) -> None:
-        """Send each lane of a run as an experiment, its trials as runs with feedback."""
-        by_id = {row.id: row for row in rows}
-        for lane in result.run.lanes:
-            self._push_lane(result, lane, by_id, pushed)
-
-    def case_of(self, item: PulledItem) -> Case:
-        """Return the case of an example that somebody made."""
-        return plain_case(item)
-
-    def feedback_change(self, case: Case, item: PulledItem) -> DatasetChange | None:  # noqa: ARG002
-        """Return None: an example has no link to the trace of its case."""
-        return None
-
-    def _push_lane(
-        self, result: DiffResult, lane: Lane, rows: dict[str, DatasetItem], pushed: Pushed
+    def score_lane(
+        self, result: DiffResult, lane: Lane, name: str, rows: Mapping[str, DatasetItem], pushed: Pushed
     ) -> None:
-        name = lane_name(result, lane)
-        pushed.experiments.append(name)
-        begun = min(started_at(result, trial) for _, trial in _trials(result, lane))
+        """Send a lane as an experiment, its trials as runs with feedback."""
+        begun = min(started_at(result, trial) for _, trial in trials_of(result, lane))
         experiment = self._experiment(result, lane, name, begun)
         present = self._runs(experiment, begun)
         missing: list[list[JsonObject]] = []
         scored: list[tuple[str, list[NamedScore]]] = []
-        for verdict, graded in _trials(result, lane):
+        for verdict, graded in trials_of(result, lane):
             row = rows[item_id(self._name, verdict.item.id)]
             run_id = _uuid("trial", self._dataset or "", *_key(graded))
             scored.append((run_id, [*trial_values(result, lane, verdict, graded)]))
@@ -146,7 +119,7 @@ class LangSmithDataset:
     def _experiment(self, result: DiffResult, lane: Lane, name: str, begun: datetime) -> str:
         """Return the id of the experiment of this name, creating it if it is missing."""
         extra: JsonObject = {"metadata": experiment_metadata(result, lane)}
-        for row in objects(self._http.get("/api/v1/sessions", {"name": name, "limit": 1})):
+        for row in objects_in(self._http.get("/api/v1/sessions", {"name": name, "limit": 1})):
             if row.get("extra") != extra:
                 self._http.patch(f"/api/v1/sessions/{row['id']}", {"extra": extra})
             return str(row["id"])
@@ -235,7 +208,7 @@ def _listed(http: JsonClient, path: str, params: dict[str, str | list[str]]) -> 
     """Yield all rows that are listed under a path by limit and offset."""
     offset = 0
     while True:
-        page = objects(http.get(path, {**params, "limit": _PAGE, "offset": offset}))
+        page = objects_in(http.get(path, {**params, "limit": _PAGE, "offset": offset}))
         yield from page
         offset += len(page)
         if len(page) < _PAGE:
@@ -244,28 +217,18 @@ def _listed(http: JsonClient, path: str, params: dict[str, str | list[str]]) -> 
 
 def _item(row: JsonObject) -> tuple[PulledItem, str]:
     """Return an example as an item, and its own id."""
-    inputs, outputs, metadata = (
-        value if isinstance(value := row.get(key), dict) else {} for key in ("inputs", "outputs", "metadata")
-    )
-    text = None if "messages" in inputs else read_text(inputs)
-    only = next(iter(outputs.values())) if len(outputs) == 1 else None
+    inputs, outputs, metadata = (as_object(row.get(key)) for key in ("inputs", "outputs", "metadata"))
     # LangSmith adds keys of its own, such as the split.
     metadata = {key: value for key, value in metadata.items() if not key.startswith("dataset_")}
     server_id = str(row["id"])
     name = metadata.pop(_ID, None)
     return PulledItem(
         str(name or server_id),
-        inputs if text is None else text,
-        {"answer": only} if name is None and isinstance(only, str) else outputs,
+        input_value(inputs),
+        expected_value(outputs) if name is None else outputs,
         metadata,
         None,
     ), server_id
-
-
-def _trials(result: DiffResult, lane: Lane) -> Iterator[tuple[ItemVerdict, GradedTrial]]:
-    for verdict in result.items:
-        for graded in verdict.lanes.get(lane, ()):
-            yield verdict, graded
 
 
 def _run(
@@ -287,7 +250,7 @@ def _run(
         "session_name": experiment,
         "name": f"replay {trial.lane}",
         "run_type": "chain",
-        "inputs": row.input if isinstance(row.input, dict) else {"input": row.input},
+        "inputs": row.input_object,
         "outputs": {"output": trial.final_response},
         "start_time": start.isoformat(),
         "end_time": end.isoformat(),

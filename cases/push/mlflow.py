@@ -26,7 +26,7 @@ import msgspec
 from replaydiff.cases.formats.bridge import input_of
 from replaydiff.cases.push import mlflow_runs
 from replaydiff.cases.push.mlflow_runs import PushTarget
-from replaydiff.cases.push.pull import DatasetChange, plain_case
+from replaydiff.cases.push.platform import Platform
 from replaydiff.cases.push.records import (
     DELETED,
     ITEMS,
@@ -42,7 +42,7 @@ from replaydiff.importers.http import HttpError, JsonClient, read_url
 from replaydiff.importers.sources.mlflow.source import KEYS, URI, tracking_headers, tracking_uri
 from replaydiff.replay.errors import InputError, SettingsError
 from replaydiff.replay.messages import canonical_args, parse
-from replaydiff.replay.model import Case, Json, JsonObject
+from replaydiff.replay.model import Json, JsonObject, as_object, objects_in
 
 _PAGE = 500
 _BATCH = 100
@@ -51,7 +51,7 @@ _ID = "replay_id"
 """The tag of a record that names its item."""
 
 
-class MlflowDataset:
+class MlflowDataset(Platform):
     """An evaluation dataset of MLflow, as a `Platform`."""
 
     def __init__(self, client: JsonClient, name: str, address: str) -> None:
@@ -107,14 +107,6 @@ class MlflowDataset:
         }
         mlflow_runs.push(self._client, self._target, result, expected, pushed)
 
-    def case_of(self, item: PulledItem) -> Case:
-        """Return the case of a record that somebody made."""
-        return plain_case(item)
-
-    def feedback_change(self, case: Case, item: PulledItem) -> DatasetChange | None:  # noqa: ARG002
-        """Return None: a record has no link to the trace of its case."""
-        return None
-
     @property
     def _target(self) -> PushTarget:
         if self._opened is None:
@@ -145,8 +137,7 @@ def _target(client: JsonClient, name: str) -> PushTarget:
     existing = _dataset_of(client, name)
     if existing is None:
         created = client.post(f"{_API}/create", {"name": name, "experiment_ids": [experiment]})
-        dataset = created.get("dataset") if isinstance(created, dict) else None
-        existing = dataset if isinstance(dataset, dict) else {}
+        existing = as_object(as_object(created).get("dataset"))
     if not isinstance(existing.get("dataset_id"), str):
         raise HttpError("MLflow created a dataset without an id")
     digest = str(existing.get("digest") or "")
@@ -163,7 +154,7 @@ def _experiment(client: JsonClient, dataset: str) -> str:
     name = os.environ.get("MLFLOW_EXPERIMENT_NAME") or dataset
     try:
         answer = client.get("/api/2.0/mlflow/experiments/get-by-name", {"experiment_name": name})
-        experiment = answer.get("experiment") if isinstance(answer, dict) else None
+        experiment = as_object(answer).get("experiment")
     except HttpError as error:
         if error.status != 404:
             raise
@@ -200,14 +191,16 @@ def _pages(client: JsonClient, method: str, path: str, key: str, **more: str) ->
         parameters: dict[str, str | int] = {"max_results": _PAGE, **more}
         if isinstance(token, str):
             parameters["page_token"] = token
-        page = client.post(path, dict(parameters)) if method == "POST" else client.get(path, parameters)
-        rows = page.get(key) if isinstance(page, dict) else None
+        page = as_object(
+            client.post(path, dict(parameters)) if method == "POST" else client.get(path, parameters)
+        )
+        rows = page.get(key)
         # Records come as a list, or as the text of one.
         listed = parse(rows) if isinstance(rows, str) else rows
         if listed is not None and not isinstance(listed, list):
             raise InputError(f"MLflow answered {path} without a list of {key}")
-        yield from (row for row in listed or () if isinstance(row, dict))
-        following = page.get("next_page_token") if isinstance(page, dict) else None
+        yield from objects_in(listed)
+        following = page.get("next_page_token")
         if not following or following == token:
             return
         token = following
@@ -227,8 +220,7 @@ class _Record:
     def read(cls, record: JsonObject) -> _Record:
         """Read a record, one that was pushed by the tags that a push writes."""
         inputs, expectations, tags = (
-            value if isinstance(value := record.get(key), dict) else {}
-            for key in ("inputs", "expectations", "tags")
+            as_object(record.get(key)) for key in ("inputs", "expectations", "tags")
         )
         record_id = str(record.get("dataset_record_id"))
         expectations = {name: value for name, value in expectations.items() if value is not None}
@@ -303,12 +295,12 @@ def _inputs(row: DatasetItem, before: _Record | None) -> JsonObject:
             return before.inputs
         if isinstance(row.input, str) and len(before.inputs) == 1:
             return dict.fromkeys(before.inputs, row.input)
-    return row.input if isinstance(row.input, dict) else {"input": row.input}
+    return row.input_object
 
 
 def _expectations(row: DatasetItem, before: _Record | None) -> JsonObject:
     """Return the expectations in MLflow's names; traits that are guidelines there stay guidelines."""
-    expected = row.expected_output if isinstance(row.expected_output, dict) else {}
+    expected = as_object(row.expected_output)
     expectations: JsonObject = {}
     if "answer" in expected:
         expectations["expected_response"] = expected["answer"]
@@ -317,7 +309,7 @@ def _expectations(row: DatasetItem, before: _Record | None) -> JsonObject:
     calls, traits = expected.get("tool_calls"), expected.get("response_traits")
     if isinstance(calls, list):
         expectations["expected_tool_calls"] = [
-            {"name": call["name"], "arguments": call["args"]} for call in calls if isinstance(call, dict)
+            {"name": call["name"], "arguments": call["args"]} for call in objects_in(calls)
         ]
     if isinstance(traits, list):
         guidelines = before.expectations.get("guidelines") if before else None

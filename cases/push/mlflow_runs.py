@@ -28,13 +28,15 @@ from replaydiff.cases.push.records import (
     run_values,
     served_at,
     started_at,
+    trial_label,
     trial_values,
+    trials_of,
 )
 from replaydiff.cases.push.writes import write
 from replaydiff.diff.result import DiffResult, GradedTrial, ItemVerdict, scores_of
 from replaydiff.importers.http import HttpError, JsonClient
 from replaydiff.replay.messages import decode
-from replaydiff.replay.model import Json, JsonObject, Lane, Status
+from replaydiff.replay.model import Json, JsonObject, Lane, Status, as_list, as_object, objects_in
 
 _BATCH = 20
 _LONGEST_PREVIEW = 1000
@@ -104,9 +106,8 @@ def _run(client: JsonClient, target: PushTarget, result: DiffResult, lane: Lane)
         "filter": " and ".join(f"tags.`replay.{name}` = '{value}'" for name, value in names.items()),
         "max_results": 1,
     }
-    answer = client.post(f"{_RUNS}/search", body)
-    runs = answer.get("runs") if isinstance(answer, dict) else None
-    before = runs[0] if isinstance(runs, list) and runs else None
+    runs = as_list(as_object(client.post(f"{_RUNS}/search", body)).get("runs"))
+    before = runs[0] if runs else None
     tags = _run_tags(result, lane) | {f"replay.{name}": value for name, value in names.items()}
     at = _millis(result.run.created_at)
     if not isinstance(before, dict):
@@ -119,10 +120,9 @@ def _run(client: JsonClient, target: PushTarget, result: DiffResult, lane: Lane)
                 "tags": _pairs(tags),
             },
         )
-        before = created.get("run") if isinstance(created, dict) else None
+        before = as_object(created).get("run")
     run = _run_id(before)
-    data = before.get("data") if isinstance(before, dict) else None
-    data = data if isinstance(data, dict) else {}
+    data = as_object(as_object(before).get("data"))
     metrics, present_tags = _values(data.get("metrics")), _values(data.get("tags"))
     changed: JsonObject = {
         "metrics": [
@@ -134,8 +134,7 @@ def _run(client: JsonClient, target: PushTarget, result: DiffResult, lane: Lane)
     }
     if any(changed.values()):
         client.post(f"{_RUNS}/log-batch", {"run_id": run, **changed})
-    inputs = before.get("inputs") if isinstance(before, dict) else None
-    if not (isinstance(inputs, dict) and inputs.get("dataset_inputs")):
+    if not as_object(as_object(before).get("inputs")).get("dataset_inputs"):
         dataset: JsonObject = {
             "name": target.dataset,
             "digest": target.digest or target.dataset_id[:36],
@@ -149,10 +148,10 @@ def _run(client: JsonClient, target: PushTarget, result: DiffResult, lane: Lane)
 
 
 def _run_id(run: Json) -> str:
-    info = run.get("info") if isinstance(run, dict) else None
-    if not isinstance(info, dict) or not isinstance(info.get("run_id"), str):
+    run_id = as_object(as_object(run).get("info")).get("run_id")
+    if not isinstance(run_id, str):
         raise HttpError("MLflow created a run without an id")
-    return str(info["run_id"])
+    return run_id
 
 
 def _pairs(values: Mapping[str, str]) -> list[Json]:
@@ -160,11 +159,7 @@ def _pairs(values: Mapping[str, str]) -> list[Json]:
 
 
 def _values(pairs: Json) -> JsonObject:
-    return {
-        str(pair.get("key")): pair.get("value")
-        for pair in (pairs if isinstance(pairs, list) else ())
-        if isinstance(pair, dict)
-    }
+    return {str(pair.get("key")): pair.get("value") for pair in objects_in(pairs)}
 
 
 def _run_tags(result: DiffResult, lane: Lane) -> dict[str, str]:
@@ -203,27 +198,26 @@ def _metrics(result: DiffResult, lane: Lane) -> dict[str, float]:
 
 
 def _end(result: DiffResult, lane: Lane) -> int:
-    ends = [ended_at(result, graded) for verdict in result.items for graded in verdict.lanes.get(lane, ())]
+    ends = (ended_at(result, graded) for _, graded in trials_of(result, lane))
     return _millis(max(ends, default=result.run.created_at))
 
 
 def _trials(
     target: PushTarget, result: DiffResult, lane: Lane, run: str, expected: Mapping[str, JsonObject]
 ) -> Iterator[_Trial]:
-    for verdict in result.items:
-        for graded in verdict.lanes.get(lane, ()):
-            trial = graded.trial
-            key = _hash(32, target.dataset_id, trial.run_id, trial.item_id, str(lane), str(trial.index))
-            trace_id = f"tr-{key}"
-            yield _Trial(
-                trace_id=trace_id,
-                verdict=verdict,
-                graded=graded,
-                label=f"trial {trial.index + 1} of item {verdict.item.id!r} ({lane})",
-                assessments=_assessments(
-                    trace_id, result, lane, verdict, graded, run, expected.get(verdict.item.id, {})
-                ),
-            )
+    for verdict, graded in trials_of(result, lane):
+        trial = graded.trial
+        key = _hash(32, target.dataset_id, trial.run_id, trial.item_id, str(lane), str(trial.index))
+        trace_id = f"tr-{key}"
+        yield _Trial(
+            trace_id=trace_id,
+            verdict=verdict,
+            graded=graded,
+            label=trial_label(graded),
+            assessments=_assessments(
+                trace_id, result, lane, verdict, graded, run, expected.get(verdict.item.id, {})
+            ),
+        )
 
 
 def _push_trials(
@@ -252,18 +246,14 @@ def _push_trials(
 
 def _present(client: JsonClient, trace_ids: Sequence[str]) -> dict[str, dict[str, JsonObject]]:
     """Return the assessments, by id, of those traces that are whole."""
-    answer = client.get(f"{_TRACES}/batchGet", {"trace_ids": trace_ids})
-    listed = answer.get("traces") if isinstance(answer, dict) else None
+    answer = as_object(client.get(f"{_TRACES}/batchGet", {"trace_ids": trace_ids}))
     by_trace: dict[str, dict[str, JsonObject]] = {}
-    for trace in listed if isinstance(listed, list) else ():
-        info = trace.get("trace_info") if isinstance(trace, dict) else None
-        tags = info.get("tags") if isinstance(info, dict) else None
-        if isinstance(info, dict) and isinstance(tags, dict) and _ITEM_TAG in tags:
-            assessments = info.get("assessments")
+    for trace in objects_in(answer.get("traces")):
+        info = as_object(trace.get("trace_info"))
+        if _ITEM_TAG in as_object(info.get("tags")):
             by_trace[str(info.get("trace_id"))] = {
                 str(assessment.get("assessment_id")): assessment
-                for assessment in (assessments if isinstance(assessments, list) else ())
-                if isinstance(assessment, dict)
+                for assessment in objects_in(info.get("assessments"))
             }
     return by_trace
 
@@ -425,14 +415,12 @@ def _push_assessments(
 
 def _content(assessment: JsonObject) -> tuple[Json, Json, Json]:
     """Return value of a feedback, value of an expectation, and reason."""
-    feedback, expectation = assessment.get("feedback"), assessment.get("expectation")
-    value = feedback.get("value") if isinstance(feedback, dict) else None
-    expected = expectation.get("value") if isinstance(expectation, dict) else None
-    serialized = expectation.get("serialized_value") if isinstance(expectation, dict) else None
+    feedback, expectation = (as_object(assessment.get(key)) for key in ("feedback", "expectation"))
+    expected, serialized = expectation.get("value"), expectation.get("serialized_value")
     if isinstance(serialized, dict):
         # The server writes the same JSON in other words.
         expected = decode(serialized.get("value"))
-    return value, expected, assessment.get("rationale") or None
+    return feedback.get("value"), expected, assessment.get("rationale") or None
 
 
 def _millis(at: datetime) -> int:

@@ -15,8 +15,8 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import quote
 
-from replaydiff.cases.push.platform import adopted, rows_to_send
-from replaydiff.cases.push.pull import DatasetChange, plain_case
+from replaydiff.cases.push.platform import Platform
+from replaydiff.cases.push.pull import expected_value, input_value
 from replaydiff.cases.push.records import (
     ARCHIVED,
     SCORES,
@@ -26,17 +26,16 @@ from replaydiff.cases.push.records import (
     failure_of,
     item_id,
     lane_metadata,
-    lane_name,
     run_values,
     started_at,
+    trial_label,
     trial_values,
 )
 from replaydiff.cases.push.writes import write, write_rows
 from replaydiff.diff.result import DiffResult, GradedTrial, ItemVerdict
 from replaydiff.importers.http import HttpError, JsonClient
 from replaydiff.importers.sources.phoenix.source import KEYS, server_headers, server_url
-from replaydiff.replay.messages import read_text
-from replaydiff.replay.model import Case, Json, JsonObject, Lane
+from replaydiff.replay.model import Json, JsonObject, Lane, as_object, objects_in
 
 RUNS = "experiment runs"
 _UPLOAD = "/v1/datasets/upload?sync=true"
@@ -66,7 +65,7 @@ class _Dataset:
     examples: dict[str, _Example] = field(default_factory=dict)
 
 
-class PhoenixDataset:
+class PhoenixDataset(Platform):
     """A dataset of Phoenix, as a `Platform`."""
 
     def __init__(self, client: JsonClient, name: str, address: str) -> None:
@@ -88,18 +87,14 @@ class PhoenixDataset:
 
     def upsert(self, rows: Sequence[DatasetItem], items: Sequence[PulledItem], pushed: Pushed) -> None:
         """Create or update examples; the first upload creates the dataset."""
-        stored = self._stored
-        changed = rows_to_send(
-            [adopted(row, stored.examples) for row in rows],
-            items,
-            pushed,
-            is_same=lambda row, item: stored.examples[item.id].raw == _raw(row),
-            is_removed=self.is_removed,
-        )
-        pairs = [(row, _raw(row)) for row in changed]
+        pairs = [(row, _raw(row)) for row in self.rows_to_send(rows, items, pushed)]
         write_rows(
             self._client, _UPLOAD, pairs, lambda raw: _upload(self._name, "append", raw), _BATCH, pushed
         )
+
+    def is_same(self, row: DatasetItem, item: PulledItem) -> bool:
+        """Return whether an example on the server is as it would be sent."""
+        return self._stored.examples[item.id].raw == _raw(row)
 
     def delete(self, items: Sequence[PulledItem], pushed: Pushed) -> None:
         """Take examples out of the newest version, unless none would be left."""
@@ -110,19 +105,21 @@ class PhoenixDataset:
         if remaining and write(self._client, _UPLOAD, body, "the examples to remove", pushed) is not None:
             pushed.sent[ARCHIVED] += len(gone)
 
-    def score(self, result: DiffResult, rows: Sequence[DatasetItem], pushed: Pushed) -> None:  # noqa: ARG002
+    def score(self, result: DiffResult, rows: Sequence[DatasetItem], pushed: Pushed) -> None:
         """Send each lane of a run as an experiment, its trials as runs with evaluations."""
-        stored = _read_dataset(self._client, self._name)
-        for lane in result.run.lanes:
-            _push_lane(self._client, stored, result, lane, pushed)
+        self._stored = _read_dataset(self._client, self._name)
+        super().score(result, rows, pushed)
 
-    def case_of(self, item: PulledItem) -> Case:
-        """Return the case of an example that somebody made."""
-        return plain_case(item)
-
-    def feedback_change(self, case: Case, item: PulledItem) -> DatasetChange | None:  # noqa: ARG002
-        """Return None: an example has no link to the trace of its case."""
-        return None
+    def score_lane(
+        self,
+        result: DiffResult,
+        lane: Lane,
+        name: str,
+        rows: Mapping[str, DatasetItem],  # noqa: ARG002
+        pushed: Pushed,
+    ) -> None:
+        """Send a lane as an experiment, its trials as runs with evaluations."""
+        _push_lane(self._client, self._stored, result, lane, name, pushed)
 
 
 @contextmanager
@@ -145,12 +142,9 @@ def _read_dataset(client: JsonClient, name: str) -> _Dataset:
         return _Dataset(name)
     stored = _Dataset(name, str(dataset_row["id"]))
     for row in _examples(client, stored, None):
-        item_input, output, metadata = (
-            value if isinstance(value := row.get(key), dict) else {}
-            for key in ("input", "output", "metadata")
-        )
+        item_input, output, metadata = (as_object(row.get(key)) for key in ("input", "output", "metadata"))
         key, node = str(row["id"]), str(row.get("node_id") or row["id"])
-        item = PulledItem(key, _item_input(item_input), _expected(output), metadata, None)
+        item = PulledItem(key, input_value(item_input), expected_value(output), metadata, None)
         raw: JsonObject = {"input": item_input, "output": output, "metadata": metadata}
         stored.examples[key] = _Example(node=node, raw=raw, item=item)
     return stored
@@ -159,8 +153,7 @@ def _read_dataset(client: JsonClient, name: str) -> _Dataset:
 def _examples(client: JsonClient, stored: _Dataset, version: str | None) -> Iterator[JsonObject]:
     params = {} if version is None else {"version_id": version}
     data = _data(client.get(f"/v1/datasets/{quote(stored.id or '', safe='')}/examples", params))
-    listed = data.get("examples") if isinstance(data, dict) else None
-    yield from (row for row in (listed if isinstance(listed, list) else ()) if isinstance(row, dict))
+    yield from objects_in(as_object(data).get("examples"))
 
 
 def _earlier_ids(client: JsonClient, stored: _Dataset) -> set[str]:
@@ -181,34 +174,20 @@ def _listed(client: JsonClient, path: str, **more: str) -> Iterator[JsonObject]:
         params: dict[str, str | int] = {"limit": _PAGE, **more}
         if isinstance(cursor, str):
             params["cursor"] = cursor
-        page = client.get(path, params)
-        rows = _data(page)
-        yield from (row for row in (rows if isinstance(rows, list) else ()) if isinstance(row, dict))
-        following = page.get("next_cursor") if isinstance(page, dict) else None
+        page = as_object(client.get(path, params))
+        yield from objects_in(page.get("data"))
+        following = page.get("next_cursor")
         if not following or following == cursor:
             return
         cursor = following
 
 
 def _data(answer: Json) -> Json:
-    return answer.get("data") if isinstance(answer, dict) else None
-
-
-def _item_input(value: JsonObject) -> Json:
-    """Return the input of a case: examples are objects, also where the input is a text."""
-    text = None if "messages" in value else read_text(value)
-    return value if text is None else text
-
-
-def _expected(value: JsonObject) -> Json:
-    """Return the expected output of a case; of an example that somebody made, its only text is the answer."""
-    only = next(iter(value.values())) if len(value) == 1 else None
-    return {"answer": only} if isinstance(only, str) else value
+    return as_object(answer).get("data")
 
 
 def _raw(row: DatasetItem) -> JsonObject:
-    item_input: JsonObject = row.input if isinstance(row.input, dict) else {"input": row.input}
-    return {"input": item_input, "output": row.expected_output, "metadata": row.metadata}
+    return {"input": row.input_object, "output": row.expected_output, "metadata": row.metadata}
 
 
 def _upload(name: str, action: str, rows: Mapping[str, JsonObject]) -> JsonObject:
@@ -222,9 +201,9 @@ def _upload(name: str, action: str, rows: Mapping[str, JsonObject]) -> JsonObjec
     }
 
 
-def _push_lane(client: JsonClient, stored: _Dataset, result: DiffResult, lane: Lane, pushed: Pushed) -> None:
-    title = lane_name(result, lane)
-    pushed.experiments.append(title)
+def _push_lane(
+    client: JsonClient, stored: _Dataset, result: DiffResult, lane: Lane, title: str, pushed: Pushed
+) -> None:
     experiment = _experiment(client, stored, title, _metadata(result, lane), result.run.trials)
     runs = {
         (str(row.get("dataset_example_id")), row.get("repetition_number")): str(row["id"])
@@ -235,7 +214,7 @@ def _push_lane(client: JsonClient, stored: _Dataset, result: DiffResult, lane: L
         name = verdict.item.id
         example = stored.examples.get(item_id(stored.name, name)) or stored.examples.get(name)
         for graded in verdict.lanes.get(lane, ()):
-            label = f"trial {graded.trial.index + 1} of item {verdict.item.id!r} ({lane})"
+            label = trial_label(graded)
             if example is None:
                 pushed.refused.append((label, "its example is not in the dataset"))
                 continue
@@ -244,9 +223,7 @@ def _push_lane(client: JsonClient, stored: _Dataset, result: DiffResult, lane: L
                 pushed.unchanged[RUNS] += 1
             else:
                 body = _run(result, graded, example.node)
-                path = f"/v1/experiments/{experiment}/runs"
-                created = write(client, path, body, label, pushed)
-                data = _data(created)
+                data = _data(write(client, f"/v1/experiments/{experiment}/runs", body, label, pushed))
                 if not isinstance(data, dict):
                     continue
                 runs[key] = str(data["id"])
@@ -281,21 +258,13 @@ def _metadata(result: DiffResult, lane: Lane) -> JsonObject:
 
 def _evaluations(client: JsonClient, experiment: str) -> dict[tuple[str, Any], dict[str, tuple[Any, ...]]]:
     """Return the stored evaluations of each run: name → score, label and explanation."""
-    rows = client.get(f"/v1/experiments/{experiment}/json")
-    by_trial: dict[tuple[str, Any], dict[str, tuple[Any, ...]]] = {}
-    for row in rows if isinstance(rows, list) else ():
-        if isinstance(row, dict):
-            listed = row.get("annotations")
-            by_trial[str(row.get("example_id")), row.get("repetition_number")] = {
-                str(evaluation.get("name")): (
-                    evaluation.get("score"),
-                    evaluation.get("label"),
-                    evaluation.get("explanation"),
-                )
-                for evaluation in (listed if isinstance(listed, list) else ())
-                if isinstance(evaluation, dict)
-            }
-    return by_trial
+    return {
+        (str(row.get("example_id")), row.get("repetition_number")): {
+            str(evaluation.get("name")): tuple(map(evaluation.get, ("score", "label", "explanation")))
+            for evaluation in objects_in(row.get("annotations"))
+        }
+        for row in objects_in(client.get(f"/v1/experiments/{experiment}/json"))
+    }
 
 
 def _run(result: DiffResult, graded: GradedTrial, node: str) -> JsonObject:
@@ -342,7 +311,7 @@ def _push_scores(
             "end_time": at,
             "result": {"score": score, "label": label, "explanation": comment},
         }
-        where = f"score {name!r} of trial {graded.trial.index + 1} of item {verdict.item.id!r} ({lane})"
+        where = f"score {name!r} of {trial_label(graded)}"
         if write(client, "/v1/experiment_evaluations", body, where, pushed) is not None:
             pushed.sent[SCORES] += 1
 

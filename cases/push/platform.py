@@ -8,21 +8,22 @@ one is sent.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 from replaydiff.cases.push import PLATFORMS
-from replaydiff.cases.push.pull import changes
-from replaydiff.cases.push.records import ITEMS, DatasetItem, PulledItem, Pushed, is_edited
+from replaydiff.cases.push.pull import changes, plain_case
+from replaydiff.cases.push.records import ITEMS, DatasetItem, PulledItem, Pushed, is_edited, lane_name
 from replaydiff.replay.errors import ExitCode, InputError, ReplayError
 
 if TYPE_CHECKING:
     from replaydiff.cases.push.pull import DatasetChange
     from replaydiff.diff.result import DiffResult, GradedTrial
-    from replaydiff.replay.model import Case
+    from replaydiff.replay.model import Case, Lane
 
 
 class PushStopped(ReplayError):  # noqa: N818 - an event, not a fault
@@ -41,32 +42,98 @@ class PushStopped(ReplayError):  # noqa: N818 - an event, not a fault
             self.exit_code = ExitCode.TRY_AGAIN
 
 
-class Platform(Protocol):
+class Platform(ABC):
     """A dataset on a server."""
 
     address: str
     """The server as it may be shown: without user and password."""
 
+    @abstractmethod
     def items(self) -> Sequence[PulledItem]:
         """Return the items that are in use; none if there is no such dataset."""
 
-    def is_removed(self, item_id: str) -> bool:
-        """Return whether an item that is not in use was taken out by somebody there."""
+    def is_removed(self, item_id: str) -> bool:  # noqa: ARG002
+        """Return whether an item that is not in use was taken out by somebody there.
 
+        False on servers that do not list any more what was deleted.
+        """
+        return False
+
+    @abstractmethod
     def upsert(self, rows: Sequence[DatasetItem], items: Sequence[PulledItem], pushed: Pushed) -> None:
         """Create or update items where they differ from those that are there; create a missing dataset."""
 
+    @abstractmethod
     def delete(self, items: Sequence[PulledItem], pushed: Pushed) -> None:
         """Take items out of use."""
 
     def score(self, result: DiffResult, rows: Sequence[DatasetItem], pushed: Pushed) -> None:
         """Send each lane of a run as an experiment over the dataset, with its trials and their grades."""
+        by_id = {row.id: row for row in rows}
+        for lane in result.run.lanes:
+            name = lane_name(result, lane)
+            pushed.experiments.append(name)
+            self.score_lane(result, lane, name, by_id, pushed)
+
+    def score_lane(
+        self, result: DiffResult, lane: Lane, name: str, rows: Mapping[str, DatasetItem], pushed: Pushed
+    ) -> None:
+        """Send one lane of a run as an experiment of this name; `rows` are the items by their ids."""
+        raise NotImplementedError
 
     def case_of(self, item: PulledItem) -> Case:
         """Return the case of an item that somebody made there."""
+        return plain_case(item)
 
-    def feedback_change(self, case: Case, item: PulledItem) -> DatasetChange | None:
-        """Return what people said there about the trace that a case came from, as a change of the case."""
+    def feedback_change(self, case: Case, item: PulledItem) -> DatasetChange | None:  # noqa: ARG002
+        """Return what people said there about the trace that a case came from, as a change of the case.
+
+        None on servers whose items have no link to the trace of a case.
+        """
+        return None
+
+    def is_same(self, row: DatasetItem, item: PulledItem) -> bool:
+        """Return whether an item on the server has the values of a row."""
+        sent = (row.input, row.expected_output, row.metadata)
+        return sent == (item.input, item.expected_output, item.metadata)
+
+    def rows_to_send(
+        self,
+        rows: Sequence[DatasetItem],
+        items: Sequence[PulledItem],
+        pushed: Pushed,
+        *,
+        adopt: bool = True,
+        is_removed: Callable[[str], bool] | None = None,
+    ) -> list[DatasetItem]:
+        """Return the rows that are not on the server as they are, and count the others.
+
+        Args:
+            rows: what is pushed.
+            items: what is on the server.
+            pushed: where they are counted.
+            adopt: a case that was pulled keeps the id that its item has on the server.
+            is_removed: as the method, which it is by default.
+        """
+        changed = []
+        is_removed = is_removed or self.is_removed
+        by_id = {item.id: item for item in items}
+        for row in rows:
+            case = row.metadata.get("case")
+            if adopt and row.id not in by_id and isinstance(case, str) and case in by_id:
+                row = replace(row, id=case)
+            item = by_id.get(row.id)
+            if item is None and is_removed(row.id):
+                # A push does not undo what somebody took out there.
+                pushed.left_archived.append(row.label)
+            elif item is not None and self.is_same(row, item):
+                pushed.unchanged[ITEMS] += 1
+            elif item is not None and is_edited(item.input, item.expected_output, item.metadata, row):
+                # An edit there is brought back by `replay cases pull`, and not overwritten.
+                pushed.left_edited.append(row.label)
+            else:
+                changed.append(row)
+        return changed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,9 +148,10 @@ class TraceLabel:
     """The id of the user there."""
 
 
-class AnnotatedPlatform(Platform, Protocol):
+class AnnotatedPlatform(Platform):
     """A platform whose users label traces in queues."""
 
+    @abstractmethod
     def annotate(
         self, queue: str, result: DiffResult, item_ids: Sequence[str], pushed: Pushed
     ) -> list[tuple[GradedTrial, TraceLabel]]:
@@ -164,15 +232,7 @@ def pull(platform: Platform, dataset: str, project: str, cases: Sequence[Case]) 
         ReplayError: the server cannot be reached.
     """
     try:
-        return changes(
-            platform.items(),
-            dataset,
-            project,
-            cases,
-            is_removed=platform.is_removed,
-            feedback_change=platform.feedback_change,
-            case_of=platform.case_of,
-        )
+        return changes(platform, dataset, project, cases)
     except ReplayError as stop:
         raise _explained(stop, "nothing was changed") from None
 
@@ -181,53 +241,3 @@ def _explained(stop: ReplayError, hint: str) -> ReplayError:
     return (
         PushStopped(stop.reason, passing=stop.passing, hint=hint) if isinstance(stop, PushStopped) else stop
     )
-
-
-def rows_to_send(
-    rows: Iterable[DatasetItem],
-    items: Iterable[PulledItem],
-    pushed: Pushed,
-    *,
-    is_same: Callable[[DatasetItem, PulledItem], bool],
-    is_removed: Callable[[str], bool],
-) -> list[DatasetItem]:
-    """Return the rows that are not on the server as they are, and count the others.
-
-    Args:
-        rows: what is pushed.
-        items: what is on the server.
-        pushed: where they are counted.
-        is_same: whether the server has a row as it would be sent.
-        is_removed: whether somebody took an item out there, which a push does not undo.
-    """
-    changed = []
-    by_id = {item.id: item for item in items}
-    for row in rows:
-        item = by_id.get(row.id)
-        if item is None and is_removed(row.id):
-            pushed.left_archived.append(row.label)
-        elif item is not None and is_same(row, item):
-            pushed.unchanged[ITEMS] += 1
-        elif item is not None and is_edited(item.input, item.expected_output, item.metadata, row):
-            # An edit there is brought back by `replay cases pull`, and not overwritten.
-            pushed.left_edited.append(row.label)
-        else:
-            changed.append(row)
-    return changed
-
-
-def is_unchanged(row: DatasetItem, item: PulledItem) -> bool:
-    """Return whether an item on the server has the values of a row."""
-    sent = (row.input, row.expected_output, row.metadata)
-    return sent == (item.input, item.expected_output, item.metadata)
-
-
-def adopted(row: DatasetItem, ids: Container[str]) -> DatasetItem:
-    """Return the row of a case; a case that was pulled keeps the id that its item has on the server.
-
-    Args:
-        row: as the golden set gives it.
-        ids: of the items on the server.
-    """
-    case = row.metadata.get("case")
-    return replace(row, id=case) if row.id not in ids and isinstance(case, str) and case in ids else row

@@ -13,16 +13,20 @@ proposal is a conflict, which is shown and never applied.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from replaydiff.cases.edit import text_of
 from replaydiff.cases.formats.langfuse import to_case as fields_of_item
 from replaydiff.cases.push.records import PulledItem, content_hash, expected_output, input_of_case, item_id
 from replaydiff.replay.golden import case_of, case_to_json
-from replaydiff.replay.model import Case, JsonObject
+from replaydiff.replay.messages import read_text
+from replaydiff.replay.model import Case, Json, JsonObject, as_object
+
+if TYPE_CHECKING:
+    from replaydiff.cases.push.platform import Platform
 
 _FIELDS = ("input", "messages", "expected_tool_calls", "expected_tools", "expected_response_traits")
 """Fields of a case that an item holds, beside the expected answer."""
@@ -58,28 +62,16 @@ class DatasetChange:
         return list(difflib.unified_diff(old, new, f"a/{self.case_id}", f"b/{self.case_id}", lineterm=""))
 
 
-def changes(
-    items: Iterable[PulledItem],
-    dataset: str,
-    project: str,
-    cases: Sequence[Case],
-    *,
-    is_removed: Callable[[str], bool],
-    feedback_change: Callable[[Case, PulledItem], DatasetChange | None],
-    case_of: Callable[[PulledItem], Case],
-) -> list[DatasetChange]:
+def changes(platform: Platform, dataset: str, project: str, cases: Sequence[Case]) -> list[DatasetChange]:
     """Return what changed in a dataset since it was pushed, in the order of the golden set.
 
     Args:
-        items: those of the dataset that are in use.
+        platform: the dataset on the server.
         dataset: its name.
         project: the project whose golden set it is.
         cases: the golden set.
-        is_removed: whether an item that is not in use was taken out by somebody there.
-        feedback_change: the change that feedback on the trace of a case makes.
-        case_of: the case of an item that somebody made there.
     """
-    present = {item.id: item for item in items}
+    present = {item.id: item for item in platform.items()}
     # A case that was pulled from an item that somebody made there has the id of that item.
     by_id = {
         dataset_id if (dataset_id := case.id) in present else item_id(dataset, case.id): case
@@ -89,13 +81,13 @@ def changes(
     for key, case in by_id.items():
         item = present.get(key)
         if item is not None:
-            dataset_changes += filter(None, (_edited(case, item), feedback_change(case, item)))
-        elif is_removed(key):
+            dataset_changes += filter(None, (_edited(case, item), platform.feedback_change(case, item)))
+        elif platform.is_removed(key):
             dataset_changes.append(DatasetChange(kind=ChangeKind.ARCHIVED, case_id=case.id, before=case))
     for key, item in present.items():
         pushed = item.metadata.get("project") == project or "case" in item.metadata
         if key not in by_id and not pushed:
-            added = case_of(item)
+            added = platform.case_of(item)
             dataset_changes.append(DatasetChange(kind=ChangeKind.ADDED, case_id=added.id, after=added))
     return dataset_changes
 
@@ -136,7 +128,18 @@ def plain_case(item: PulledItem) -> Case:
     record: JsonObject = {"id": item.id, "input": item.input, "expectedOutput": item.expected_output}
     taken = fields_of_item({**record, "metadata": item.metadata})
     if taken.unread:
-        metadata = taken.case.get("metadata")
-        fields = metadata if isinstance(metadata, dict) else {}
-        taken.case["metadata"] = {**fields, "expected_output": item.expected_output}
+        metadata = as_object(taken.case.get("metadata"))
+        taken.case["metadata"] = {**metadata, "expected_output": item.expected_output}
     return case_of(taken.case)
+
+
+def input_value(value: JsonObject) -> Json:
+    """Return the input of an item whose server keeps objects, also where it is a text."""
+    text = None if "messages" in value else read_text(value)
+    return value if text is None else text
+
+
+def expected_value(value: JsonObject) -> Json:
+    """Return the expected output of an item; where somebody made it, its only text is the answer."""
+    only = next(iter(value.values())) if len(value) == 1 else None
+    return {"answer": only} if isinstance(only, str) else value

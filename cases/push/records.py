@@ -113,6 +113,11 @@ class DatasetItem:
     files: tuple[MediaFile, ...] = ()
     """Pictures, documents and audio of the input, for platforms that keep files."""
 
+    @property
+    def input_object(self) -> JsonObject:
+        """The input, for servers that keep objects."""
+        return self.input if isinstance(self.input, dict) else {"input": self.input}
+
 
 @dataclass(frozen=True, slots=True)
 class PulledItem:
@@ -308,9 +313,7 @@ def experiment_metadata(result: DiffResult, lane: Lane) -> JsonObject:
     return {**lane_metadata(result, lane), **figures}
 
 
-def trial_trace(
-    result: DiffResult, of: Experiment, verdict: ItemVerdict, graded: GradedTrial, row: DatasetItem
-) -> TrialTrace:
+def trial_trace(result: DiffResult, of: Experiment, graded: GradedTrial, row: DatasetItem) -> TrialTrace:
     """Return a trial as a trace: the answer as its root, each tool call below it."""
     trial = graded.trial
     trace_id = trial_trace_id(of, graded)
@@ -328,7 +331,25 @@ def trial_trace(
         "langfuse.experiment.item.expected_output": _json(row.expected_output),
         "langfuse.experiment.item.root_observation_id": root,
     }
-    metadata: dict[str, Json] = {
+    attributes = _trial_attributes(trial, row, result.run.lanes[of.lane].model)
+    times = started_at(result, graded), ended_at(result, graded)
+    spans = [_span(trace_id, root, None, f"replay {of.lane}", *times, {**common, **attributes})]
+    for position, (served, at) in enumerate(served_at(result, graded)):
+        span_id = _hash(16, "call", trace_id, str(position))
+        called = {**common, **_call_attributes(served)}
+        spans.append(_span(trace_id, span_id, root, served.call.name, at, at, called))
+    size = sum(map(len, attributes.values())) + len(spans) * sum(map(len, common.values()))
+    return TrialTrace(
+        trace_id=trace_id,
+        label=trial_label(graded),
+        experiment=of,
+        spans=spans,
+        size=size + sum(len(_json(served.call.result)) for served in trial.served),
+    )
+
+
+def _trial_attributes(trial: Trial, row: DatasetItem, model: str | None) -> dict[str, str]:
+    metadata: JsonObject = {
         "run": trial.run_id,
         "item": trial.item_id,
         "lane": str(trial.lane),
@@ -341,7 +362,7 @@ def trial_trace(
     attributes = {
         "langfuse.observation.type": "agent",
         "langfuse.observation.input": _json(row.input),
-        **_spent(trial, result.run.lanes[of.lane].model),
+        **_spent(trial, model),
         **{f"langfuse.observation.metadata.{key}": _json(value) for key, value in metadata.items()},
     }
     if trial.final_response is not None:
@@ -349,32 +370,21 @@ def trial_trace(
     if trial.status is not Status.OK:
         attributes["langfuse.observation.level"] = "ERROR" if trial.status.is_error else "WARNING"
         attributes["langfuse.observation.status_message"] = trial.reason or trial.status.value
-    start = started_at(result, graded)
-    end = ended_at(result, graded)
-    spans = [_span(trace_id, root, None, f"replay {of.lane}", start, end, {**common, **attributes})]
-    for position, (served, at) in enumerate(served_at(result, graded)):
-        call = served.call
-        called = {
-            "langfuse.observation.type": "tool",
-            "langfuse.observation.input": _json(call.args),
-            "langfuse.observation.output": _json(call.error if call.result is None else call.result),
-            "langfuse.observation.metadata.answered_by": _json(served.rule.value),
-        }
-        if served.note or call.error:
-            called["langfuse.observation.level"] = "WARNING"
-            called["langfuse.observation.status_message"] = served.note or call.error or ""
-        span_id = _hash(16, "call", trace_id, str(position))
-        spans.append(_span(trace_id, span_id, root, call.name, at, at, {**common, **called}))
-    size = sum(len(text) for text in attributes.values()) + len(spans) * sum(
-        len(text) for text in common.values()
-    )
-    return TrialTrace(
-        trace_id=trace_id,
-        label=f"trial {trial.index + 1} of item {verdict.item.id!r} ({of.lane})",
-        experiment=of,
-        spans=spans,
-        size=size + sum(len(_json(served.call.result)) for served in trial.served),
-    )
+    return attributes
+
+
+def _call_attributes(served: ServedCall) -> dict[str, str]:
+    call = served.call
+    attributes = {
+        "langfuse.observation.type": "tool",
+        "langfuse.observation.input": _json(call.args),
+        "langfuse.observation.output": _json(call.error if call.result is None else call.result),
+        "langfuse.observation.metadata.answered_by": _json(served.rule.value),
+    }
+    if served.note or call.error:
+        attributes["langfuse.observation.level"] = "WARNING"
+        attributes["langfuse.observation.status_message"] = served.note or call.error or ""
+    return attributes
 
 
 def _spent(trial: Trial, model: str | None) -> dict[str, str]:
@@ -493,6 +503,18 @@ def ended_at(result: DiffResult, graded: GradedTrial) -> datetime:
 def duration_of(trial: Trial) -> timedelta:
     """Return how long a trial took; a millisecond where that is not known."""
     return timedelta(milliseconds=max(trial.latency_ms or 0.0, 1.0))
+
+
+def trials_of(result: DiffResult, lane: Lane) -> Iterator[tuple[ItemVerdict, GradedTrial]]:
+    """Yield the trials of a lane, each with its item."""
+    for verdict in result.items:
+        for graded in verdict.lanes.get(lane, ()):
+            yield verdict, graded
+
+
+def trial_label(graded: GradedTrial) -> str:
+    """Return what a person calls a trial."""
+    return f"trial {graded.trial.index + 1} of item {graded.trial.item_id!r} ({graded.trial.lane})"
 
 
 def served_at(result: DiffResult, graded: GradedTrial) -> Iterator[tuple[ServedCall, datetime]]:

@@ -14,7 +14,7 @@ from replaydiff.importers import fields
 from replaydiff.importers.base import RecordError
 from replaydiff.importers.chat.rewriting import answer, objects, requested, within
 from replaydiff.replay.messages import decode
-from replaydiff.replay.model import Json, JsonObject
+from replaydiff.replay.model import Json, JsonObject, objects_in
 
 _REQUEST = re.compile(
     r"\s*(?:Thought:(?P<thought>.*?))?\s*Action:[ \t]*(?P<name>\S+)\s+Action Input:\s*(?P<args>.*)", re.DOTALL
@@ -26,7 +26,7 @@ _FINISH = "Finish"
 def is_toolbench(record: JsonObject) -> bool:
     """Return whether a record is a conversation of ToolBench: its calls are text, its results are turns."""
     turns = record.get("conversations")
-    listed = [turn for turn in turns if isinstance(turn, dict)] if isinstance(turns, list) else []
+    listed = objects_in(turns)
     return any(turn.get("from") == "function" for turn in listed) and any(
         turn.get("from") == "assistant" and _REQUEST.fullmatch(str(turn.get("value"))) for turn in listed
     )

@@ -25,8 +25,8 @@ from replaydiff.importers.base import RecordError
 from replaydiff.importers.chat import datasets, openhands
 from replaydiff.importers.chat.rewriting import (
     answer,
-    as_list,
     first_of,
+    list_or_single,
     model_name,
     objects,
     requested,
@@ -34,7 +34,7 @@ from replaydiff.importers.chat.rewriting import (
     within,
 )
 from replaydiff.replay.messages import decode
-from replaydiff.replay.model import Json, JsonObject
+from replaydiff.replay.model import Json, JsonObject, as_list, as_object
 
 
 class Shape(NamedTuple):
@@ -128,7 +128,7 @@ def _sharegpt(record: JsonObject) -> JsonObject:
 def _sharegpt_message(turn: JsonObject, number: int) -> JsonObject:
     speaker, value = turn.get("from"), turn.get("value")
     if speaker in _CALL_TURNS:
-        return answer(None, [_sharegpt_call(call, number) for call in as_list(decode(value))])
+        return answer(None, [_sharegpt_call(call, number) for call in list_or_single(decode(value))])
     if speaker in _RESULT_TURNS:
         return {"role": "tool", "content": value}
     if not isinstance(speaker, str) or speaker not in _SHAREGPT_ROLES:
@@ -276,7 +276,7 @@ def _is_langgraph(record: JsonObject) -> bool:
 
 def _langgraph(record: JsonObject) -> JsonObject:
     values = record.get("channel_values", record.get("values"))
-    state: JsonObject = values if isinstance(values, dict) else {}
+    state: JsonObject = as_object(values)
     config = fields.mapping(record, "config").get("configurable")
     config = config if isinstance(config, dict) else fields.mapping(record, "checkpoint")
     thread = fields.text(config, "thread_id") or fields.text(record, "thread_id")
@@ -295,7 +295,7 @@ def _langchain_model(messages: Json) -> JsonObject:
     dumps.
     """
     models: list[Json] = []
-    for message in reversed(messages if isinstance(messages, list) else []):
+    for message in reversed(as_list(messages)):
         for holder in (message, within(message, "kwargs"), within(message, "data")):
             answered = within(holder, "response_metadata")
             models += [within(answered, "model_name"), within(answered, "model")]
@@ -344,7 +344,7 @@ def _letta_message(message: JsonObject, number: int) -> Iterator[JsonObject]:
     if kind in _LETTA_TEXTS:
         yield {"role": _LETTA_TEXTS[kind], "content": message.get("content", message.get("message"))}
     elif kind in ("tool_call_message", "approval_request_message"):
-        calls = as_list(message.get("tool_calls") or message.get("tool_call"))
+        calls = list_or_single(message.get("tool_calls") or message.get("tool_call"))
         listed = objects(calls, f"{where}.tool_calls")
         yield answer(None, [requested(call, call.get("tool_call_id"), where) for call in listed])
     elif kind == "tool_return_message":

@@ -47,7 +47,7 @@ from replaydiff.importers.chat.streams import events_of_text, is_stream, put_tog
 from replaydiff.importers.convert import Convert, guarded, reject, temporary_database
 from replaydiff.importers.reading import Broken, Record, records
 from replaydiff.replay.messages import Conversation, conversation, count_requests, decode, definitions, parse
-from replaydiff.replay.model import Json, JsonObject, Message, Trace
+from replaydiff.replay.model import Json, JsonObject, Message, Trace, as_object, objects_in
 
 REQUESTS = ("body", "params")
 _RESULTS = ("response", "result", "error")
@@ -163,9 +163,9 @@ def _alone(convert: ConvertLog, value: Json, file: InputFile) -> Iterator[Import
 def request_and_answer(record: JsonObject) -> tuple[JsonObject, Json]:
     """Return request and response of a model call; each may be JSON text, the response a list of stream
     chunks."""
-    request = next((inner for key in _REQUESTS if (inner := _object(record.get(key)))), record)
+    request = next((inner for key in _REQUESTS if (inner := as_object(decode(record.get(key))))), record)
     if request is not record:
-        request = next((inner for key in REQUESTS if (inner := _object(request.get(key)))), request)
+        request = next((inner for key in REQUESTS if (inner := as_object(decode(request.get(key))))), request)
     answer: Json = next((record[key] for key in _ANSWERS if record.get(key) is not None), None)
     if answer is None and "choices" in record:
         answer = {"choices": record["choices"]}
@@ -179,11 +179,6 @@ def request_and_answer(record: JsonObject) -> tuple[JsonObject, Json]:
         body = decode(answer["body"])
         answer = body if isinstance(body, dict) else answer
     return request, answer
-
-
-def _object(value: Json) -> JsonObject | None:
-    decoded = decode(value)
-    return decoded if isinstance(decoded, dict) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,8 +258,7 @@ def _trace(source: str, exchange: LoggedExchange, started_at: datetime, run: Con
     call_metadata = fields.mapping(record, "metadata")
     metadata: JsonObject = {}
     for holder in (answer, request):
-        inner = holder.get("metadata")
-        metadata.update(inner if isinstance(inner, dict) else {})
+        metadata.update(as_object(holder.get("metadata")))
     metadata.update(call_metadata)
     ended_at = fields.time(record, "ended_at", "completed_at") or fields.time(answer, "completed_at")
     latency = fields.number(record, "latency_ms")
@@ -345,8 +339,7 @@ def _trace_id(record: Mapping[str, Any], answer: JsonObject) -> str:
 
 def error_of(record: JsonObject, answer: JsonObject) -> str | None:
     """Return why a request failed, where it did."""
-    response = record.get("response")
-    response = response if isinstance(response, dict) else {}
+    response = as_object(record.get("response"))
     result = record.get("result")
     result = result if isinstance(result, dict) and "custom_id" in record else {}
     for holder in (record, answer, response, result):
@@ -398,7 +391,6 @@ def _has_blocks(messages: Sequence[Json]) -> bool:
     """Return whether the content of a message with a role contains a tool call or result."""
     for message in messages:
         content = message.get("content") if isinstance(message, dict) and "role" in message else None
-        for block in content if isinstance(content, list) else ():
-            if isinstance(block, dict) and block.get("type") in ("tool_use", "tool_result"):
-                return True
+        if any(block.get("type") in ("tool_use", "tool_result") for block in objects_in(content)):
+            return True
     return False

@@ -20,7 +20,7 @@ from replaydiff.importers.chat.rewriting import (
     times,
     within,
 )
-from replaydiff.replay.model import Json, JsonObject
+from replaydiff.replay.model import Json, JsonObject, objects_in
 
 _LISTS = ("messages", "trajectory", "history", "events")
 """Where a record has its events: a bare list, an export, the output of an evaluation."""
@@ -149,9 +149,8 @@ def _native(called: JsonObject, where: str) -> JsonObject:
     """Return the call of an action, as the model requested it."""
     call_id = called.get("tool_call_id")
     choice = first_of(fields.mapping(called, "model_response").get("choices"))
-    listed = fields.mapping(choice, "message").get("tool_calls")
-    for call in listed if isinstance(listed, list) else ():
-        if isinstance(call, dict) and call.get("id") == call_id:
+    for call in objects_in(fields.mapping(choice, "message").get("tool_calls")):
+        if call.get("id") == call_id:
             return requested(fields.mapping(call, "function"), call_id, where)
     raise RecordError(f"{where}: the model's response has no tool call {str(call_id)[:40]!r}")
 

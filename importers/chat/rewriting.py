@@ -40,7 +40,7 @@ def objects(value: Json, what: str) -> list[JsonObject]:
     return entries
 
 
-def as_list(value: Json) -> list[Json]:
+def list_or_single(value: Json) -> list[Json]:
     """Return a list as it is, and anything else as a list of it alone."""
     return value if isinstance(value, list) else [value]
 

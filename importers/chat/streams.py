@@ -8,11 +8,11 @@ objects, server-sent events with `data`, or the text of those. Google's ADK reco
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from replaydiff.replay.messages import decode, parse
-from replaydiff.replay.model import Json
+from replaydiff.replay.model import Json, as_list, objects_in
 
 _WHOLE = ("response.completed", "response.incomplete", "response.failed")
 _ANTHROPIC = {"message_start", "content_block_start", "content_block_delta", "ping"}
@@ -79,9 +79,9 @@ def of_pieces(messages: Json) -> Json:
     Google's ADK records every piece of a stream. Its last message is the whole answer where LiteLLM calls the
     model, and one more piece where Gemini is called, which leaves the text and the calls of the others out.
     """
-    listed = messages if isinstance(messages, list) else []
+    listed = as_list(messages)
     answers: list[dict[str, Any]] = [
-        message for message in _objects(listed) if message.get("role") == "assistant" and "parts" in message
+        message for message in objects_in(listed) if message.get("role") == "assistant" and "parts" in message
     ]
     if len(listed) < 2 or len(answers) < len(listed):
         return messages
@@ -97,7 +97,7 @@ def _joined_parts(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the parts, with each text in one and each call once, with the latest arguments of its id."""
     joined: list[dict[str, Any]] = []
     calls: dict[str, dict[str, Any]] = {}
-    for part in (part for message in messages for part in _objects(message["parts"])):
+    for part in (part for message in messages for part in objects_in(message["parts"])):
         previous = joined[-1] if joined else {}
         call = calls.get(_text(part.get("id"))) if part.get("type") == "tool_call" else None
         if call is not None:
@@ -138,7 +138,7 @@ def _chat(chunks: Sequence[dict[str, Any]]) -> dict[str, Any]:
         message["content"] += _text(delta.get("content")) or _text(delta.get("refusal"))
         audio = delta.get("audio")
         spoken += _text(audio.get("transcript")) if isinstance(audio, dict) else ""
-        for piece in _objects(delta.get("tool_calls")):
+        for piece in objects_in(delta.get("tool_calls")):
             _extend(_call_of(calls, piece), piece)
         if isinstance(alone := delta.get("function_call"), dict):
             _extend(message, {"function_call": alone})
@@ -285,7 +285,3 @@ def _grow(block: dict[str, Any], delta: Json, event: dict[str, Any]) -> None:
 
 def _text(value: Json) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _objects(value: Json) -> Iterable[dict[str, Any]]:
-    return (entry for entry in value if isinstance(entry, dict)) if isinstance(value, list) else ()

@@ -30,7 +30,7 @@ from replaydiff.importers.chat.logs import (
 )
 from replaydiff.importers.chat.model_calls import LoggedCall
 from replaydiff.replay.messages import read_messages
-from replaydiff.replay.model import Json, JsonObject, Message
+from replaydiff.replay.model import Json, JsonObject, Message, as_object
 
 NAME = "anthropic"
 RECOGNISED_BY = "records have Anthropic's messages: content blocks, a system prompt beside them, or answers"
@@ -53,7 +53,7 @@ def read(record: Json, file: InputFile) -> Iterator[Imported | LoggedCall]:
     if not isinstance(record, dict):
         raise RecordError(f"a record must be an object or a list of messages, not {fields.kind(record)}")
     request, answer = _parts(record)
-    answered = answer if isinstance(answer, dict) else {}
+    answered = as_object(answer)
     messages = request.get("messages", request.get("prompt"))
     requested = read_messages({"messages": messages, "system": request.get("system")}) if messages else None
     exchange = LoggedExchange(

@@ -20,7 +20,7 @@ from replaydiff.importers.call_notes import ORPHANS, UNKNOWN_CALLS, has_unread_c
 from replaydiff.importers.convert import converted
 from replaydiff.importers.reading import Record, records
 from replaydiff.replay.messages import conversation, definitions, read_messages
-from replaydiff.replay.model import Json, JsonObject, Message, Score, Trace, Usage, total_usage
+from replaydiff.replay.model import Json, JsonObject, Message, Score, Trace, Usage, as_object, total_usage
 
 NAME = "atif"
 RECOGNISED_BY = "records have schema_version ATIF-v1.x and steps"
@@ -207,8 +207,7 @@ def _call(call: Json) -> JsonObject:
 
 def _failed(extra: JsonObject) -> bool:
     """Return whether a result is an error, as the converters of Harbor mark it."""
-    inner = extra.get("tool_result_metadata")
-    inner = inner if isinstance(inner, dict) else {}
+    inner = as_object(extra.get("tool_result_metadata"))
     return any(
         holder.get(key) is True for holder in (extra, inner) for key in ("is_error", "tool_result_is_error")
     )

@@ -21,7 +21,7 @@ from replaydiff.importers.chat.logs import LoggedExchange, read_exchange, read_l
 from replaydiff.importers.chat.model_calls import LoggedCall
 from replaydiff.importers.chat.streams import is_stream, put_together
 from replaydiff.replay.messages import decode, definitions, read_messages, read_text
-from replaydiff.replay.model import Json, JsonObject, Message
+from replaydiff.replay.model import Json, JsonObject, Message, objects_in
 
 NAME = "bedrock"
 RECOGNISED_BY = "records have schemaType ModelInvocationLog"
@@ -133,7 +133,7 @@ def _replied(answer: Json) -> tuple[Message, ...]:
 def _text(answer: JsonObject) -> str | None:
     """Return the text of models that answer in fields of their own."""
     results = answer.get("results")
-    listed = [result for result in results if isinstance(result, dict)] if isinstance(results, list) else []
+    listed = objects_in(results)
     for holder in (answer, *listed):
         for key in _TEXTS:
             if isinstance(holder.get(key), str):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from replaydiff.importers.base import ShowStatus
 from replaydiff.importers.http import JsonClient, check_next, read_url
 from replaydiff.replay.errors import CredentialsError, InputError
-from replaydiff.replay.model import Json, JsonObject
+from replaydiff.replay.model import Json, JsonObject, as_object, objects_in
 
 KEYS = "BRAINTRUST_API_KEY and BRAINTRUST_API_URL"
 PAGE = 1000
@@ -44,10 +44,8 @@ def project_id(http: JsonClient, name: str) -> str:
     Raises:
         InputError: there is none.
     """
-    answer = http.get("/v1/project", {"project_name": name})
-    listed = answer.get("objects") if isinstance(answer, dict) else None
-    for project in listed if isinstance(listed, list) else ():
-        if isinstance(project, dict) and project.get("name") == name:
+    for project in objects_in(as_object(http.get("/v1/project", {"project_name": name})).get("objects")):
+        if project.get("name") == name:
             return str(project["id"])
     raise InputError(f"there is no project {name!r} in Braintrust; --project takes its name")
 
@@ -78,7 +76,7 @@ def page(
     following = answer.get("cursor") if isinstance(answer, dict) else None
     following = following if isinstance(following, str) and rows else None
     check_next(cursor, following, "btql")
-    return [row for row in (rows if isinstance(rows, list) else ()) if isinstance(row, dict)], following
+    return objects_in(rows), following
 
 
 def rows(http: JsonClient, table: str, object_id: str) -> Iterator[JsonObject]:

@@ -18,7 +18,7 @@ from replaydiff.importers.reading import Record
 from replaydiff.importers.spans.interpret import argument, missing_spans, with_notes
 from replaydiff.importers.spans.trace import About, Span, of_spans
 from replaydiff.replay.messages import decode, definitions
-from replaydiff.replay.model import Json, JsonObject, Score, StepKind, Usage
+from replaydiff.replay.model import Json, JsonObject, Score, StepKind, Usage, as_object
 
 NAME = "datadog"
 RECOGNISED_BY = "records have span_id, start_ns and meta or span_kind"
@@ -236,7 +236,7 @@ def _usage(row: JsonObject) -> Usage | None:
 def _error(row: JsonObject) -> str | None:
     # The HTTP intake takes `error: 1` beside the error of `meta`, which `_flat` has put in its place.
     error = row.get("error")
-    details = error if isinstance(error, dict) else {}
+    details = as_object(error)
     message = fields.text(details, "message") or fields.text(details, "type")
     failed = row.get("status") == "error" or error in (1, True)
     if message is None and failed:

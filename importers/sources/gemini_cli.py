@@ -17,7 +17,7 @@ from replaydiff.importers.chat.turns import SessionMessage, turns
 from replaydiff.importers.convert import guarded, refused, reject
 from replaydiff.importers.reading import Broken, Record, records
 from replaydiff.replay.messages import read_content, read_messages
-from replaydiff.replay.model import Json, JsonObject, Message, Usage
+from replaydiff.replay.model import Json, JsonObject, Message, Usage, as_list, as_object
 
 NAME = "gemini-cli"
 RECOGNISED_BY = "records have sessionId and projectHash"
@@ -69,7 +69,7 @@ def _session_of_lines(value: Json, file: InputFile) -> Iterator[Imported]:
     """Put a session's lines together, as its program does that resumes it."""
     header: JsonObject = {}
     messages: dict[str, Json] = {}
-    for line in value if isinstance(value, list) else ():
+    for line in as_list(value):
         if not isinstance(line, dict):
             continue
         if "id" in line and "type" in line:
@@ -100,7 +100,7 @@ def _rewound(messages: dict[str, Json], message_id: str) -> dict[str, Json]:
 
 
 def _session(value: Json, file: InputFile) -> Iterator[Imported]:
-    record: JsonObject = value if isinstance(value, dict) else {}
+    record: JsonObject = as_object(value)
     session = fields.text(record, "sessionId")
     if session is None:
         raise RecordError("the session has no sessionId")

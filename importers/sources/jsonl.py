@@ -28,7 +28,18 @@ from replaydiff.importers.call_notes import (
 )
 from replaydiff.importers.convert import converted
 from replaydiff.replay.messages import conversation, count_requests, read_args, read_messages, read_text
-from replaydiff.replay.model import Json, JsonObject, Message, Score, Step, StepKind, ToolCall, Trace, Usage
+from replaydiff.replay.model import (
+    Json,
+    JsonObject,
+    Message,
+    Score,
+    Step,
+    StepKind,
+    ToolCall,
+    Trace,
+    Usage,
+    objects_in,
+)
 from replaydiff.replay.store.rows import field_types
 
 NAME = "jsonl"
@@ -95,7 +106,7 @@ def read(record: Json, _file: InputFile) -> Iterator[Imported]:
 def _unknown_of_calls(record: Mapping[str, Any]) -> set[str]:
     """Return fields of the tool calls that the format does not know."""
     calls = record.get("tool_calls")
-    listed = [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+    listed = objects_in(calls)
     return {key for call in listed for key in call.keys() - FIELDS_OF_CALL}
 
 

@@ -16,7 +16,7 @@ from replaydiff.importers.chat.logs import LoggedExchange, read_exchange, read_l
 from replaydiff.importers.chat.model_calls import LoggedCall
 from replaydiff.importers.chat.streams import is_stream, put_together
 from replaydiff.replay.messages import decode, definitions, read_messages
-from replaydiff.replay.model import Json, JsonObject, Message
+from replaydiff.replay.model import Json, JsonObject, Message, as_list, as_object
 
 NAME = "litellm"
 RECOGNISED_BY = "records have call_type, startTime and messages"
@@ -48,7 +48,7 @@ def read(record: Json, file: InputFile) -> Iterator[Imported | LoggedCall]:
         yield Skipped(NO_CHAT)
         return
     answer = _answer(record)
-    settings = _object(record.get("model_parameters"))
+    settings = as_object(decode(record.get("model_parameters")))
     messages = decode(record["messages"])
     requested: Json = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
     exchange = LoggedExchange(
@@ -61,11 +61,6 @@ def read(record: Json, file: InputFile) -> Iterator[Imported | LoggedCall]:
         raw=[messages, answer],
     )
     yield from read_exchange(NAME, exchange, file)
-
-
-def _object(value: Json) -> JsonObject:
-    decoded = decode(value)
-    return decoded if isinstance(decoded, dict) else {}
 
 
 def _answer(record: JsonObject) -> Json:
@@ -84,13 +79,13 @@ def _replied(answer: Json) -> tuple[Message, ...]:
 def _error(record: JsonObject) -> str | None:
     if record.get("status") not in ("failure", "error"):
         return None
-    details = _object(record.get("error_information"))
+    details = as_object(decode(record.get("error_information")))
     return fields.text(record, "error_str") or fields.text(details, "error_message") or "the request failed"
 
 
 def _call_details(record: JsonObject, settings: JsonObject, answer: Json) -> JsonObject:
     """Return the fields that a chat log has, so that it is read as one."""
-    metadata = _object(record.get("metadata"))
+    metadata = as_object(decode(record.get("metadata")))
     counted = answer.get("usage") if isinstance(answer, dict) else None
     tags = decode(record.get("request_tags"))
     call_metadata: JsonObject = {
@@ -102,13 +97,13 @@ def _call_details(record: JsonObject, settings: JsonObject, answer: Json) -> Jso
         "model": record.get("model"),
         "session_id": record.get("session_id") or record.get("trace_id"),
         "user_id": record.get("end_user") or settings.get("user") or metadata.get("user_api_key_end_user_id"),
-        "tags": tags if isinstance(tags, list) else [],
+        "tags": as_list(tags),
         "usage": counted or {key: record.get(key) or 0 for key in ("prompt_tokens", "completion_tokens")},
         "cost_usd": record.get("response_cost", record.get("spend")),
     }
     extra: JsonObject = {}
     for holder in ("requester_metadata", "spend_logs_metadata"):
-        extra |= _object(metadata.get(holder))
+        extra |= as_object(decode(metadata.get(holder)))
     if tools := definitions.definitions(settings.get("tools"), settings.get("functions")):
         extra[definitions.KEY] = tools
     details = {key: value for key, value in call_metadata.items() if value not in (None, "", [])}

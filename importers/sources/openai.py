@@ -34,7 +34,7 @@ from replaydiff.importers.chat.logs import (
 )
 from replaydiff.importers.chat.model_calls import LoggedCall
 from replaydiff.replay.messages import is_message, read_messages
-from replaydiff.replay.model import Json, JsonObject, Message
+from replaydiff.replay.model import Json, JsonObject, Message, as_object
 
 NAME = "openai"
 RECOGNISED_BY = "records have messages with roles"
@@ -92,7 +92,7 @@ def read(record: Json, file: InputFile) -> Iterator[Imported | LoggedCall]:
     rewritten = frameworks.rewritten(record)
     record = rewritten.log if rewritten else record
     request, answer = _parts(record)
-    answered = answer if isinstance(answer, dict) else {}
+    answered = as_object(answer)
     exchange = LoggedExchange(
         record=record,
         request=request,

@@ -38,7 +38,7 @@ from replaydiff.importers.spans.otlp_values import (
     value_of,
 )
 from replaydiff.replay.messages import decode
-from replaydiff.replay.model import Json, JsonObject
+from replaydiff.replay.model import Json, JsonObject, as_list, as_object, objects_in
 
 _T = TypeVar("_T")
 _ENVELOPES = ("resourceSpans", "resource_spans", "batches", "resourceLogs", "resource_logs")
@@ -116,7 +116,7 @@ def read_spans(record: Json) -> Iterator[SpanOrEvent | Bad]:
     if written == "otlp":
         yield from _envelope(_inside(record))
     elif written == "listed":
-        for span in _objects(record, "spans"):
+        for span in objects_in(_get(record, "spans")):
             yield _or_bad(span, _plain_span, record)
     elif written == "plain":
         yield _plain_span(record, record)
@@ -141,16 +141,6 @@ def _get(value: Mapping[str, Any], *names: str) -> Any:
     return next((value[name] for name in names if value.get(name) is not None), None)
 
 
-def _object(value: Mapping[str, Any], name: str) -> JsonObject:
-    inner = value.get(name)
-    return inner if isinstance(inner, dict) else {}
-
-
-def _objects(value: Mapping[str, Any], *names: str) -> Iterator[JsonObject]:
-    listed = _get(value, *names)
-    yield from (entry for entry in (listed if isinstance(listed, list) else ()) if isinstance(entry, dict))
-
-
 def _damaged(holder: Mapping[str, Any], *names: str) -> Iterator[Bad]:
     """Yield what stands in an envelope where objects should: spans may be lost with it."""
     listed = _get(holder, *names)
@@ -158,7 +148,7 @@ def _damaged(holder: Mapping[str, Any], *names: str) -> Iterator[Bad]:
         yield Bad(dict(holder), f"there is no {names[0]} in it, but another list")
     elif listed is not None and not isinstance(listed, list):
         yield Bad(listed, f"{names[0]} must be a list, not {fields.kind(listed)}")
-    for entry in listed if isinstance(listed, list) else ():
+    for entry in as_list(listed):
         if not isinstance(entry, dict):
             yield Bad(entry, f"an entry of {names[0]} must be an object, not {fields.kind(entry)}")
 
@@ -172,23 +162,23 @@ def _or_bad(value: JsonObject, read: Callable[..., _T], *more: Any) -> _T | Bad:
 
 def _envelope(record: JsonObject) -> Iterator[SpanOrEvent | Bad]:
     yield from _damaged(record, *_ENVELOPES)
-    for holder in _objects(record, *_ENVELOPES):
+    for holder in objects_in(_get(record, *_ENVELOPES)):
         yield from _damaged(holder, *_SCOPES, *_LOG_SCOPES)
         of_resource = _or_bad(
-            _object(holder, "resource"), lambda resource: attributes(resource.get("attributes"))
+            as_object(holder.get("resource")), lambda resource: attributes(resource.get("attributes"))
         )
         if isinstance(of_resource, Bad):
             yield of_resource
             of_resource = {}
-        for scoped in _objects(holder, *_SCOPES):
+        for scoped in objects_in(_get(holder, *_SCOPES)):
             scope = _get(scoped, "scope", "instrumentationLibrary", "instrumentation_library")
             name = str(scope.get("name") or "") if isinstance(scope, dict) else ""
             yield from _damaged(scoped, "spans")
-            for span in _objects(scoped, "spans"):
+            for span in objects_in(_get(scoped, "spans")):
                 yield _or_bad(span, otlp_span, name, of_resource)
-        for scoped in _objects(holder, *_LOG_SCOPES):
+        for scoped in objects_in(_get(holder, *_LOG_SCOPES)):
             yield from _damaged(scoped, "logRecords", "log_records")
-            for log in _objects(scoped, "logRecords", "log_records"):
+            for log in objects_in(_get(scoped, "logRecords", "log_records")):
                 event = _or_bad(log, _log)
                 if event is not None:
                     yield event
@@ -200,7 +190,7 @@ def otlp_span(span: JsonObject, scope: str, resource: JsonObject) -> FoundSpan:
     Raises:
         RecordError: it lacks an id or its start, or a time cannot be read.
     """
-    status = _object(span, "status")
+    status = as_object(span.get("status"))
     return FoundSpan(
         required(read_id(_get(span, "traceId", "trace_id")), "traceId"),
         RawSpan(
@@ -218,7 +208,7 @@ def otlp_span(span: JsonObject, scope: str, resource: JsonObject) -> FoundSpan:
             resource=resource,
             events=tuple(
                 Event(name=str(event.get("name") or ""), attributes=attributes(event.get("attributes")))
-                for event in _objects(span, "events")
+                for event in objects_in(_get(span, "events"))
             ),
         ),
     )
@@ -241,7 +231,7 @@ def _log(log: JsonObject) -> FoundEvent | None:
 
 def _console(span: JsonObject) -> FoundSpan:
     context = fields.mapping(span, "context")
-    status = _object(span, "status")
+    status = as_object(span.get("status"))
     resource = span.get("resource")
     return FoundSpan(
         required(read_id(context.get("trace_id")), "context.trace_id"),
@@ -262,7 +252,7 @@ def _console(span: JsonObject) -> FoundSpan:
 
 def _span_ids(span: JsonObject) -> tuple[str | None, str | None]:
     """Return trace id and span id of a span in a dump of somebody's own; ids may be numbers."""
-    holder = _object(span, "context") or span
+    holder = as_object(span.get("context")) or span
     return _number_id(_get(holder, "trace_id", "traceId"), 32), _number_id(
         _get(holder, "span_id", "spanId"), 16
     )
@@ -295,11 +285,11 @@ def _plain_span(span: JsonObject, record: JsonObject) -> FoundSpan:
             ended_at=time_of(
                 _get(span, "end_time", "end_time_unix_nano", "endTimeUnixNano", "endTime"), "end_time"
             ),
-            scope=str(_object(span, "scope").get("name") or ""),
+            scope=str(as_object(span.get("scope")).get("name") or ""),
             failed=code in (2, "2", "ERROR", "STATUS_CODE_ERROR", "StatusCode.ERROR"),
             message=status_message(_get(status, "description", "message")),
             attributes=attributes(span.get("attributes")),
-            resource=attributes(_object(span, "resource").get("attributes")),
+            resource=attributes(as_object(span.get("resource")).get("attributes")),
             events=_plain_events(span),
         ),
     )
@@ -308,9 +298,9 @@ def _plain_span(span: JsonObject, record: JsonObject) -> FoundSpan:
 def _javascript(span: JsonObject) -> FoundSpan:
     context = _get(span, "spanContext", "_spanContext")
     parent = span.get("parentSpanContext")
-    status = _object(span, "status")
+    status = as_object(span.get("status"))
     scope = _get(span, "instrumentationScope", "instrumentationLibrary")
-    resource = _get(_object(span, "resource"), "attributes", "_attributes")
+    resource = _get(as_object(span.get("resource")), "attributes", "_attributes")
     return FoundSpan(
         required(read_id(context.get("traceId")), "spanContext.traceId"),
         RawSpan(
@@ -323,7 +313,7 @@ def _javascript(span: JsonObject) -> FoundSpan:
             failed=status.get("code") == 2,
             message=status_message(status.get("message")),
             attributes=fields.mapping(span, "attributes"),
-            resource=resource if isinstance(resource, dict) else {},
+            resource=as_object(resource),
             events=_plain_events(span),
         ),
     )
@@ -360,9 +350,9 @@ def _plain_events(span: JsonObject) -> tuple[Event, ...]:
     return tuple(
         Event(
             name=str(_get(event, "name", "event_name") or ""),
-            attributes={**_object(event, "attributes"), **_object(event, "body")},
+            attributes={**as_object(event.get("attributes")), **as_object(event.get("body"))},
         )
-        for event in _objects(span, "events", "span_events")
+        for event in objects_in(_get(span, "events", "span_events"))
     )
 
 

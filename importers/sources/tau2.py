@@ -17,7 +17,7 @@ from replaydiff.importers.call_notes import ORPHANS, UNKNOWN_CALLS, has_unread_c
 from replaydiff.importers.convert import converted, refused
 from replaydiff.importers.reading import Record
 from replaydiff.replay.messages import conversation, definitions, read_messages
-from replaydiff.replay.model import Json, JsonObject, Score, Trace, total_usage
+from replaydiff.replay.model import Json, JsonObject, Score, Trace, objects_in, total_usage
 
 NAME = "tau2"
 RECOGNISED_BY = "records have info, tasks and simulations"
@@ -177,8 +177,7 @@ def _agents_part(message: JsonObject) -> JsonObject | None:
 
 
 def _listed_calls(message: JsonObject) -> list[JsonObject]:
-    listed = message.get("tool_calls")
-    return [call for call in listed if isinstance(call, dict)] if isinstance(listed, list) else []
+    return objects_in(message.get("tool_calls"))
 
 
 def _calls_of_user(message: JsonObject) -> int:

@@ -8,7 +8,7 @@ production traffic. Feedback, as far as it was exported with the calls, is score
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from replaydiff.importers import fields
@@ -19,7 +19,16 @@ from replaydiff.importers.spans.contents import nested
 from replaydiff.importers.spans.interpret import argument, with_notes
 from replaydiff.importers.spans.trace import About, Span, of_spans
 from replaydiff.replay.messages import decode, definitions
-from replaydiff.replay.model import Json, JsonObject, Score, StepKind, Usage, total_usage
+from replaydiff.replay.model import (
+    Json,
+    JsonObject,
+    Score,
+    StepKind,
+    Usage,
+    as_object,
+    objects_in,
+    total_usage,
+)
 
 NAME = "weave"
 RECOGNISED_BY = "records have op_name and trace_id"
@@ -90,14 +99,9 @@ def _op(row: JsonObject) -> str:
     return name.rpartition("/")[2].partition(":")[0] if name.startswith(_REFERENCE) else name
 
 
-def _object(row: Mapping[str, Json], key: str) -> JsonObject:
-    value = row.get(key)
-    return value if isinstance(value, dict) else {}
-
-
 def _inputs(row: JsonObject) -> JsonObject:
     """Return what an op was given, without the object whose method it is."""
-    return {key: value for key, value in _object(row, "inputs").items() if key != "self"}
+    return {key: value for key, value in as_object(row.get("inputs")).items() if key != "self"}
 
 
 def _is_reference(value: Json) -> bool:
@@ -106,18 +110,18 @@ def _is_reference(value: Json) -> bool:
 
 def _usage(row: JsonObject) -> Usage | None:
     """Return tokens of a call and all below it, by model."""
-    return total_usage(map(fields.usage, _object(_object(row, "summary"), "usage").values()))
+    return total_usage(map(fields.usage, as_object(as_object(row.get("summary")).get("usage")).values()))
 
 
 def _span(row: JsonObject, *, is_root: bool, is_leaf: bool) -> Span:
     usage = _usage(row)
-    kind_name = _object(_object(row, "attributes"), "weave").get("kind")
+    kind_name = as_object(as_object(row.get("attributes")).get("weave")).get("kind")
     kind = _KINDS.get(str(kind_name)) or (
         StepKind.LLM if usage is not None and is_leaf else StepKind.UNCLASSIFIED
     )
     if kind is StepKind.UNCLASSIFIED and is_root:
         kind = StepKind.AGENT
-    models = list(_object(_object(row, "summary"), "usage"))
+    models = list(as_object(as_object(row.get("summary")).get("usage")))
     inputs = _inputs(row)
     return Span(
         id=str(row["id"]),
@@ -146,7 +150,7 @@ def _error(row: JsonObject) -> str | None:
 
 def _cost(row: JsonObject) -> float | None:
     """Return US dollars by model, where the export has costs."""
-    costs = _object(_object(_object(row, "summary"), "weave"), "costs").values()
+    costs = as_object(as_object(as_object(row.get("summary")).get("weave")).get("costs")).values()
     parts = [
         cost
         for model_cost in costs
@@ -158,7 +162,7 @@ def _cost(row: JsonObject) -> float | None:
 
 
 def _about(root: JsonObject, rows: Sequence[JsonObject]) -> About:
-    metadata = {key: value for key, value in _object(root, "attributes").items() if key != "weave"}
+    metadata = {key: value for key, value in as_object(root.get("attributes")).items() if key != "weave"}
     user, environment, release = (
         str(metadata.pop(key)) if isinstance(metadata.get(key), str | int) else None
         for key in ("user_id", "environment", "release")
@@ -168,10 +172,8 @@ def _about(root: JsonObject, rows: Sequence[JsonObject]) -> About:
     scores: dict[str, Score] = {}
     notes: list[Json] = []
     for row in (*rows, root):
-        listed = _object(_object(row, "summary"), "weave").get("feedback")
-        for feedback in listed if isinstance(listed, list) else ():
-            if isinstance(feedback, dict):
-                _take_feedback(feedback, scores, notes)
+        for feedback in objects_in(as_object(as_object(row.get("summary")).get("weave")).get("feedback")):
+            _take_feedback(feedback, scores, notes)
     if notes:
         metadata["notes"] = notes
     return About(
@@ -187,7 +189,7 @@ def _about(root: JsonObject, rows: Sequence[JsonObject]) -> About:
 
 def _take_feedback(feedback: JsonObject, scores: dict[str, Score], notes: list[Json]) -> None:
     """Put a reaction, an annotation or a scorer's result among the scores, and a note among the notes."""
-    kind, payload = str(feedback.get("feedback_type") or ""), _object(feedback, "payload")
+    kind, payload = str(feedback.get("feedback_type") or ""), as_object(feedback.get("payload"))
     name = kind.rpartition(".")[2]
     if kind.startswith("wandb.note"):
         if payload.get("note") not in (None, *notes):

@@ -30,7 +30,7 @@ from typing import Any
 
 from replaydiff.importers.chat.streams import of_pieces
 from replaydiff.replay.messages import count_requests, decode, is_media, parse, read_messages
-from replaydiff.replay.model import Json, JsonObject
+from replaydiff.replay.model import Json, JsonObject, as_list, objects_in
 from replaydiff.replay.result_form import scalar_of
 
 REDACTED = "__REDACTED__"
@@ -300,11 +300,10 @@ def _events(span: RawSpan) -> list[Event]:
     """Return events of the span; older Pydantic AI keeps them in an attribute."""
     if any(event.name in _ROLES or event.name == _CHOICE for event in span.events):
         return list(span.events)
-    listed = decode(span.first("events", "all_messages_events"))
     return [
         Event(name=str(recorded_event["event.name"]), attributes=recorded_event)
-        for recorded_event in (listed if isinstance(listed, list) else ())
-        if isinstance(recorded_event, dict) and "event.name" in recorded_event
+        for recorded_event in objects_in(decode(span.first("events", "all_messages_events")))
+        if "event.name" in recorded_event
     ]
 
 
@@ -402,8 +401,7 @@ def _out_of_parts(value: Json) -> Json:
 
 def _openinference(name: str) -> Reader:
     def read(span: RawSpan) -> Json:
-        listed = span.nested(name)
-        messages = [_openinference_message(entry) for entry in (listed if isinstance(listed, list) else ())]
+        messages = [_openinference_message(entry) for entry in (as_list(span.nested(name)))]
         return [message for message in messages if message] or None
 
     return read
@@ -420,15 +418,14 @@ def _openinference_message(entry: Json) -> JsonObject | None:
     contents = inner_message.get("contents")
     parts: list[Json] = [
         part["message_content"]
-        for part in (contents if isinstance(contents, list) else ())
-        if isinstance(part, dict) and isinstance(part.get("message_content"), dict)
+        for part in objects_in(contents)
+        if isinstance(part.get("message_content"), dict)
     ]
     message["content"] = inner_message.get("content") or parts
-    calls = inner_message.get("tool_calls")
     message["tool_calls"] = [
         _openinference_call(call["tool_call"])
-        for call in (calls if isinstance(calls, list) else ())
-        if isinstance(call, dict) and isinstance(call.get("tool_call"), dict)
+        for call in objects_in(inner_message.get("tool_calls"))
+        if isinstance(call.get("tool_call"), dict)
     ]
     if isinstance(inner_message.get("function_call_name"), str):
         message["function_call"] = {

@@ -39,6 +39,7 @@ from replaydiff.replay.model import (
     ToolCall,
     Trace,
     Usage,
+    as_list,
     total_usage,
 )
 
@@ -474,7 +475,7 @@ _REPR = re.compile(r"[A-Z]\w*\([a-z_]\w*=")
 
 def _has_text(value: Json, text: str) -> bool:
     """Return whether an object has this text in it."""
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    inner = value.values() if isinstance(value, dict) else as_list(value)
     return any(part == text or _has_text(part, text) for part in inner)
 
 

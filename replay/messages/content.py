@@ -12,7 +12,7 @@ from typing import Any
 
 from replaydiff.replay.messages.decode import RAW, as_json, decode, read_args
 from replaydiff.replay.messages.media import inline_text, is_media
-from replaydiff.replay.model import Json, JsonObject, Message, ToolCall
+from replaydiff.replay.model import Json, JsonObject, Message, ToolCall, as_list, as_object
 
 _TEXT_TYPES = {"text", "input_text", "output_text", "refusal", None}
 _REQUEST_TYPES = {
@@ -337,8 +337,7 @@ def read_result(part: Mapping[str, Any]) -> Message | None:
     inner = part.get("tool_call_result")
     if isinstance(inner, dict):
         # Haystack.
-        origin = inner.get("origin")
-        origin = origin if isinstance(origin, dict) else {}
+        origin = as_object(inner.get("origin"))
         return result_message(inner.get("result"), origin.get("id"), _name(origin), bool(inner.get("error")))
     inner = part.get("toolResult")
     if isinstance(inner, dict):
@@ -396,7 +395,7 @@ def _is_text(part: Json) -> bool:
 
 
 def _bedrock(content: Json) -> Json:
-    parts = content if isinstance(content, list) else []
+    parts = as_list(content)
     if any(map(is_media, parts)):
         return parts
     values = [_first(part, "json", "text") for part in parts if isinstance(part, dict)]

@@ -29,7 +29,7 @@ from typing import Any
 
 import msgspec
 
-from replaydiff.replay.model import Json, JsonObject
+from replaydiff.replay.model import Json, JsonObject, as_list
 from replaydiff.replay.store.sql import clean
 
 RAW = "_raw"
@@ -166,8 +166,7 @@ def unflattened(attributes: Mapping[str, Any]) -> Json:
 
 
 def _list(flat: Mapping[str, Any]) -> list[Json]:
-    nested = _nested(flat)
-    return nested if isinstance(nested, list) else []
+    return as_list(_nested(flat))
 
 
 def _nested(flat: Mapping[str, Any]) -> Json:

@@ -19,7 +19,7 @@ from replaydiff.replay.model.case import (
     ToolMatch,
     effective_decisions,
 )
-from replaydiff.replay.model.json import Json, JsonObject
+from replaydiff.replay.model.json import Json, JsonObject, as_list, as_object, objects_in
 from replaydiff.replay.model.lane import Lane
 from replaydiff.replay.model.media import Media, described, media_in, replace_references
 from replaydiff.replay.model.run import Look, Mode, RunRecord, Version, VersionKind
@@ -113,9 +113,12 @@ __all__ = [
     "Vote",
     "Witness",
     "WrittenFile",
+    "as_list",
+    "as_object",
     "described",
     "effective_decisions",
     "media_in",
+    "objects_in",
     "replace_references",
     "tool_path",
     "total_usage",

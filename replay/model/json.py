@@ -16,6 +16,21 @@ else:
     JsonObject = dict[str, Any]
 
 
+def as_object(value: Json) -> JsonObject:
+    """Return a value that is an object; an empty one for anything else."""
+    return value if isinstance(value, dict) else {}
+
+
+def as_list(value: Json) -> list[Json]:
+    """Return a value that is a list; an empty one for anything else."""
+    return value if isinstance(value, list) else []
+
+
+def objects_in(value: Json) -> list[JsonObject]:
+    """Return the objects in a list; none for anything else."""
+    return [entry for entry in as_list(value) if isinstance(entry, dict)]
+
+
 def encode_hook(value: Any) -> Any:
     """Return the JSON form of a domain value; the `enc_hook` of msgspec.
 

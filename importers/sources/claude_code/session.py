@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from replaydiff.replay.messages import decode, read_content
-from replaydiff.replay.model import Json, JsonObject
+from replaydiff.replay.model import Json, JsonObject, as_object
 
 BOOKKEEPING = "lines that Claude Code keeps for itself (summaries, snapshots, queues)"
 _BOOKKEEPING_TYPES = {
@@ -71,8 +71,7 @@ def is_of_subagent(line: JsonObject) -> bool:
 
 def message_of(line: JsonObject) -> JsonObject:
     """Return the message of a line; empty where it has none."""
-    message = decode(line.get("message"))
-    return message if isinstance(message, dict) else {}
+    return as_object(decode(line.get("message")))
 
 
 def has_results(line: JsonObject) -> bool:

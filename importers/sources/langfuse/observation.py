@@ -25,7 +25,7 @@ from replaydiff.importers import fields
 from replaydiff.importers.joining import ModelTurn, joined_calls, tool_run
 from replaydiff.importers.sources.langfuse.rows import TYPES, TraceRows, table
 from replaydiff.replay.messages import canonical_args, decode, read_args, read_messages, read_text
-from replaydiff.replay.model import Json, JsonObject, Message, Score, ToolCall, Usage
+from replaydiff.replay.model import Json, JsonObject, Message, Score, ToolCall, Usage, as_object, objects_in
 from replaydiff.replay.result_form import scalar_of
 
 _PREFIX = re.compile(r"^(execute_tool |running tool:? |tool\.)")
@@ -253,7 +253,7 @@ def _listed_calls(row: JsonObject) -> tuple[ToolCall, ...]:
 
 
 def _call(name: Json, entry: Json) -> ToolCall:
-    details = entry if isinstance(entry, dict) else {}
+    details = as_object(entry)
     call_id = details.get("id")
     return ToolCall(
         name=str(name),
@@ -382,9 +382,8 @@ def _offered(all_observations: Sequence[Observation]) -> dict[str, str]:
     """
     names: dict[str, str] = {}
     for observation in all_observations:
-        listed = decode(observation.attributes.get("llm.tools"))
-        for tool in listed if isinstance(listed, list) else ():
-            name = tool.get("tool.name") if isinstance(tool, dict) else None
+        for tool in objects_in(decode(observation.attributes.get("llm.tools"))):
+            name = tool.get("tool.name")
             if isinstance(name, str):
                 names[_letters(name)] = name
     return names
@@ -467,10 +466,7 @@ def _score_target(row: Mapping[str, Any]) -> str | None:
 def _listed(group: TraceRows, key: str) -> Iterator[Mapping[str, Any]]:
     """Yield scores that a trace carries whole; the trace list of the API has only their ids."""
     for trace in group.traces:
-        listed = decode(trace.get(key))
-        for row in listed if isinstance(listed, list) else ():
-            if isinstance(row, dict) and isinstance(row.get("name"), str):
-                yield row
+        yield from (row for row in objects_in(decode(trace.get(key))) if isinstance(row.get("name"), str))
 
 
 def _value(row: Mapping[str, Any]) -> Score | None:

@@ -29,7 +29,7 @@ from replaydiff.importers.convert import Group, Spool
 from replaydiff.importers.fields import kind as kind_of
 from replaydiff.importers.reading import Record, records
 from replaydiff.replay.messages import decode
-from replaydiff.replay.model import Json, JsonObject
+from replaydiff.replay.model import Json, JsonObject, as_object
 from replaydiff.replay.model.light import light_dataclass
 
 TYPES = frozenset(
@@ -190,8 +190,7 @@ def _is_of_no_trace(score: Mapping[str, Any]) -> bool:
 
 def table(row: Mapping[str, Any], key: str) -> JsonObject:
     """Return an object field, also if it is given as JSON text."""
-    value = decode(row.get(key))
-    return value if isinstance(value, dict) else {}
+    return as_object(decode(row.get(key)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from datetime import datetime
 from replaydiff.importers.base import Query, ShowStatus
 from replaydiff.importers.http import HttpError, JsonClient, check_next, read_url
 from replaydiff.replay.errors import CredentialsError, InputError
-from replaydiff.replay.model import Json, JsonObject
+from replaydiff.replay.model import Json, JsonObject, as_object, objects_in
 
 KEYS = "LANGSMITH_API_KEY (and LANGSMITH_WORKSPACE_ID, for a key of an organisation)"
 DONE = "done"
@@ -123,10 +123,10 @@ class Api:
         path = "/api/v1/sessions"
         if project is None:
             return list(self._listed(path, {"reference_free": "true"}))
-        projects = objects(self._http.get(path, {"name": project, "limit": 1}))
+        projects = objects_in(self._http.get(path, {"name": project, "limit": 1}))
         if not projects and _UUID.fullmatch(project):
             try:
-                projects = objects([self._http.get(f"{path}/{project}")])
+                projects = objects_in([self._http.get(f"{path}/{project}")])
             except HttpError as error:
                 if error.status not in (404, 422):
                     raise
@@ -160,26 +160,25 @@ class Api:
             else:
                 following = str(answer.get("next_cursor") or DONE)
                 check_next(cursor, following, "runs/query")
-                return objects(answer.get("items")), following
+                return objects_in(answer.get("items")), following
         answer = self._post("/api/v1/runs/query", _old(run_query), "limit", cursor)
         cursors = answer.get("cursors")
         following = str((cursors.get("next") if isinstance(cursors, dict) else None) or DONE)
         check_next(cursor, following, "runs/query")
-        return objects(answer.get("runs")), following
+        return objects_in(answer.get("runs")), following
 
     def _post(self, path: str, body: JsonObject, size: str, cursor: str) -> JsonObject:
         whole: JsonObject = {**body, size: self._page_runs}
         if cursor:
             whole["cursor"] = cursor
         attempts = _HEAVY_ATTEMPTS if self._page_runs > 1 else None
-        answer = self._http.post(path, whole, heavy_attempts=attempts)
-        return answer if isinstance(answer, dict) else {}
+        return as_object(self._http.post(path, whole, heavy_attempts=attempts))
 
     def _listed(self, path: str, params: dict[str, str | list[str]]) -> Iterator[JsonObject]:
         """Yield everything that is listed under a path by limit and offset."""
         offset = 0
         while True:
-            page = objects(self._http.get(path, {**params, "limit": _PAGE, "offset": offset}))
+            page = objects_in(self._http.get(path, {**params, "limit": _PAGE, "offset": offset}))
             yield from page
             offset += len(page)
             if len(page) < _PAGE:
@@ -221,8 +220,3 @@ def _narrowed(run_query: RunQuery, trace: str) -> JsonObject:
 
 def _iso(moment: datetime) -> str:
     return moment.isoformat() + "Z"
-
-
-def objects(value: Json) -> list[JsonObject]:
-    """Return the objects in a list; nothing where it is none."""
-    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []

@@ -24,7 +24,7 @@ from replaydiff.importers import fields
 from replaydiff.importers.base import RecordError
 from replaydiff.importers.convert import Spool
 from replaydiff.replay.messages import decode
-from replaydiff.replay.model import Json, JsonObject, Usage
+from replaydiff.replay.model import Json, JsonObject, Usage, as_list, as_object
 
 RUN, UPDATE, FEEDBACK = "run", "update", "feedback"
 """Sorts of rows."""
@@ -138,7 +138,7 @@ def rows(record: Json) -> Iterator[JsonObject]:
     elif is_run(record):
         children = record.get("child_runs")
         yield {key: value for key, value in record.items() if key != "child_runs"}
-        for child in children if isinstance(children, list) else ():
+        for child in as_list(children):
             yield from rows(child)
     elif is_feedback(record):
         yield record
@@ -225,7 +225,7 @@ def read_run(row: JsonObject) -> LangsmithRun:
     if started_at is None:
         raise RecordError("start_time is missing")
     extra = _object(row, "extra")
-    metadata = {**_plain(extra.get("metadata")), **_object(row, "metadata")}
+    metadata = {**as_object(extra.get("metadata")), **_object(row, "metadata")}
     path, above = _path(row), _parents(row)
     parent = above[-1] if above else path[-2] if len(path) > 1 else None
     return LangsmithRun(
@@ -287,10 +287,6 @@ def _object(row: JsonObject, key: str) -> JsonObject:
     return fields.mapping({key: decode(row.get(key)) or None}, key)
 
 
-def _plain(value: Json) -> JsonObject:
-    return value if isinstance(value, dict) else {}
-
-
 def _tags(row: JsonObject) -> tuple[str, ...]:
     """Return the user's tags; those that LangGraph numbers its steps with are left out."""
     tags = fields.tags({"tags": decode(row.get("tags")) or None})
@@ -309,8 +305,8 @@ def _error(row: JsonObject) -> str | None:
 
 def _usage(row: JsonObject) -> Usage | None:
     """Return tokens as the server counted them; of what is no model call they are sums of what is below."""
-    details = _plain(decode(row.get("prompt_token_details")))
-    details = _plain(details.get("raw")) or details
+    details = as_object(decode(row.get("prompt_token_details")))
+    details = as_object(details.get("raw")) or details
     usage = Usage(
         input_tokens=fields.count(row, "prompt_tokens"),
         output_tokens=fields.count(row, "completion_tokens"),

@@ -6,7 +6,7 @@ calls are those of the model calls below it; only where the root came alone, tho
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from replaydiff.importers import fields
@@ -15,7 +15,7 @@ from replaydiff.importers.sources.langsmith.runs import LangsmithRun
 from replaydiff.importers.spans.interpret import NO_AGENT, argument, arguments, span_notes
 from replaydiff.importers.spans.trace import About, Span, of_spans
 from replaydiff.replay.messages import decode, read_messages, read_text
-from replaydiff.replay.model import CORRECTION, SCORED_BY, Json, JsonObject, Score, StepKind, Usage
+from replaydiff.replay.model import CORRECTION, SCORED_BY, Json, JsonObject, Score, StepKind, Usage, as_object
 
 EVALUATION = "traces of evaluations on a dataset"
 """Why a trace is left out."""
@@ -110,13 +110,12 @@ def _generation(outputs: Json) -> JsonObject:
     generations = outputs.get("generations") if isinstance(outputs, dict) else None
     while isinstance(generations, list) and generations:
         generations = generations[0]
-    return generations if isinstance(generations, dict) else {}
+    return as_object(generations)
 
 
 def _message(outputs: Json) -> JsonObject:
     """Return the message that a model call of LangChain answered, flat or serialised."""
-    message = _generation(outputs).get("message")
-    message = message if isinstance(message, dict) else {}
+    message = as_object(_generation(outputs).get("message"))
     inner = message.get("kwargs")
     return inner if isinstance(inner, dict) else message
 
@@ -136,10 +135,10 @@ def _tool_error(output: Json) -> str | None:
 
 
 def _model(run: LangsmithRun) -> str | None:
-    invocation = _object(run.extra, "invocation_params")
+    invocation = as_object(run.extra.get("invocation_params"))
     inputs = run.inputs if isinstance(run.inputs, dict) else {}
     outputs = run.outputs if isinstance(run.outputs, dict) else {}
-    response = _object(_message(run.outputs), "response_metadata")
+    response = as_object(_message(run.outputs).get("response_metadata"))
     names = (
         run.metadata.get("ls_model_name"),
         invocation.get("model"),
@@ -160,8 +159,8 @@ def _usage(run: LangsmithRun) -> Usage | None:
         message.get("usage_metadata"),
         run.metadata.get("usage_metadata"),
         outputs.get("usage_metadata"),
-        _object(outputs, "llm_output").get("token_usage"),
-        _object(message, "response_metadata").get("token_usage"),
+        as_object(outputs.get("llm_output")).get("token_usage"),
+        as_object(message.get("response_metadata")).get("token_usage"),
         outputs.get("usage"),
     )
     for candidate in candidates:
@@ -175,7 +174,7 @@ def _langchain_usage(value: Json) -> Usage | None:
     """Return LangChain's own counts, whose input includes cached tokens."""
     if not isinstance(value, dict) or not isinstance(value.get("input_token_details"), dict):
         return None
-    details = _object(value, "input_token_details")
+    details = as_object(value.get("input_token_details"))
     return Usage(
         input_tokens=fields.count(value, "input_tokens"),
         output_tokens=fields.count(value, "output_tokens"),
@@ -272,8 +271,3 @@ def _typical(statistics: Json) -> Score | None:
         return float(average)
     counted = {key: n for key, n in labels.items() if isinstance(n, int)} if isinstance(labels, dict) else {}
     return max(counted, key=lambda key: counted[key], default=None)
-
-
-def _object(holder: Mapping[str, Json], key: str) -> JsonObject:
-    value = holder.get(key)
-    return value if isinstance(value, dict) else {}

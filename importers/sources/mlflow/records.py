@@ -33,7 +33,7 @@ from replaydiff.importers.base import Query, RecordError, ShowStatus
 from replaydiff.importers.spans.contents import Event, RawSpan
 from replaydiff.replay.errors import InputError, SettingsError
 from replaydiff.replay.messages import decode, parse
-from replaydiff.replay.model import Json, JsonObject
+from replaydiff.replay.model import Json, JsonObject, as_object
 
 _BASE64_ID = re.compile(r"[A-Za-z0-9+/]{11}=|[A-Za-z0-9+/]{22}==")
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?)s")
@@ -139,8 +139,7 @@ def _duration(info: JsonObject) -> timedelta | None:
 
 
 def _experiment(info: JsonObject) -> str | None:
-    location = fields.mapping(info, "trace_location").get("mlflow_experiment")
-    inner = location if isinstance(location, dict) else {}
+    inner = as_object(fields.mapping(info, "trace_location").get("mlflow_experiment"))
     return fields.text(inner, "experiment_id") or fields.text(info, "experiment_id")
 
 
@@ -169,8 +168,7 @@ def read_span(span: Json) -> RawSpan:
     started_at = fields.time(span, "start_time_unix_nano", "start_time")
     if span_id is None or started_at is None:
         raise RecordError("a span needs span_id and start_time_unix_nano")
-    status = span.get("status")
-    status = status if isinstance(status, dict) else {}
+    status = as_object(span.get("status"))
     message = status.get("message") or span.get("status_message")
     events = [event for event in fields.sequence(span, "events") if isinstance(event, dict)]
     return RawSpan(

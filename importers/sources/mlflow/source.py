@@ -32,7 +32,7 @@ from replaydiff.importers.sources.mlflow.records import (
 )
 from replaydiff.importers.sources.mlflow.trace import trace_items
 from replaydiff.replay.errors import InputError, SettingsError
-from replaydiff.replay.model import Json, JsonObject
+from replaydiff.replay.model import Json, JsonObject, as_list, as_object, objects_in
 
 _TRACE = "trace"
 _PAGE_INFOS = 100
@@ -149,12 +149,12 @@ class _ServerReader:
 
     def _experiment(self, by: str, params: dict[str, str]) -> str | None:
         try:
-            answer = _object(self.client.get(f"/api/2.0/mlflow/experiments/{by}", params))
+            answer = as_object(self.client.get(f"/api/2.0/mlflow/experiments/{by}", params))
         except HttpError as error:
             if error.status == 404:
                 return None
             raise
-        experiment_id = _object(answer.get("experiment")).get("experiment_id")
+        experiment_id = as_object(answer.get("experiment")).get("experiment_id")
         return str(experiment_id) if experiment_id is not None else None
 
     def _all_experiments(self) -> list[str]:
@@ -164,9 +164,9 @@ class _ServerReader:
             body: JsonObject = {"max_results": _PAGE_EXPERIMENTS}
             if token:
                 body["page_token"] = token
-            answer = _object(self.client.post("/api/2.0/mlflow/experiments/search", body))
+            answer = as_object(self.client.post("/api/2.0/mlflow/experiments/search", body))
             experiment_ids += [
-                str(experiment["experiment_id"]) for experiment in _objects(answer, "experiments")
+                str(experiment["experiment_id"]) for experiment in objects_in(answer.get("experiments"))
             ]
             following = str(answer.get("next_page_token") or "")
             check_next(token, following, "experiments/search")
@@ -195,10 +195,10 @@ class _ServerReader:
                 raise
             params: dict[str, Any] = {"experiment_ids": [experiment], **search}
             answer = self.client.get("/api/2.0/mlflow/traces", params)
-        page = _object(answer)
+        page = as_object(answer)
         following = str(page.get("next_page_token") or _DONE)
         check_next(token, following, "traces/search")
-        return _objects(page, "traces"), following
+        return objects_in(page.get("traces")), following
 
     def _matching(self, infos: Sequence[JsonObject]) -> list[tuple[str, JsonObject]]:
         traces = []
@@ -234,7 +234,7 @@ class _ServerReader:
     def _spans(self, trace_ids: list[str]) -> dict[str, list[Json]]:
         spans_by_trace: dict[str, list[Json]] = {}
         try:
-            answer = _object(
+            answer = as_object(
                 self.client.get(
                     "/api/3.0/mlflow/traces/batchGet",
                     {"trace_ids": trace_ids},
@@ -245,9 +245,9 @@ class _ServerReader:
             if error.status not in (400, *_GONE):
                 raise
             answer = {}
-        for trace in _objects(answer, "traces"):
-            trace_id = str(_object(trace.get("trace_info")).get("trace_id"))
-            spans_by_trace[trace_id] = _list(trace.get("spans"))
+        for trace in objects_in(answer.get("traces")):
+            trace_id = str(as_object(trace.get("trace_info")).get("trace_id"))
+            spans_by_trace[trace_id] = as_list(trace.get("spans"))
         for trace_id in trace_ids:
             if not spans_by_trace.get(trace_id):
                 spans_by_trace[trace_id] = self._artifact(trace_id)
@@ -264,19 +264,7 @@ class _ServerReader:
             if error.status is None or error.status > 500:
                 raise
             return []
-        return _list(_object(answer).get("spans"))
-
-
-def _object(value: Json) -> JsonObject:
-    return value if isinstance(value, dict) else {}
-
-
-def _objects(holder: JsonObject, key: str) -> list[JsonObject]:
-    return [entry for entry in _list(holder.get(key)) if isinstance(entry, dict)]
-
-
-def _list(value: Json) -> list[Json]:
-    return value if isinstance(value, list) else []
+        return as_list(as_object(answer).get("spans"))
 
 
 NAME = "mlflow"

@@ -33,7 +33,7 @@ from replaydiff.importers.sources.otlp import FoundSpan, otlp_span
 from replaydiff.importers.spans.contents import Event, RawSpan, flat
 from replaydiff.importers.spans.interpret import trace
 from replaydiff.replay.messages import decode
-from replaydiff.replay.model import Json, JsonObject, Score
+from replaydiff.replay.model import Json, JsonObject, Score, as_object, objects_in
 
 NOTE = "note"
 """Name of annotations that are a person's free text."""
@@ -145,17 +145,14 @@ def _attributes(row: JsonObject) -> JsonObject:
 
 
 def _events(row: JsonObject) -> tuple[Event, ...]:
-    listed = decode(row.get("events"))
     return tuple(
         Event(name=str(event.get("name") or ""), attributes=_event_attributes(event))
-        for event in (listed if isinstance(listed, list) else ())
-        if isinstance(event, dict)
+        for event in objects_in(decode(row.get("events")))
     )
 
 
 def _event_attributes(event: Mapping[str, Any]) -> JsonObject:
-    decoded = decode(event.get("attributes"))
-    return decoded if isinstance(decoded, dict) else {}
+    return as_object(decode(event.get("attributes")))
 
 
 def row_id(row: JsonObject) -> str:
@@ -211,8 +208,7 @@ def read_annotation(row: JsonObject) -> Annotation | None:
             "export it with df.reset_index() first"
         )
     name = fields.text(row, "name") or fields.text(row, "annotation_name")
-    result = row.get("result")
-    result = result if isinstance(result, dict) else {}
+    result = as_object(row.get("result"))
     score = fields.number(result, "score")
     score = score if score is not None else fields.number(row, "result.score")
     label = fields.text(result, "label") or fields.text(row, "result.label")
