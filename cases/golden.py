@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -20,7 +20,7 @@ from replaydiff.replay.errors import InputError, UnknownNameError
 from replaydiff.replay.files import check_link, locked_folder, write_whole
 from replaydiff.replay.golden import case_of, case_to_json, json_form, read_golden
 from replaydiff.replay.golden.splicing import pieces_of, rewritten, with_case, without
-from replaydiff.replay.golden.text import Piece, read_text
+from replaydiff.replay.golden.text import read_text
 from replaydiff.replay.media import MediaFolder
 from replaydiff.replay.model import Case
 
@@ -94,7 +94,7 @@ def retire_cases(path: Path, ids: Sequence[str], *, reason: str, by: str, at: da
         text = read_text(path)
         retired = []
         for name in dict.fromkeys(ids):
-            piece = next(piece_of_case for piece_of_case, case in _cases_of(path, text) if case == name)
+            piece = next(piece for piece in pieces_of(path, text) if case_of(piece.record).id == name)
             note = {"reason": reason, "by": by, "at": at.isoformat(timespec="seconds")}
             metadata = {**(piece.record.get("metadata") or {}), "retired": note}
             retired.append(json_form.line_of({"id": name, **piece.record, "metadata": metadata}) + "\n")
@@ -130,11 +130,6 @@ def free_id(path: Path, trace_id: str) -> str:
     while name in taken:
         name, number = f"{plain}-{number}", number + 1
     return name
-
-
-def _cases_of(path: Path, text: str) -> Iterator[tuple[Piece, str]]:
-    """Return the pieces of a file that are cases, each with the id it has as a case."""
-    return ((piece, case_of(piece.record).id) for piece in pieces_of(path, text))
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
 from typing import Protocol, cast
@@ -97,6 +97,11 @@ class InputFile:
     position: int = 0
     """Bytes on disk that were read so far."""
 
+    @property
+    def modified_at(self) -> datetime:
+        """Return when the file was changed, in naive UTC and whole seconds."""
+        return datetime.fromtimestamp(int(self.modified), UTC).replace(tzinfo=None)
+
     def __fspath__(self) -> str:
         return self.path
 
@@ -140,6 +145,28 @@ class Query:
     asks for, since a trace may have been imported while it still ran, or before anyone rated it."""
     all_environments: bool = False
     """Take evaluations and experiments too, which are no production traffic."""
+
+    def covers(self, started_at: datetime) -> bool:
+        """Return whether a trace that started then is asked for."""
+        early = self.start is not None and started_at < self.start and not self.updates
+        return not early and started_at < self.end
+
+    def matches(
+        self,
+        environment: str | None,
+        release: str | None,
+        name: str | None,
+        user: str | None,
+        tags: Iterable[str],
+    ) -> bool:
+        """Return whether a trace with these fields is asked for, whenever it was."""
+        return (
+            (not self.environments or environment in self.environments)
+            and (not self.releases or release in self.releases)
+            and (not self.names or name in self.names)
+            and (not self.users or user in self.users)
+            and set(self.tags) <= set(tags)
+        )
 
 
 ShowStatus = Callable[[str], None]

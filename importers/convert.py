@@ -31,7 +31,7 @@ from replaydiff.importers.base import (
 )
 from replaydiff.importers.reading import Broken, Record, records
 from replaydiff.replay.messages import parse
-from replaydiff.replay.model import Json
+from replaydiff.replay.model import Json, JsonObject, objects_in
 from replaydiff.replay.model.light import light_dataclass
 
 Convert = Callable[[Json, InputFile], Iterable[Imported]]
@@ -180,6 +180,10 @@ class Group:
     def of(self, sort: str) -> list[Json]:
         """Return the values of the rows of a sort."""
         return [row.value for row in self.rows if row.sort == sort]
+
+    def objects(self, sort: str) -> list[JsonObject]:
+        """Return the values of the rows of a sort that are objects."""
+        return objects_in(self.of(sort))
 
 
 def temporary_database() -> sqlite3.Connection:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -29,6 +29,13 @@ _UNITS = ((1e17, 1e-9), (1e14, 1e-6), (1e11, 1e-3))
 def kind(value: Json) -> str:
     """Return what a person calls the type of a JSON value."""
     return "null" if value is None else _KINDS.get(type(value), "an object")
+
+
+def object_of(value: Json, what: str) -> JsonObject:
+    """Return a value that must be an object; `what` names it in the reason of a reject."""
+    if not isinstance(value, dict):
+        raise RecordError(f"{what} must be an object, not {kind(value)}")
+    return value
 
 
 def text(record: Mapping[str, Any], key: str) -> str | None:
@@ -81,11 +88,7 @@ def count(record: Mapping[str, Any], *keys: str) -> int:
 def mapping(record: Mapping[str, Any], key: str) -> JsonObject:
     """Return an object; absent is empty."""
     value = record.get(key)
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise RecordError(f"{key} must be an object, not {kind(value)}")
-    return value
+    return {} if value is None else object_of(value, key)
 
 
 def sequence(record: Mapping[str, Any], key: str) -> list[Json]:
@@ -115,6 +118,25 @@ def scores(record: Mapping[str, Any], key: str = "scores") -> dict[str, Score]:
         elif value is not None:
             raise RecordError(f"{key}.{name} must be a number, text or true/false, not {kind(value)}")
     return scores_by_name
+
+
+def score(value: Json) -> Score | None:
+    """Return a score: true or false, a text, or a finite number; None for anything else."""
+    if isinstance(value, bool | str):
+        return value or None if isinstance(value, str) else value
+    return finite(value)
+
+
+def finite(value: Json) -> float | None:
+    """Return a number (also true or false) as a float; None for anything else, infinite and undefined ones
+    too.
+    """
+    return number if isinstance(value, int | float) and math.isfinite(number := as_float(value)) else None
+
+
+def popped(metadata: JsonObject, *keys: str) -> str | None:
+    """Take the first of these fields that is a text or a whole number out of metadata; return it as text."""
+    return next((str(metadata.pop(key)) for key in keys if isinstance(metadata.get(key), str | int)), None)
 
 
 _GIVERS = {
@@ -149,12 +171,24 @@ def usage(value: Json) -> Usage | None:
     )
     input_tokens = count(value, "input_tokens", "prompt_tokens", "promptTokenCount")
     apart = "cache_read_input_tokens" in value or "cache_creation_input_tokens" in value
-    counts = Usage(
+    return counted(
         input_tokens=input_tokens + cache_read + cache_write if apart else input_tokens,
         output_tokens=count(value, "output_tokens", "completion_tokens", "candidatesTokenCount")
         + count(value, "thoughtsTokenCount"),
         cache_read_tokens=cache_read,
         cache_write_tokens=cache_write,
+    )
+
+
+def counted(
+    *, input_tokens: int, output_tokens: int, cache_read_tokens: int = 0, cache_write_tokens: int = 0
+) -> Usage | None:
+    """Return token counts; None where all are zero."""
+    counts = Usage(
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        cache_read_tokens=cache_read_tokens,
+        cache_write_tokens=cache_write_tokens,
     )
     return counts if counts != _NO_USAGE else None
 
@@ -165,6 +199,33 @@ def time(record: Mapping[str, Any], *keys: str) -> datetime | None:
         if record.get(key) not in (None, ""):
             return parse_time(record[key], key)
     return None
+
+
+def tokens(
+    record: Mapping[str, Any],
+    read: Sequence[str],
+    written: Sequence[str],
+    cache_read: Sequence[str],
+    cache_write: Sequence[str] = (),
+) -> Usage | None:
+    """Return token counts, each the first of these fields that is there; None where all are zero.
+
+    What the model read (`read`) counts what came from a cache.
+    """
+    return counted(
+        input_tokens=count(record, *read),
+        output_tokens=count(record, *written),
+        cache_read_tokens=count(record, *cache_read),
+        cache_write_tokens=count(record, *cache_write),
+    )
+
+
+def start_time(record: Mapping[str, Any], key: str, missing: str) -> datetime:
+    """Return a time that must be there; `missing` is the reason of a reject."""
+    value = time(record, key)
+    if value is None:
+        raise RecordError(missing)
+    return value
 
 
 def parse_time(value: Json, key: str = "time") -> datetime:

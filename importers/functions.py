@@ -11,9 +11,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from typing import Any
 
+from replaydiff.importers import fields
 from replaydiff.importers.base import Imported, InputFile, Note, RecordError, Skipped
 from replaydiff.importers.convert import converted
-from replaydiff.importers.fields import kind
 from replaydiff.importers.sources import jsonl
 from replaydiff.replay.model import Json, Trace
 
@@ -66,8 +66,7 @@ class FunctionImporter:
         return converted(self.NAME, files, self._convert)
 
     def _convert(self, record: Json, file: InputFile) -> Iterator[Imported]:
-        if not isinstance(record, dict):
-            raise RecordError(f"a record must be an object, not {kind(record)}")
+        record = fields.object_of(record, "a record")
         for returned in self._returned(record):
             if isinstance(returned, Mapping):
                 for item in jsonl.read(dict(returned), file):

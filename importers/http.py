@@ -173,15 +173,8 @@ class JsonClient:
     ) -> None:
         self._http.close()
 
-    def get(
-        self,
-        path: str,
-        params: Params | None = None,
-        *,
-        attempts: int = ATTEMPTS,
-        heavy_attempts: int | None = None,
-    ) -> Json:
-        """Return the JSON that `GET path` answers.
+    def get(self, path: str, params: Params | None = None, **tries: int) -> Json:
+        """Return the JSON that `GET path` answers, asked `attempts` times.
 
         `heavy_attempts` is how often a question is asked whose answer takes too long, breaks off or is too
         much, where that is less often than `attempts`: the caller may rather ask for less.
@@ -190,18 +183,9 @@ class JsonClient:
             CredentialsError: the keys are refused.
             HttpError: anything else than an answer, at last.
         """
-        return self._ask("GET", path, params, None, attempts, heavy_attempts or attempts)
+        return self._ask("GET", path, params, None, None, **tries)
 
-    def post(
-        self,
-        path: str,
-        body: Json,
-        params: Params | None = None,
-        *,
-        attempts: int = ATTEMPTS,
-        heavy_attempts: int | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Json:
+    def post(self, path: str, body: Json, *, headers: Mapping[str, str] | None = None, **tries: int) -> Json:
         """Return the JSON response of `POST path`, for queries sent by POST; it is retried, too.
 
         `headers` are sent with this request, beside those of all.
@@ -209,7 +193,7 @@ class JsonClient:
         Raises:
             CredentialsError, HttpError: as for `get`.
         """
-        return self._ask("POST", path, params, body, attempts, heavy_attempts or attempts, headers)
+        return self._ask("POST", path, None, body, headers, **tries)
 
     def patch(self, path: str, body: Json) -> Json:
         """Return the JSON response of `PATCH path`; it is retried, too.
@@ -217,7 +201,7 @@ class JsonClient:
         Raises:
             CredentialsError, HttpError: as for `get`.
         """
-        return self._ask("PATCH", path, None, body, ATTEMPTS, ATTEMPTS)
+        return self._ask("PATCH", path, None, body)
 
     def delete(self, path: str, body: Json) -> Json:
         """Return the JSON response of `DELETE path` with a body; it is retried, too.
@@ -225,7 +209,7 @@ class JsonClient:
         Raises:
             CredentialsError, HttpError: as for `get`.
         """
-        return self._ask("DELETE", path, None, body, ATTEMPTS, ATTEMPTS)
+        return self._ask("DELETE", path, None, body)
 
     def _ask(
         self,
@@ -233,10 +217,12 @@ class JsonClient:
         path: str,
         params: Params | None,
         body: Json,
-        attempts: int,
-        heavy_attempts: int,
         headers: Mapping[str, str] | None = None,
+        *,
+        attempts: int = ATTEMPTS,
+        heavy_attempts: int | None = None,
     ) -> Json:
+        heavy_attempts = heavy_attempts or attempts
         tries = weight = waits = 0
         while True:
             response = self._try(method, path, params, body, headers)

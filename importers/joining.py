@@ -273,7 +273,7 @@ def _join(requested: Sequence[_Request], runs: Sequence[ToolRun]) -> list[ToolRu
         if not _takes(
             open_by_name[run.name],
             run,
-            _any_request,
+            lambda _entry, _run: True,
             Witness.POSITION if run.name in alone else Witness.NAME,
         )
     ]
@@ -287,10 +287,6 @@ def _takes(requested: Sequence[_Request], run: ToolRun, rule: Rule, witness: Wit
     entry = next((entry for entry in fitting if _same_result(entry, run)), fitting[0])
     entry.run, entry.witness = run, witness
     return True
-
-
-def _same_id(entry: _Request, run: ToolRun) -> bool:
-    return entry.call.call_id is not None and entry.call.call_id == run.call_id
 
 
 def _same_args(entry: _Request, run: ToolRun) -> bool:
@@ -317,12 +313,8 @@ def _same_result(entry: _Request, run: ToolRun) -> bool:
     return recorded is not None and run.result is not None and _plain(recorded.result) == _plain(run.result)
 
 
-def _any_request(_entry: _Request, _run: ToolRun) -> bool:
-    return True
-
-
 _RULES: tuple[tuple[Rule, Witness], ...] = (
-    (_same_id, Witness.ID),
+    (lambda entry, run: entry.call.call_id is not None and entry.call.call_id == run.call_id, Witness.ID),
     (_same_args, Witness.ARGUMENTS),
     (_bare_value, Witness.ARGUMENTS),
     (_more_args, Witness.ARGUMENTS),

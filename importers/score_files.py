@@ -84,8 +84,7 @@ def attach_scores(con: DuckDBPyConnection, files: Sequence[InputFile], by: str) 
 
 def _row(row: Json, by: str) -> tuple[str, dict[str, Score]]:
     """Return the value that names a trace, and the scores of a row."""
-    if not isinstance(row, dict):
-        raise RecordError(f"a row must be an object, not {fields.kind(row)}")
+    row = fields.object_of(row, "a row")
     column = next((name for name in (by, by.rpartition(".")[2]) if row.get(name) not in (None, "")), None)
     if column is None:
         raise RecordError(f"the row has no {by}: it has {', '.join(row)[:100] or 'nothing'}")

@@ -90,7 +90,12 @@ def write(cases: list[Case], path: Path, target: str | None = None) -> tuple[str
     for record in records:
         foreign, carried = bridge.to_foreign(record, target, module)
         converted_records.append(foreign)
-        remarks.update(dict.fromkeys((_carried(name, module) for name in carried), 1))
+        remarks.update(
+            dict.fromkeys(
+                (f"{name}: carried in {module.FREE}; {module.TITLE} does not act on it" for name in carried),
+                1,
+            )
+        )
     ending = path.suffix.lower() or module.ENDINGS[0]
     return _foreign(module, converted_records, ending), remarks
 
@@ -191,10 +196,6 @@ def _lost(form: Form, records: list[JsonObject]) -> Counter[str]:
             lost = [name for name in record if record[name] != reread.get(name)]
             remarks.update(dict.fromkeys((f"{name}: a table cannot hold it as it is" for name in lost), 1))
     return remarks
-
-
-def _carried(name: str, module: CaseFormat) -> str:
-    return f"{name}: carried in {module.FREE}; {module.TITLE} does not act on it"
 
 
 def _foreign(module: CaseFormat, records: list[JsonObject], ending: str) -> str:

@@ -43,7 +43,7 @@ from replaydiff.replay.model import Json, JsonObject, Lane, as_object, objects_i
 
 _ID = "replay_id"
 """Key of an example's metadata: the id of the dataset item."""
-_PAGE, _BATCH = 100, 50
+_BATCH = 50
 
 
 class LangSmithDataset(Platform):
@@ -62,7 +62,7 @@ class LangSmithDataset(Platform):
         self._dataset = next((str(row["id"]) for row in listed if row.get("name") == self._name), None)
         if self._dataset is None:
             return []
-        items = [_item(row) for row in _listed(self._http, "/api/v1/examples", {"dataset": self._dataset})]
+        items = [_item(row) for row in Api(self._http).listed("/api/v1/examples", {"dataset": self._dataset})]
         self._server_ids = {item.id: server_id for item, server_id in items}
         return [item for item, _ in items]
 
@@ -150,9 +150,7 @@ class LangSmithDataset(Platform):
             together = scored[start : start + _BATCH]
             present = {
                 str(row["id"]): (row.get("score"), row.get("value"), row.get("comment"))
-                for row in _listed(
-                    self._http, "/api/v1/feedback", {"run": [run_id for run_id, _ in together]}
-                )
+                for row in Api(self._http).feedback([run_id for run_id, _ in together])
             }
             for run_id, values in together:
                 for value in values:
@@ -202,17 +200,6 @@ def connect(dataset: str) -> Iterator[LangSmithDataset]:
 
     with client(lambda _text: None) as http:
         yield LangSmithDataset(http, dataset, address())
-
-
-def _listed(http: JsonClient, path: str, params: dict[str, str | list[str]]) -> Iterator[JsonObject]:
-    """Yield all rows that are listed under a path by limit and offset."""
-    offset = 0
-    while True:
-        page = objects_in(http.get(path, {**params, "limit": _PAGE, "offset": offset}))
-        yield from page
-        offset += len(page)
-        if len(page) < _PAGE:
-            return
 
 
 def _item(row: JsonObject) -> tuple[PulledItem, str]:

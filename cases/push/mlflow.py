@@ -16,7 +16,7 @@ record's id, so a second pull shows only what differs since.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from urllib.parse import quote
@@ -353,9 +353,9 @@ def _push_rows(
         taken[key] = row.label
         if present_record and _is_same(present_record, expectations, tags, is_ours=present_record is before):
             pushed.unchanged[ITEMS] += 1
-        elif (before and _is_edited(before, row)) or (
-            present_record and not before and _contradicts(present_record, expectations)
-        ):
+        elif (
+            before and is_edited(before.item.input, before.item.expected_output, before.item.metadata, row)
+        ) or (present_record and not before and _contradicts(present_record, expectations)):
             pushed.left_edited.append(row.label)
         else:
             # Expectations are merged with those that are there: one that is gone must be emptied.
@@ -368,14 +368,17 @@ def _push_rows(
             if before and before is not present_record:
                 # Another input is another record.
                 replaced[row.id] = before.record_id
-    sent = write_rows(client, _path(dataset_id), changed, _upsert, _BATCH, pushed)
+    sent = write_rows(
+        client,
+        _path(dataset_id),
+        changed,
+        lambda records: {"records": msgspec.json.encode([*records.values()]).decode()},
+        _BATCH,
+        pushed,
+    )
     obsolete: list[Json] = [replaced[row] for row in sent if row in replaced]
     if obsolete:
         client.delete(_path(dataset_id), {"dataset_record_ids": obsolete})
-
-
-def _upsert(records: Mapping[str, JsonObject]) -> JsonObject:
-    return {"records": msgspec.json.encode(list(records.values())).decode()}
 
 
 def _is_same(present_record: _Record, expectations: JsonObject, tags: JsonObject, *, is_ours: bool) -> bool:
@@ -388,10 +391,6 @@ def _comparable(expectations: JsonObject) -> JsonObject:
     """Return the expectations that a case can express."""
     _, beside = _expected(expectations)
     return {name: value for name, value in expectations.items() if name not in beside}
-
-
-def _is_edited(record: _Record, row: DatasetItem) -> bool:
-    return is_edited(record.item.input, record.item.expected_output, record.item.metadata, row)
 
 
 def _contradicts(record: _Record, expectations: JsonObject) -> bool:

@@ -13,10 +13,10 @@ proposal is a conflict, which is shown and never applied.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from replaydiff.cases.edit import text_of
 from replaydiff.cases.formats.langfuse import to_case as fields_of_item
@@ -110,14 +110,10 @@ def _with_item(case: Case, item: PulledItem) -> Case:
     for name in (*_FIELDS, _ANSWER):
         if name in pulled:
             record[name] = pulled[name]
-        elif name in record and not _is_beside(name, pulled):
+        # An input has two forms.
+        elif name in record and not (name == "input" and "messages" in pulled):
             del record[name]
     return case_of(record)
-
-
-def _is_beside(name: str, metadata: Mapping[str, Any]) -> bool:
-    """Return whether to keep a field that an item does not name: the input has two forms."""
-    return name == "input" and "messages" in metadata
 
 
 def plain_case(item: PulledItem) -> Case:

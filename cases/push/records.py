@@ -115,7 +115,7 @@ class DatasetItem:
 
     @property
     def input_object(self) -> JsonObject:
-        """The input, for servers that keep objects."""
+        """Return the input as an object, for servers that keep objects."""
         return self.input if isinstance(self.input, dict) else {"input": self.input}
 
 

@@ -25,7 +25,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -46,7 +46,15 @@ from replaydiff.importers.chat.model_calls import CallSpool, LoggedCall, run_of
 from replaydiff.importers.chat.streams import events_of_text, is_stream, put_together
 from replaydiff.importers.convert import Convert, guarded, reject, temporary_database
 from replaydiff.importers.reading import Broken, Record, records
-from replaydiff.replay.messages import Conversation, conversation, count_requests, decode, definitions, parse
+from replaydiff.replay.messages import (
+    Conversation,
+    conversation,
+    count_requests,
+    decode,
+    definitions,
+    parse,
+    read_messages,
+)
 from replaydiff.replay.model import Json, JsonObject, Message, Trace, as_object, objects_in
 
 REQUESTS = ("body", "params")
@@ -181,6 +189,11 @@ def request_and_answer(record: JsonObject) -> tuple[JsonObject, Json]:
     return request, answer
 
 
+def replied(answer: Json) -> tuple[Message, ...]:
+    """Return the messages that a model answered with."""
+    return tuple(message for message in read_messages(answer) or () if message.role in ("assistant", "tool"))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedExchange:
     """Return the content of one record."""
@@ -214,7 +227,7 @@ def read_exchange(source: str, exchange: LoggedExchange, file: InputFile) -> Ite
     )
     if started_at is None:
         notes.append("no time in the record: the file's modification time was taken")
-        started_at = datetime.fromtimestamp(int(file.modified), UTC).replace(tzinfo=None)
+        started_at = file.modified_at
     repeated = exchange.replied and exchange.requested and exchange.requested[-1] == exchange.replied[-1]
     run = conversation(exchange.requested) if repeated or not (exchange.replied or exchange.error) else None
     trace = _trace(source, exchange, started_at, run)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from replaydiff.importers import fields
 from replaydiff.importers.base import Imported, InputFile, Note, RecordError, Skipped
@@ -70,7 +69,7 @@ def turns(
         started_at, ended_at = min(times, default=None), max(times, default=None)
         if started_at is None:
             yield Note(NO_TIME)
-            started_at = datetime.fromtimestamp(int(file.modified), UTC).replace(tzinfo=None)
+            started_at = file.modified_at
         response = final_response(produced)
         errors = [entry.error for entry in turn if entry.error]
         trace = Trace(

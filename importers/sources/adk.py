@@ -34,8 +34,7 @@ def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
 
 
 def _session(record: Json, file: InputFile) -> Iterator[Imported]:
-    if not isinstance(record, dict):
-        raise RecordError(f"a session must be an object, not {fields.kind(record)}")
+    record = fields.object_of(record, "a session")
     session = fields.text(record, "id")
     if session is None or "events" not in record:
         raise RecordError("no session of ADK: looked for id and events")
@@ -61,8 +60,7 @@ def _field(holder: JsonObject, name: str) -> Json:
 
 def _message(event: Json, number: int) -> SessionMessage | None:
     where = f"events[{number}]"
-    if not isinstance(event, dict):
-        raise RecordError(f"{where} must be an object, not {fields.kind(event)}")
+    event = fields.object_of(event, where)
     if event.get("partial") is True:
         return None
     failed = _field(event, "error_message") or _field(event, "error_code")
@@ -84,8 +82,7 @@ def _message(event: Json, number: int) -> SessionMessage | None:
 
 def _part(part: Json, where: str) -> Json:
     """Return a part without the fields that are null, as Python writes them."""
-    if not isinstance(part, dict):
-        raise RecordError(f"a part of {where} must be an object, not {fields.kind(part)}")
+    part = fields.object_of(part, f"a part of {where}")
     fields_of_part: JsonObject = {key: value for key, value in part.items() if value is not None}
     call = _field(fields_of_part, "function_call")
     if call is not None and not (isinstance(call, dict) and isinstance(call.get("name"), str)):

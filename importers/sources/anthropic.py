@@ -26,6 +26,7 @@ from replaydiff.importers.chat.logs import (
     is_anthropic,
     read_exchange,
     read_logs,
+    replied,
     request_and_answer,
 )
 from replaydiff.importers.chat.model_calls import LoggedCall
@@ -80,4 +81,4 @@ def _parts(record: JsonObject) -> tuple[JsonObject, Json]:
 def _replied(answer: Json) -> tuple[Message, ...]:
     if isinstance(answer, dict) and answer.get("type") == "error":
         return ()
-    return tuple(message for message in read_messages(answer) or () if message.role in ("assistant", "tool"))
+    return replied(answer)

@@ -10,7 +10,7 @@ With the whole folder of a Harbor job, the rewards in each trial's `result.json`
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from pathlib import PurePath
 
@@ -20,7 +20,7 @@ from replaydiff.importers.call_notes import ORPHANS, UNKNOWN_CALLS, has_unread_c
 from replaydiff.importers.convert import converted
 from replaydiff.importers.reading import Record, records
 from replaydiff.replay.messages import conversation, definitions, read_messages
-from replaydiff.replay.model import Json, JsonObject, Message, Score, Trace, Usage, as_object, total_usage
+from replaydiff.replay.model import Json, JsonObject, Score, Trace, Usage, as_object, total_usage
 
 NAME = "atif"
 RECOGNISED_BY = "records have schema_version ATIF-v1.x and steps"
@@ -68,8 +68,7 @@ def _trial(file: InputFile) -> str:
 
 
 def _read(rewards: Rewards, record: Json, file: InputFile) -> Iterator[Imported]:
-    if not isinstance(record, dict):
-        raise RecordError(f"a trajectory must be an object, not {fields.kind(record)}")
+    record = fields.object_of(record, "a trajectory")
     listed = record.get("steps")
     if not isinstance(listed, list):
         if PurePath(file.name).name in _HARBOR_FILES or _is_result(record):
@@ -77,7 +76,7 @@ def _read(rewards: Rewards, record: Json, file: InputFile) -> Iterator[Imported]
             return
         raise RecordError("there are no steps in it: looked for schema_version ATIF-v1.x and steps")
     steps = [_step(listed_step, number) for number, listed_step in enumerate(listed, start=1)]
-    main_steps = [step for step in steps if not _is_sidechain(step)]
+    main_steps = [step for step in steps if fields.mapping(step, "extra").get("is_sidechain") is not True]
     if len(main_steps) < len(steps) or fields.sequence(record, "subagent_trajectories"):
         yield Note(SUB_AGENTS)
     new = [step for step in main_steps if step.get("is_copied_context") is not True]
@@ -88,10 +87,10 @@ def _read(rewards: Rewards, record: Json, file: InputFile) -> Iterator[Imported]
     started_at = fields.time(next((step for step in new if step.get("timestamp")), {}), "timestamp")
     if started_at is None:
         yield Note("no time in the trajectory: the file's modification time was taken")
-        started_at = datetime.fromtimestamp(int(file.modified), UTC).replace(tzinfo=None)
+        started_at = file.modified_at
     trace = _trace(record, main_steps, new, trial, started_at)
     if len(new) == len(main_steps) and orphan_results(
-        (message for message in trace.messages if not _is_of_environment(message)),
+        (message for message in trace.messages if not (message.tool_call_id or "").startswith(_NO_CALL)),
         trace.tool_calls,
     ):
         yield Note(ORPHANS)
@@ -101,19 +100,10 @@ def _read(rewards: Rewards, record: Json, file: InputFile) -> Iterator[Imported]
 
 
 def _step(step: Json, number: int) -> JsonObject:
-    if not isinstance(step, dict):
-        raise RecordError(f"steps[{number - 1}] must be an object, not {fields.kind(step)}")
+    step = fields.object_of(step, f"steps[{number - 1}]")
     if str(step.get("source")) not in _ROLES:
         raise RecordError(f"steps[{number - 1}].source must be system, user or agent")
     return step
-
-
-def _is_sidechain(step: JsonObject) -> bool:
-    return fields.mapping(step, "extra").get("is_sidechain") is True
-
-
-def _is_of_environment(message: Message) -> bool:
-    return (message.tool_call_id or "").startswith(_NO_CALL)
 
 
 def _trace(
@@ -181,8 +171,7 @@ def _messages(step: JsonObject) -> Iterator[JsonObject]:
             "tool_calls": list(calls),
         }
     for number, result in enumerate(fields.sequence(fields.mapping(step, "observation"), "results")):
-        if not isinstance(result, dict):
-            raise RecordError(f"a result must be an object, not {fields.kind(result)}")
+        result = fields.object_of(result, "a result")
         # Without calls the environment answers nobody: the id keeps it from answering an earlier call.
         call_id = result.get("source_call_id") or (
             None if calls else f"{_NO_CALL}{step.get('step_id')} {number}"
@@ -197,8 +186,7 @@ def _messages(step: JsonObject) -> Iterator[JsonObject]:
 
 
 def _call(call: Json) -> JsonObject:
-    if not isinstance(call, dict):
-        raise RecordError(f"a tool call must be an object, not {fields.kind(call)}")
+    call = fields.object_of(call, "a tool call")
     name = fields.text(call, "function_name")
     if name is None:
         raise RecordError("a tool call has no function_name")
@@ -217,15 +205,13 @@ def _totals(record: JsonObject, new: Sequence[JsonObject]) -> tuple[Usage | None
     """Return tokens and cost of the trajectory, else of its steps."""
     whole = fields.mapping(record, "final_metrics")
     listed = [fields.mapping(step, "metrics") for step in new]
-    usage = Usage(
-        input_tokens=fields.count(whole, "total_prompt_tokens"),
-        output_tokens=fields.count(whole, "total_completion_tokens"),
-        cache_read_tokens=fields.count(whole, "total_cached_tokens"),
+    usage = fields.tokens(
+        whole, ("total_prompt_tokens",), ("total_completion_tokens",), ("total_cached_tokens",)
     )
     costs = [cost for metrics in listed if (cost := fields.number(metrics, "cost_usd")) is not None]
     cost = fields.number(whole, "total_cost_usd")
     return (
-        usage if usage != Usage() else total_usage(map(fields.usage, listed)),
+        usage or total_usage(map(fields.usage, listed)),
         cost if cost is not None else sum(costs) if costs else None,
     )
 
@@ -250,6 +236,5 @@ def _metadata(record: JsonObject, agent: JsonObject, trial: JsonObject) -> JsonO
     ):
         if value not in (None, ""):
             metadata[name] = value
-    if tools := definitions.definitions(agent.get("tool_definitions")):
-        metadata[definitions.KEY] = tools
+    definitions.put(metadata, agent.get("tool_definitions"))
     return metadata

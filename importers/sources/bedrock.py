@@ -21,7 +21,7 @@ from replaydiff.importers.chat.logs import LoggedExchange, read_exchange, read_l
 from replaydiff.importers.chat.model_calls import LoggedCall
 from replaydiff.importers.chat.streams import is_stream, put_together
 from replaydiff.replay.messages import decode, definitions, read_messages, read_text
-from replaydiff.replay.model import Json, JsonObject, Message, objects_in
+from replaydiff.replay.model import Json, JsonObject, Message, as_object, objects_in
 
 NAME = "bedrock"
 RECOGNISED_BY = "records have schemaType ModelInvocationLog"
@@ -35,8 +35,7 @@ _SESSIONS = ("session_id", "sessionId", "conversation_id", "conversationId", "th
 
 def recognises(record: Json) -> float:
     """Recognise a record by the type that each record names."""
-    log = _record(record)
-    return 0.98 if log is not None else 0.0
+    return 0.98 if _record(record) is not None else 0.0
 
 
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
@@ -109,7 +108,7 @@ def _answer(body: Json) -> Json:
         if is_stream(body):
             return put_together(body)
         # Titan and Llama stream pieces of text.
-        pieces = [read for piece in body if isinstance(piece, dict) and (read := _text(piece)) is not None]
+        pieces = [read for piece in objects_in(body) if (read := _text(piece)) is not None]
         if body and not pieces:
             raise RecordError("its answer is a stream in a shape that is not known")
         return {"generation": "".join(pieces)}
@@ -132,9 +131,7 @@ def _replied(answer: Json) -> tuple[Message, ...]:
 
 def _text(answer: JsonObject) -> str | None:
     """Return the text of models that answer in fields of their own."""
-    results = answer.get("results")
-    listed = objects_in(results)
-    for holder in (answer, *listed):
+    for holder in (answer, *objects_in(answer.get("results"))):
         for key in _TEXTS:
             if isinstance(holder.get(key), str):
                 return read_text(holder[key])
@@ -145,21 +142,11 @@ def _offered(request: Json) -> Json:
     """Return the tools of a request: Converse wraps each, and its schema, once more."""
     if not isinstance(request, dict):
         return None
-    config = request.get("toolConfig")
-    listed = config.get("tools") if isinstance(config, dict) else None
+    listed = as_object(request.get("toolConfig")).get("tools")
     if not isinstance(listed, list):
         return request.get("tools")
-    specs = [tool.get("toolSpec") for tool in listed if isinstance(tool, dict)]
-    return [
-        {
-            **spec,
-            "inputSchema": schema.get("json")
-            if isinstance(schema := spec.get("inputSchema"), dict)
-            else None,
-        }
-        for spec in specs
-        if isinstance(spec, dict)
-    ]
+    specs = objects_in([tool.get("toolSpec") for tool in objects_in(listed)])
+    return [{**spec, "inputSchema": as_object(spec.get("inputSchema")).get("json")} for spec in specs]
 
 
 def _usage(record: JsonObject, answer: Json) -> JsonObject:

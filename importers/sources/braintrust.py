@@ -7,7 +7,6 @@ evaluations, and no production traffic; spans of scorers are no part of the agen
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -25,7 +24,7 @@ from replaydiff.importers.spans.trace import About, Span, of_spans
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.files import replacing
 from replaydiff.replay.messages import decode, definitions, read_text
-from replaydiff.replay.model import CORRECTION, Json, JsonObject, Score, StepKind, Trace, Usage
+from replaydiff.replay.model import CORRECTION, Json, JsonObject, Score, StepKind, Trace
 
 NAME = "braintrust"
 RECOGNISED_BY = "records have span_attributes and root_span_id"
@@ -40,6 +39,12 @@ _KINDS = {"llm": StepKind.LLM, "tool": StepKind.TOOL}
 _SESSIONS = ("session_id", "sessionId", "conversation_id", "thread_id")
 _USERS = ("user_id", "userId", "user")
 _RELEASES = ("release", "version", "revision")
+_TOKENS = (
+    ("prompt_tokens",),
+    ("completion_tokens",),
+    ("prompt_cached_tokens",),
+    ("prompt_cache_creation_tokens",),
+)
 EXPERIMENT = "spans of experiments"
 LOOKBACK = timedelta(days=7)
 """Rows are found by the time they were created; scores come to them later."""
@@ -69,9 +74,7 @@ def _rows(record: Json) -> Iterator[Json]:
 
 
 def _keep(spool: Spool, number: int, file: InputFile, record: Record) -> Iterator[Imported]:
-    row = record.value
-    if not isinstance(row, dict):
-        raise RecordError(f"a row must be an object, not {fields.kind(row)}")
+    row = fields.object_of(record.value, "a row")
     span_id = fields.text(row, "span_id") or fields.text(row, "id")
     if span_id is None or "span_attributes" not in row:
         raise RecordError("no row of Braintrust: looked for span_id, root_span_id and span_attributes")
@@ -88,8 +91,10 @@ def _keep(spool: Spool, number: int, file: InputFile, record: Record) -> Iterato
 
 
 def _trace(group: Group, _value: Json, file: InputFile) -> Iterator[Imported]:
-    rows = [row for row in group.of(_ROW) if isinstance(row, dict)]
-    rows.sort(key=lambda row: (_started(row), _counter(row)))
+    rows = group.objects(_ROW)
+    rows.sort(
+        key=lambda row: (_started(row), fields.count(fields.mapping(row, "span_attributes"), "exec_counter"))
+    )
     root = next((row for row in rows if not fields.sequence(row, "span_parents")), rows[0])
     if _type(root) == "eval" and not file.all_environments:
         yield Skipped(EXPERIMENT)
@@ -103,11 +108,6 @@ def _started(row: JsonObject) -> datetime:
     if started_at is None:
         raise RecordError("the row has no metrics.start and no created")
     return started_at
-
-
-def _counter(row: JsonObject) -> int:
-    """Return the SDK numbers spans in the order in which they were started."""
-    return fields.count(fields.mapping(row, "span_attributes"), "exec_counter")
 
 
 def _type(row: JsonObject) -> str:
@@ -135,21 +135,11 @@ def _span(row: JsonObject, is_root: bool) -> Span:
         output=output,
         call_id=fields.text(metadata, "tool_call_id") if kind is StepKind.TOOL else None,
         model=fields.text(metadata, "model") if is_model else None,
-        usage=_usage(metrics),
+        usage=fields.tokens(metrics, *_TOKENS),
         cost=fields.number(metrics, "estimated_cost"),
         error=_error(row),
         evaluator=_type(row) == "score",
     )
-
-
-def _usage(metrics: JsonObject) -> Usage | None:
-    usage = Usage(
-        input_tokens=fields.count(metrics, "prompt_tokens"),
-        output_tokens=fields.count(metrics, "completion_tokens"),
-        cache_read_tokens=fields.count(metrics, "prompt_cached_tokens"),
-        cache_write_tokens=fields.count(metrics, "prompt_cache_creation_tokens"),
-    )
-    return usage if usage != Usage() else None
 
 
 def _error(row: JsonObject) -> str | None:
@@ -166,21 +156,19 @@ def _error(row: JsonObject) -> str | None:
 def _about(root: JsonObject, rows: Sequence[JsonObject]) -> About:
     metadata = dict(fields.mapping(root, "metadata"))
     offered = [fields.mapping(row, "metadata").get("tools") for row in rows if _type(row) == "llm"]
-    if tools := definitions.definitions(*offered):
-        metadata[definitions.KEY] = tools
+    definitions.put(metadata, *offered)
     expected = read_text(root.get("expected")) if root.get("expected") is not None else None
     if expected:
         metadata[CORRECTION] = expected
     session, user, release, environment = (
-        next((str(metadata.pop(key)) for key in keys if isinstance(metadata.get(key), str | int)), None)
-        for keys in (_SESSIONS, _USERS, _RELEASES, ("environment",))
+        fields.popped(metadata, *keys) for keys in (_SESSIONS, _USERS, _RELEASES, ("environment",))
     )
     scores: dict[str, Score] = {}
     for row in (*rows, root):
         scores |= {
             name: number
             for name, value in fields.mapping(row, "scores").items()
-            if isinstance(value, int | float) and math.isfinite(number := fields.as_float(value))
+            if (number := fields.finite(value)) is not None
         }
     return About(
         name=fields.text(fields.mapping(root, "span_attributes"), "name"),
@@ -260,13 +248,6 @@ def _created_in(query: Query) -> JsonObject:
 
 
 def _matches(trace: Trace, query: Query) -> bool:
-    early = query.start is not None and trace.started_at < query.start and not query.updates
-    return (
-        not early
-        and trace.started_at < query.end
-        and (not query.environments or trace.environment in query.environments)
-        and (not query.releases or trace.release in query.releases)
-        and (not query.names or trace.name in query.names)
-        and (not query.users or trace.user_id in query.users)
-        and set(query.tags) <= set(trace.tags)
+    return query.covers(trace.started_at) and query.matches(
+        trace.environment, trace.release, trace.name, trace.user_id, trace.tags
     )

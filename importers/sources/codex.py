@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from itertools import chain
 
 from replaydiff.importers import fields
@@ -19,7 +18,7 @@ from replaydiff.importers.call_notes import ORPHANS, UNKNOWN_CALLS, has_orphan, 
 from replaydiff.importers.convert import guarded, refused, reject
 from replaydiff.importers.reading import Broken, Record, records
 from replaydiff.replay.messages import final_response, join_results, read_messages
-from replaydiff.replay.model import Json, JsonObject, Message, Trace, Usage, total_usage
+from replaydiff.replay.model import Json, JsonObject, Message, Trace, Usage, as_object, total_usage
 
 NAME = "codex"
 RECOGNISED_BY = "records are lines of a Codex rollout"
@@ -75,13 +74,9 @@ class _Session:
 
     def take(self, record: Record) -> Iterator[Imported]:
         """Read a line; a user's message ends the turn before it."""
-        line = record.value
-        payload = line.get("payload") if isinstance(line, dict) else None
-        if (
-            not isinstance(line, dict)
-            or not isinstance(payload, dict)
-            or not isinstance(line.get("type"), str)
-        ):
+        line = as_object(record.value)
+        payload = line.get("payload")
+        if not isinstance(payload, dict) or not isinstance(line.get("type"), str):
             yield refused(
                 NAME, self._file, record, "a line of a session must be an object with type and payload"
             )
@@ -147,8 +142,7 @@ class _Session:
         if turn is None:
             return
         if kind == "token_count":
-            info = payload.get("info")
-            turn.counts.append(info.get("last_token_usage") if isinstance(info, dict) else None)
+            turn.counts.append(as_object(payload.get("info")).get("last_token_usage"))
         elif kind in ("mcp_tool_call_begin", "mcp_tool_call_end"):
             turn.mcp_calls.add(str(payload.get("call_id")))
         elif kind == "error":
@@ -164,7 +158,7 @@ class _Session:
         first = turn.first.value if isinstance(turn.first.value, dict) else {}
         started_at = fields.time(first, "timestamp")
         if started_at is None:
-            started_at = datetime.fromtimestamp(int(self._file.modified), UTC).replace(tzinfo=None)
+            started_at = self._file.modified_at
         ended_at = fields.time(turn.last, "timestamp")
         response = final_response(turn.produced)
         metadata: JsonObject = {

@@ -7,7 +7,6 @@ them later, in units of its own.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
@@ -84,9 +83,7 @@ def _rows(record: Json) -> Iterator[Json]:
 
 
 def _keep(spool: Spool, number: int, _file: InputFile, record: Record) -> Iterator[Imported]:
-    row = record.value
-    if not isinstance(row, dict):
-        raise RecordError(f"a span must be an object, not {fields.kind(row)}")
+    row = fields.object_of(record.value, "a span")
     trace_id, span_id = fields.text(row, "trace_id"), fields.text(row, "span_id")
     if trace_id is None or span_id is None or "start_ns" not in row:
         raise RecordError("no span of Datadog: looked for trace_id, span_id and start_ns")
@@ -95,7 +92,7 @@ def _keep(spool: Spool, number: int, _file: InputFile, record: Record) -> Iterat
 
 
 def _trace(group: Group, _value: Json, file: InputFile) -> Iterator[Imported]:
-    rows = [_flat(row) for row in group.of(_SPAN) if isinstance(row, dict)]
+    rows = list(map(_flat, group.objects(_SPAN)))
     rows.sort(key=lambda row: fields.number(row, "start_ns") or 0.0)
     span_ids = {str(row["span_id"]) for row in rows}
     root = next((row for row in rows if _parent(row) not in span_ids), rows[0])
@@ -140,9 +137,6 @@ def _span(row: JsonObject, *, is_root: bool) -> Span:
     name = fields.text(row, "name")
     if kind is StepKind.TOOL and name is None:
         raise RecordError("a tool span has no name")
-    started = fields.time(row, "start_ns")
-    if started is None:
-        raise RecordError("start_ns is empty")
     received, call_id = _content(fields.mapping(row, "input")), None
     if kind is StepKind.TOOL:
         received, call_id = _arguments(received)
@@ -152,7 +146,7 @@ def _span(row: JsonObject, *, is_root: bool) -> Span:
         parent=_parent(row),
         kind=kind,
         name=name or _kind(row),
-        started_at=started,
+        started_at=fields.start_time(row, "start_ns", "start_ns is empty"),
         ended_at=_ended(row),
         input=argument(decode(received)) if is_agent else received,
         output=_content(fields.mapping(row, "output")),
@@ -223,14 +217,13 @@ def _result(result: Json) -> Json:
 
 def _usage(row: JsonObject) -> Usage | None:
     """Return tokens of a model call; the SDK counts what came from a cache among its input tokens."""
-    metrics = fields.mapping(row, "metrics")
-    usage = Usage(
-        input_tokens=fields.count(metrics, "input_tokens", "prompt_tokens"),
-        output_tokens=fields.count(metrics, "output_tokens", "completion_tokens"),
-        cache_read_tokens=fields.count(metrics, "cache_read_input_tokens"),
-        cache_write_tokens=fields.count(metrics, "cache_write_input_tokens"),
+    return fields.tokens(
+        fields.mapping(row, "metrics"),
+        ("input_tokens", "prompt_tokens"),
+        ("output_tokens", "completion_tokens"),
+        ("cache_read_input_tokens",),
+        ("cache_write_input_tokens",),
     )
-    return usage if usage != Usage() else None
 
 
 def _error(row: JsonObject) -> str | None:
@@ -255,8 +248,7 @@ def _about(root: JsonObject, tags: dict[str, str], rows: Sequence[JsonObject]) -
     app = fields.text(root, "ml_app") or tags.pop("ml_app", None)
     if app:
         metadata["ml_app"] = app
-    if tools := definitions.definitions(*map(_offered, rows)):
-        metadata[definitions.KEY] = tools
+    definitions.put(metadata, *map(_offered, rows))
     session, user, environment, release = (
         tags.pop(key, None) for key in ("session_id", "user_id", "env", "version")
     )
@@ -285,9 +277,8 @@ def _scores(rows: Sequence[JsonObject]) -> dict[str, Score]:
     scores: dict[str, Score] = {}
     for row in rows:
         for name, evaluation in fields.mapping(row, "evaluation").items():
-            value = evaluation.get("value") if isinstance(evaluation, dict) else None
-            if isinstance(value, bool | str):
-                scores[name] = value
-            elif isinstance(value, int | float) and math.isfinite(number := fields.as_float(value)):
-                scores[name] = number
+            value = as_object(evaluation).get("value")
+            score = value if isinstance(value, str) else fields.score(value)
+            if score is not None:
+                scores[name] = score
     return scores

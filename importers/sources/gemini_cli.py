@@ -17,7 +17,7 @@ from replaydiff.importers.chat.turns import SessionMessage, turns
 from replaydiff.importers.convert import guarded, refused, reject
 from replaydiff.importers.reading import Broken, Record, records
 from replaydiff.replay.messages import read_content, read_messages
-from replaydiff.replay.model import Json, JsonObject, Message, Usage, as_list, as_object
+from replaydiff.replay.model import Json, JsonObject, Message, Usage, as_list, as_object, objects_in
 
 NAME = "gemini-cli"
 RECOGNISED_BY = "records have sessionId and projectHash"
@@ -77,9 +77,7 @@ def _session_of_lines(value: Json, file: InputFile) -> Iterator[Imported]:
         elif "$set" in line:
             changed = fields.mapping(line, "$set")
             if isinstance(listed := changed.get("messages"), list):
-                messages = {
-                    str(message.get("id")): message for message in listed if isinstance(message, dict)
-                }
+                messages = {str(message.get("id")): message for message in objects_in(listed)}
             header |= {key: value for key, value in changed.items() if key != "messages"}
         elif "$rewindTo" in line:
             if not isinstance(message_id := line["$rewindTo"], str):
@@ -114,8 +112,7 @@ def _session(value: Json, file: InputFile) -> Iterator[Imported]:
 
 def _message(message: Json, number: int) -> SessionMessage | None:
     where = f"messages[{number}]"
-    if not isinstance(message, dict):
-        raise RecordError(f"{where} must be an object, not {fields.kind(message)}")
+    message = fields.object_of(message, where)
     kind = message.get("type")
     if kind in _SILENT:
         return None

@@ -7,7 +7,6 @@ Long texts and images stand apart under `attachments`, and are put back where th
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from replaydiff.importers import fields
@@ -16,7 +15,7 @@ from replaydiff.importers.call_notes import ORPHANS, UNKNOWN_CALLS, has_unread_c
 from replaydiff.importers.convert import converted, refused
 from replaydiff.importers.reading import Record
 from replaydiff.replay.messages import conversation, count_requests, definitions, read_messages
-from replaydiff.replay.model import Json, JsonObject, Score, Trace, Usage, total_usage
+from replaydiff.replay.model import Json, JsonObject, Score, Trace, Usage, as_object, objects_in, total_usage
 
 NAME = "inspect"
 RECOGNISED_BY = "records have eval and samples"
@@ -47,8 +46,7 @@ def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
 
 
 def _traces(record: Json, file: InputFile) -> Iterator[Imported]:
-    if not isinstance(record, dict):
-        raise RecordError(f"an eval log must be an object, not {fields.kind(record)}")
+    record = fields.object_of(record, "an eval log")
     if not isinstance(record.get("eval"), dict):
         raise RecordError("no eval log of Inspect AI: looked for eval and samples")
     evaluated = fields.mapping(record, "eval")
@@ -57,8 +55,7 @@ def _traces(record: Json, file: InputFile) -> Iterator[Imported]:
         yield Skipped("eval logs without samples")
     for number, sample in enumerate(listed, start=1):
         try:
-            if not isinstance(sample, dict):
-                raise RecordError(f"a sample must be an object, not {fields.kind(sample)}")
+            sample = fields.object_of(sample, "a sample")
             items = list(_sample(sample, evaluated))
         except RecordError as error:
             whole: JsonObject = {"eval": evaluated, "sample": sample}
@@ -74,7 +71,7 @@ def _sample(sample: JsonObject, evaluated: JsonObject) -> Iterator[Imported]:
     run = conversation(messages)
     if orphan_results(messages, run.tool_calls):
         yield Note(ORPHANS)
-    events = [event for event in fields.sequence(sample, "events") if isinstance(event, dict)]
+    events = objects_in(fields.sequence(sample, "events"))
     if sum(event.get("event") == "tool" for event in events) > len(run.tool_calls):
         yield Note(EVENTS_ONLY)
     received = _put_back(sample.get("input"), attachments)
@@ -91,7 +88,7 @@ def _sample(sample: JsonObject, evaluated: JsonObject) -> Iterator[Imported]:
     started_at = started_at or fields.time(evaluated, "created")
     if started_at is None:
         raise RecordError("the sample has no started_at, and its evaluation no created")
-    usages = [usage for usage in fields.mapping(sample, "model_usage").values() if isinstance(usage, dict)]
+    usages = objects_in([*fields.mapping(sample, "model_usage").values()])
     costs = [cost for usage in usages if (cost := fields.number(usage, "total_cost")) is not None]
     trace = Trace(
         trace_id=_trace_id(sample, evaluated),
@@ -181,20 +178,10 @@ def _scores(scorers: JsonObject) -> tuple[dict[str, Score], bool]:
     has_lists = False
     for scorer, score in scorers.items():
         value = score.get("value") if isinstance(score, dict) else score
-        named = (
-            {f"{scorer}.{key}": inner_score for key, inner_score in value.items()}
-            if isinstance(value, dict)
-            else {}
-        )
+        named = {f"{scorer}.{key}": inner_score for key, inner_score in as_object(value).items()}
         for name, inner_score in (named or {scorer: value}).items():
-            if isinstance(inner_score, bool):
-                scores[name] = inner_score
-            elif isinstance(inner_score, str) and inner_score:
-                scores[name] = _VALUES.get(inner_score, inner_score)
-            elif isinstance(inner_score, int | float) and math.isfinite(
-                number := fields.as_float(inner_score)
-            ):
-                scores[name] = number
+            if (read := fields.score(inner_score)) is not None:
+                scores[name] = _VALUES.get(read, read) if isinstance(read, str) else read
             has_lists = has_lists or isinstance(inner_score, list | dict)
     return scores, has_lists
 
@@ -212,6 +199,5 @@ def _metadata(sample: JsonObject, evaluated: JsonObject, events: Sequence[JsonOb
         if value not in (None, "", []):
             metadata[name] = value
     offered = [event.get("tools") for event in events if event.get("event") == "model"]
-    if tools := definitions.definitions(*offered):
-        metadata[definitions.KEY] = tools
+    definitions.put(metadata, *offered)
     return metadata

@@ -84,8 +84,7 @@ def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
 
 def read(record: Json, _file: InputFile) -> Iterator[Imported]:
     """Yield the trace of one record, with a note for each field that the format does not know."""
-    if not isinstance(record, dict):
-        raise RecordError(f"a trace must be an object, not {fields.kind(record)}")
+    record = fields.object_of(record, "a trace")
     for key in record.keys() - FIELDS:
         yield Note(f"the field {key[:60]!r} is not of the trace format and was left out")
     trace = _trace(record, _plain(record), _messages(record))
@@ -182,8 +181,7 @@ def tool_calls(record: Mapping[str, Any], key: str = "tool_calls") -> tuple[Tool
     """
     calls = []
     for index, call in enumerate(fields.sequence(record, key)):
-        if not isinstance(call, dict):
-            raise RecordError(f"{key}[{index}] must be an object, not {fields.kind(call)}")
+        call = fields.object_of(call, f"{key}[{index}]")
         name = fields.text(call, "name")
         if name is None:
             raise RecordError(f"{key}[{index}] has no name")
@@ -207,8 +205,7 @@ def tool_calls(record: Mapping[str, Any], key: str = "tool_calls") -> tuple[Tool
 
 
 def _step(step: Json, index: int) -> Step:
-    if not isinstance(step, dict):
-        raise RecordError(f"steps[{index}] must be an object, not {fields.kind(step)}")
+    step = fields.object_of(step, f"steps[{index}]")
     kind = fields.text(step, "kind")
     parent = step.get("parent")
     return Step(

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from replaydiff.importers import fields
 from replaydiff.importers.base import Imported, InputFile, RecordError, Skipped
-from replaydiff.importers.chat.logs import LoggedExchange, read_exchange, read_logs
+from replaydiff.importers.chat.logs import LoggedExchange, read_exchange, read_logs, replied
 from replaydiff.importers.chat.model_calls import LoggedCall
 from replaydiff.importers.chat.streams import is_stream, put_together
 from replaydiff.replay.messages import decode, definitions, read_messages
@@ -39,8 +39,7 @@ def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
 
 def read(record: Json, file: InputFile) -> Iterator[Imported | LoggedCall]:
     """Return the content of one record."""
-    if not isinstance(record, dict):
-        raise RecordError(f"a payload must be an object, not {fields.kind(record)}")
+    record = fields.object_of(record, "a payload")
     if not record.keys() >= _KEYS:
         raise RecordError(f"no payload of LiteLLM: looked for {', '.join(sorted(_KEYS))}")
     kind = fields.text(record, "call_type") or ""
@@ -73,7 +72,7 @@ def _replied(answer: Json) -> tuple[Message, ...]:
         return (Message(role="assistant", text=answer),) if answer else ()
     if isinstance(answer, dict) and isinstance(answer.get("output"), list):
         answer = answer["output"]
-    return tuple(message for message in read_messages(answer) or () if message.role in ("assistant", "tool"))
+    return replied(answer)
 
 
 def _error(record: JsonObject) -> str | None:
@@ -104,7 +103,6 @@ def _call_details(record: JsonObject, settings: JsonObject, answer: Json) -> Jso
     extra: JsonObject = {}
     for holder in ("requester_metadata", "spend_logs_metadata"):
         extra |= as_object(decode(metadata.get(holder)))
-    if tools := definitions.definitions(settings.get("tools"), settings.get("functions")):
-        extra[definitions.KEY] = tools
+    definitions.put(extra, settings.get("tools"), settings.get("functions"))
     details = {key: value for key, value in call_metadata.items() if value not in (None, "", [])}
     return {**details, "metadata": extra}

@@ -30,6 +30,7 @@ from replaydiff.importers.chat.logs import (
     is_anthropic,
     read_exchange,
     read_logs,
+    replied,
     request_and_answer,
 )
 from replaydiff.importers.chat.model_calls import LoggedCall
@@ -136,4 +137,4 @@ def _replied(answer: Json) -> tuple[Message, ...]:
     elif isinstance(candidates, list):
         # They are alternatives.
         answer = candidates[:1]
-    return tuple(message for message in read_messages(answer) or () if message.role in ("assistant", "tool"))
+    return replied(answer)

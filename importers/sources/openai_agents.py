@@ -19,7 +19,7 @@ from replaydiff.importers.reading import Record
 from replaydiff.importers.spans.interpret import with_notes
 from replaydiff.importers.spans.trace import About, Span, of_spans
 from replaydiff.replay.messages import decode
-from replaydiff.replay.model import Json, JsonObject, StepKind
+from replaydiff.replay.model import Json, JsonObject, StepKind, as_object
 
 NAME = "openai-agents"
 RECOGNISED_BY = "records have object trace or trace.span"
@@ -58,9 +58,7 @@ def _rows(record: Json) -> Iterator[Json]:
 
 
 def _keep(spool: Spool, number: int, _file: InputFile, record: Record) -> Iterator[Imported]:
-    row = record.value
-    if not isinstance(row, dict):
-        raise RecordError(f"a trace or span must be an object, not {fields.kind(row)}")
+    row = fields.object_of(record.value, "a trace or span")
     kind, row_id = row.get("object"), fields.text(row, "id")
     trace_id = row_id if kind == _TRACE else fields.text(row, "trace_id")
     if kind not in (_TRACE, _SPAN) or row_id is None or trace_id is None:
@@ -71,8 +69,8 @@ def _keep(spool: Spool, number: int, _file: InputFile, record: Record) -> Iterat
 
 
 def _trace(group: Group, _value: Json, _file: InputFile) -> Iterator[Imported]:
-    about = next((row for row in group.of(_TRACE) if isinstance(row, dict)), {})
-    rows = [row for row in group.of(_SPAN) if isinstance(row, dict)]
+    about = next(iter(group.objects(_TRACE)), {})
+    rows = group.objects(_SPAN)
     if not rows:
         raise RecordError("the trace has no spans in these files: import all of them together")
     spans = sorted(map(_span, rows), key=lambda span: span.started_at)
@@ -107,10 +105,7 @@ def _span(row: JsonObject) -> Span:
 
 
 def _started(row: JsonObject) -> datetime:
-    started_at = fields.time(row, "started_at")
-    if started_at is None:
-        raise RecordError("the span has no started_at")
-    return started_at
+    return fields.start_time(row, "started_at", "the span has no started_at")
 
 
 def _error(row: JsonObject) -> str | None:
@@ -118,8 +113,7 @@ def _error(row: JsonObject) -> str | None:
     error = fields.mapping(row, "error")
     if not error:
         return None
-    data = error.get("data")
-    detail = data.get("error") if isinstance(data, dict) else None
+    detail = as_object(error.get("data")).get("error")
     parts = [part for part in (error.get("message"), detail) if isinstance(part, str) and part]
     return ": ".join(parts) or "the span failed"
 
@@ -127,8 +121,7 @@ def _error(row: JsonObject) -> str | None:
 def _about(row: JsonObject) -> About:
     metadata = dict(fields.mapping(row, "metadata"))
     user, environment, release = (
-        str(metadata.pop(key)) if isinstance(metadata.get(key), str | int) else None
-        for key in ("user_id", "environment", "release")
+        fields.popped(metadata, key) for key in ("user_id", "environment", "release")
     )
     return About(
         name=fields.text(row, "workflow_name"),

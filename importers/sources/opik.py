@@ -19,7 +19,7 @@ from replaydiff.importers.reading import Record
 from replaydiff.importers.spans.interpret import argument, missing_spans, with_notes
 from replaydiff.importers.spans.trace import About, Span, of_spans
 from replaydiff.replay.messages import definitions
-from replaydiff.replay.model import Json, JsonObject, Score, StepKind, Usage
+from replaydiff.replay.model import Json, JsonObject, Score, StepKind, Usage, objects_in
 
 NAME = "opik"
 RECOGNISED_BY = "records have start_time and the fields of Opik's traces or spans"
@@ -37,6 +37,13 @@ _OFFLINE = ("experiment", "playground", "optimization", "evaluator")
 """Sources of traces that are no production traffic."""
 _PROJECT_KEYS = {"id", "name"}
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_CACHED = (
+    "original_usage.cache_read_input_tokens",
+    "original_usage.prompt_tokens_details.cached_tokens",
+    "original_usage.input_tokens_details.cached_tokens",
+    "original_usage.cached_content_token_count",
+)
+_CACHE_WRITTEN = ("original_usage.cache_creation_input_tokens",)
 PROJECT = "descriptions of Opik's projects (project.json)"
 EXPERIMENT = "traces of Opik's experiments, playground, optimizer and evaluators"
 
@@ -82,9 +89,7 @@ def _rows(record: Json) -> Iterator[Json]:
 
 
 def _keep(spool: Spool, number: int, _file: InputFile, record: Record) -> Iterator[Imported]:
-    row = record.value
-    if not isinstance(row, dict):
-        raise RecordError(f"a trace or span must be an object, not {fields.kind(row)}")
+    row = fields.object_of(record.value, "a trace or span")
     if _is_project(row):
         yield Skipped(PROJECT)
         return
@@ -100,8 +105,8 @@ def _keep(spool: Spool, number: int, _file: InputFile, record: Record) -> Iterat
 
 
 def _trace(group: Group, _value: Json, file: InputFile) -> Iterator[Imported]:
-    trace = next((row for row in group.of(_TRACE) if isinstance(row, dict)), None)
-    rows = [row for row in group.of(_SPAN) if isinstance(row, dict)]
+    trace = next(iter(group.objects(_TRACE)), None)
+    rows = group.objects(_SPAN)
     rows.sort(key=lambda row: (_started(row), str(row["id"])))
     sources = {fields.text(row, "source") for row in ([trace] if trace else rows)}
     if not file.all_environments and (sources & set(_OFFLINE) or (trace and trace.get("experiment"))):
@@ -170,29 +175,14 @@ def _result(output: Json) -> Json:
 
 
 def _started(row: JsonObject) -> datetime:
-    started_at = fields.time(row, "start_time")
-    if started_at is None:
-        raise RecordError("start_time is empty")
-    return started_at
+    return fields.start_time(row, "start_time", "start_time is empty")
 
 
 def _usage(row: JsonObject) -> Usage | None:
     """Return tokens; `prompt_tokens` counts what came from a cache, for every provider."""
-    usage = fields.mapping(row, "usage")
-    original = "original_usage."
-    token_usage = Usage(
-        input_tokens=fields.count(usage, "prompt_tokens"),
-        output_tokens=fields.count(usage, "completion_tokens"),
-        cache_read_tokens=fields.count(
-            usage,
-            f"{original}cache_read_input_tokens",
-            f"{original}prompt_tokens_details.cached_tokens",
-            f"{original}input_tokens_details.cached_tokens",
-            f"{original}cached_content_token_count",
-        ),
-        cache_write_tokens=fields.count(usage, f"{original}cache_creation_input_tokens"),
+    return fields.tokens(
+        fields.mapping(row, "usage"), ("prompt_tokens",), ("completion_tokens",), _CACHED, _CACHE_WRITTEN
     )
-    return token_usage if token_usage != Usage() else None
 
 
 def _error(row: JsonObject) -> str | None:
@@ -204,18 +194,10 @@ def _error(row: JsonObject) -> str | None:
 
 def _about(trace: JsonObject, rows: Sequence[JsonObject]) -> About:
     metadata = dict(fields.mapping(trace, "metadata"))
-    user, release = (
-        str(metadata.pop(key)) if isinstance(metadata.get(key), str | int) else None
-        for key in ("user_id", "release")
-    )
+    user, release = (fields.popped(metadata, key) for key in ("user_id", "release"))
     offered = [row.get(key) for row in rows if row.get("type") == "llm" for key in ("metadata", "input")]
-    if tools := definitions.definitions(
-        *(offer.get("tools") for offer in offered if isinstance(offer, dict))
-    ):
-        metadata[definitions.KEY] = tools
-    comments = [
-        comment.get("text") for comment in fields.sequence(trace, "comments") if isinstance(comment, dict)
-    ]
+    definitions.put(metadata, *(offer.get("tools") for offer in objects_in(offered)))
+    comments = [comment.get("text") for comment in objects_in(fields.sequence(trace, "comments"))]
     if comments:
         metadata["comments"] = comments
     return About(
@@ -234,9 +216,8 @@ def _scores(rows: Sequence[JsonObject]) -> dict[str, Score]:
     """Return feedback by name; the trace's own comes last and counts."""
     scores: dict[str, Score] = {}
     for row in rows:
-        for feedback in fields.sequence(row, "feedback_scores"):
-            name = feedback.get("name") if isinstance(feedback, dict) else None
-            if isinstance(feedback, dict) and isinstance(name, str):
+        for feedback in objects_in(fields.sequence(row, "feedback_scores")):
+            if isinstance(name := feedback.get("name"), str):
                 value = fields.number(feedback, "value")
                 label = fields.text(feedback, "category_name")
                 if value is not None and math.isfinite(value):

@@ -110,8 +110,7 @@ def read_spans(record: Json) -> Iterator[SpanOrEvent | Bad]:
     Raises:
         RecordError: there are none in it.
     """
-    if not isinstance(record, dict):
-        raise RecordError(f"a record must be an object, not {fields.kind(record)}")
+    record = fields.object_of(record, "a record")
     written = dialect(record)
     if written == "otlp":
         yield from _envelope(_inside(record))

@@ -49,8 +49,7 @@ def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
 
 
 def _traces(record: Json, file: InputFile) -> Iterator[Imported]:
-    if not isinstance(record, dict):
-        raise RecordError(f"a result file must be an object, not {fields.kind(record)}")
+    record = fields.object_of(record, "a result file")
     if not isinstance(record.get("simulations"), list):
         raise RecordError("there are no simulations in it: looked for info, tasks and simulations")
     info = fields.mapping(record, "info")
@@ -63,8 +62,7 @@ def _traces(record: Json, file: InputFile) -> Iterator[Imported]:
         yield Skipped("result files without simulations")
     for number, simulation in enumerate(fields.sequence(record, "simulations"), start=1):
         try:
-            if not isinstance(simulation, dict):
-                raise RecordError(f"a simulation must be an object, not {fields.kind(simulation)}")
+            simulation = fields.object_of(simulation, "a simulation")
             trace, of_user = _trace(simulation, info, tickets)
         except RecordError as error:
             yield refused(NAME, file, Record(number, simulation), str(error))
@@ -116,8 +114,7 @@ def _trace(simulation: JsonObject, info: JsonObject, tickets: Mapping[str, str])
     }
     if domain:
         metadata["domain"] = domain
-    if tools := definitions.definitions({"tools": environment.get("tool_defs")}):
-        metadata[definitions.KEY] = tools
+    definitions.put(metadata, {"tools": environment.get("tool_defs")})
     trace = Trace(
         trace_id=trace_id,
         source=NAME,
@@ -139,15 +136,16 @@ def _trace(simulation: JsonObject, info: JsonObject, tickets: Mapping[str, str])
         scores=_scores(fields.mapping(simulation, "reward_info")),
         metadata=metadata,
     )
-    return trace, sum(_calls_of_user(message) for message in listed)
+    return trace, sum(
+        call.get("requestor") == "user" for message in listed for call in _listed_calls(message)
+    )
 
 
 def _flat(listed: Sequence[Json]) -> list[JsonObject]:
     """Return the messages; one may contain several tool results."""
     messages: list[JsonObject] = []
     for message in listed:
-        if not isinstance(message, dict):
-            raise RecordError(f"a message must be an object, not {fields.kind(message)}")
+        message = fields.object_of(message, "a message")
         inner = message.get("tool_messages")
         messages += (
             [inner_message for inner_message in inner if isinstance(inner_message, dict)]
@@ -178,10 +176,6 @@ def _agents_part(message: JsonObject) -> JsonObject | None:
 
 def _listed_calls(message: JsonObject) -> list[JsonObject]:
     return objects_in(message.get("tool_calls"))
-
-
-def _calls_of_user(message: JsonObject) -> int:
-    return sum(call.get("requestor") == "user" for call in _listed_calls(message))
 
 
 def _scores(reward: JsonObject) -> dict[str, Score]:

@@ -57,9 +57,7 @@ def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
 
 
 def _keep(spool: Spool, number: int, _file: InputFile, record: Record) -> Iterator[Imported]:
-    row = record.value
-    if not isinstance(row, dict):
-        raise RecordError(f"a call must be an object, not {fields.kind(row)}")
+    row = fields.object_of(record.value, "a call")
     call_id, trace_id = fields.text(row, "id"), fields.text(row, "trace_id")
     if call_id is None or trace_id is None or fields.text(row, "op_name") is None:
         raise RecordError("no call of Weave: looked for id, op_name and trace_id")
@@ -72,7 +70,7 @@ def _keep(spool: Spool, number: int, _file: InputFile, record: Record) -> Iterat
 
 
 def _trace(group: Group, _value: Json, file: InputFile) -> Iterator[Imported]:
-    rows = [row for row in group.of(_CALL) if isinstance(row, dict)]
+    rows = group.objects(_CALL)
     rows.sort(key=_started)
     call_ids = {row["id"] for row in rows}
     root = next((row for row in rows if row.get("parent_id") not in call_ids), rows[0])
@@ -87,10 +85,7 @@ def _trace(group: Group, _value: Json, file: InputFile) -> Iterator[Imported]:
 
 
 def _started(row: JsonObject) -> datetime:
-    started_at = fields.time(row, "started_at")
-    if started_at is None:
-        raise RecordError("the call has no started_at")
-    return started_at
+    return fields.start_time(row, "started_at", "the call has no started_at")
 
 
 def _op(row: JsonObject) -> str:
@@ -153,8 +148,7 @@ def _cost(row: JsonObject) -> float | None:
     costs = as_object(as_object(as_object(row.get("summary")).get("weave")).get("costs")).values()
     parts = [
         cost
-        for model_cost in costs
-        if isinstance(model_cost, dict)
+        for model_cost in objects_in([*costs])
         for key in ("prompt_tokens_total_cost", "completion_tokens_total_cost")
         if (cost := fields.number(model_cost, key)) is not None and math.isfinite(cost)
     ]
@@ -164,11 +158,9 @@ def _cost(row: JsonObject) -> float | None:
 def _about(root: JsonObject, rows: Sequence[JsonObject]) -> About:
     metadata = {key: value for key, value in as_object(root.get("attributes")).items() if key != "weave"}
     user, environment, release = (
-        str(metadata.pop(key)) if isinstance(metadata.get(key), str | int) else None
-        for key in ("user_id", "environment", "release")
+        fields.popped(metadata, key) for key in ("user_id", "environment", "release")
     )
-    if tools := definitions.definitions(*(_inputs(row).get("tools") for row in rows)):
-        metadata[definitions.KEY] = tools
+    definitions.put(metadata, *(_inputs(row).get("tools") for row in rows))
     scores: dict[str, Score] = {}
     notes: list[Json] = []
     for row in (*rows, root):
@@ -201,8 +193,4 @@ def _take_feedback(feedback: JsonObject, scores: dict[str, Score], notes: list[J
     named = (
         {f"{name}.{key}": score for key, score in value.items()} if isinstance(value, dict) else {name: value}
     )
-    for key, score in named.items():
-        if isinstance(score, bool) or (isinstance(score, str) and score):
-            scores[key] = score
-        elif isinstance(score, int | float) and math.isfinite(number := fields.as_float(score)):
-            scores[key] = number
+    scores |= {key: score for key, value in named.items() if (score := fields.score(value)) is not None}

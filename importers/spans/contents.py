@@ -351,11 +351,7 @@ def _flattened(name: str) -> Reader:
         listed = span.nested(name)
         if not isinstance(listed, list):
             return listed
-        return [
-            {**message, "content": _parts(message.get("content"))}
-            for message in listed
-            if isinstance(message, dict)
-        ]
+        return [{**message, "content": _parts(message.get("content"))} for message in objects_in(listed)]
 
     return read
 
@@ -363,17 +359,17 @@ def _flattened(name: str) -> Reader:
 def _parts(content: Json) -> Json:
     """Return content that may be the JSON text of its parts."""
     parts = decode(content)
-    if isinstance(parts, list) and parts and all(isinstance(part, dict) and _is_part(part) for part in parts):
+    if (
+        isinstance(parts, list)
+        and parts
+        and all(isinstance(part, dict) and ("type" in part or _CONVERSE & part.keys()) for part in parts)
+    ):
         return parts
     return content
 
 
 _CONVERSE = {"text", "toolUse", "toolResult", "json", "image", "document", "reasoningContent", "cachePoint"}
 """Keys of parts as Bedrock's Converse API and Strands write them, which have no type."""
-
-
-def _is_part(part: JsonObject) -> bool:
-    return "type" in part or bool(_CONVERSE & part.keys())
 
 
 def _tool_event(name: str, attribute: str) -> Reader:
@@ -481,10 +477,6 @@ def _encoded_unless_text(*names: str) -> Reader:
     return lambda span: scalar_of(span.first(*names))
 
 
-def _vercel_result(span: RawSpan) -> Json:
-    return _VERCEL_RESULT[span.scope == "gen_ai"](span)
-
-
 _VERCEL_RESULT = (_encoded("ai.toolCall.result"), _encoded("gen_ai.tool.call.result"))
 
 
@@ -582,7 +574,7 @@ _ARGS: tuple[Reader, ...] = (
     _schema_aside,
 )
 _RESULT: tuple[Reader, ...] = (
-    _vercel_result,
+    lambda span: _VERCEL_RESULT[span.scope == "gen_ai"](span),
     _encoded_unless_text("gen_ai.tool.call.result", "tool_response"),
     _attribute("gen_ai.tool.output", "gen_ai.output"),
     _tool_event("gen_ai.choice", "message"),

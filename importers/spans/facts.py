@@ -15,7 +15,7 @@ from replaydiff.importers.base import RecordError
 from replaydiff.importers.spans.contents import RAW_REQUEST, RawSpan, llama_index_run, raw_request, says
 from replaydiff.importers.spans.trace import About
 from replaydiff.replay.messages import decode
-from replaydiff.replay.model import Json, JsonObject, Score, StepKind, Usage
+from replaydiff.replay.model import JsonObject, Score, StepKind, Usage, as_object
 
 _SESSION = (
     "session.id",
@@ -80,6 +80,11 @@ _CACHE_READ = (
     "llm.token_count.prompt_details.cache_read",
     "ai.usage.cachedInputTokens",
 )
+_LANGFUSE_TOKENS = (
+    ("input", "prompt_tokens", "input_tokens"),
+    ("output", "completion_tokens", "output_tokens"),
+    ("input_cached_tokens", "cache_read_input_tokens"),
+)
 _CACHE_WRITE = (
     "gen_ai.usage.cache_write.input_tokens",
     "gen_ai.usage.cache_creation.input_tokens",
@@ -99,31 +104,13 @@ def model(span: RawSpan) -> str | None:
 
 def usage(span: RawSpan) -> Usage | None:
     """Return tokens; in all of these conventions the input counts what came from a cache."""
-    span_usage = Usage(
-        input_tokens=fields.count(span.attributes, *_INPUT_TOKENS),
-        output_tokens=fields.count(span.attributes, *_OUTPUT_TOKENS),
-        cache_read_tokens=fields.count(span.attributes, *_CACHE_READ),
-        cache_write_tokens=fields.count(span.attributes, *_CACHE_WRITE),
-    )
-    if span_usage != Usage():
-        return span_usage
-    langfuse = _langfuse_usage(decode(span.attributes.get("langfuse.observation.usage_details")))
+    langfuse = as_object(decode(span.attributes.get("langfuse.observation.usage_details")))
     return (
-        langfuse
+        fields.tokens(span.attributes, _INPUT_TOKENS, _OUTPUT_TOKENS, _CACHE_READ, _CACHE_WRITE)
+        or fields.tokens(langfuse, *_LANGFUSE_TOKENS)
         or fields.usage(decode(span.attributes.get("braintrust.metrics")))
         or fields.usage(raw_request(span, "usage"))
     )
-
-
-def _langfuse_usage(details: Json) -> Usage | None:
-    if not isinstance(details, dict):
-        return None
-    span_usage = Usage(
-        input_tokens=fields.count(details, "input", "prompt_tokens", "input_tokens"),
-        output_tokens=fields.count(details, "output", "completion_tokens", "output_tokens"),
-        cache_read_tokens=fields.count(details, "input_cached_tokens", "cache_read_input_tokens"),
-    )
-    return span_usage if span_usage != Usage() else None
 
 
 def cost(span: RawSpan) -> float | None:

@@ -49,20 +49,30 @@ def span_notes(trace: Trace, spans: Sequence[Span], unknown: Iterable[Json] = ()
     yield from call_notes(trace, (*contents_of(spans), *unknown), without_arguments=tools)
 
 
-def with_notes(trace: Trace | None, spans: Sequence[Span]) -> Iterator[Imported]:
-    """Yield a trace of spans, with the first root's parameters where it has no input; None is skipped."""
+def with_notes(
+    trace: Trace | None, spans: Sequence[Span], unknown: Iterable[Json] = ()
+) -> Iterator[Imported]:
+    """Yield a trace of spans, with the first root's parameters where it has no input; None is skipped.
+
+    `unknown` is what the spans have under keys that nothing reads.
+    """
     if trace is None:
         yield Skipped(NO_AGENT)
         return
-    yield from span_notes(trace, spans)
+    yield from span_notes(trace, spans, unknown)
     yield trace if trace.input else replace(trace, input=arguments(spans))
 
 
 def missing_spans(spans: Sequence[Span]) -> Iterator[Note]:
     """Yield a note where a span's parent is not among them: an export was cut, and calls may be missing."""
-    span_ids = {span.id for span in spans}
-    if any(span.parent is not None and span.parent not in span_ids for span in spans):
+    if lacks_parent(spans):
         yield Note(MISSING)
+
+
+def lacks_parent(spans: Sequence[Span] | Sequence[RawSpan]) -> bool:
+    """Return whether a span's parent is not among them."""
+    span_ids = {span.id for span in spans}
+    return any(span.parent is not None and span.parent not in span_ids for span in spans)
 
 
 MISSING = (

@@ -268,7 +268,11 @@ def _without_double_calls(tree: _Tree) -> list[Span]:
 def _twin(tree: _Tree, span: Span, gone: Mapping[str, Span]) -> Span | None:
     """Return the other record of the same model call."""
     holder = next((ancestor for ancestor in tree.above(span) if ancestor.kind is StepKind.LLM), None)
-    if holder is not None and holder.has_content and _only_call(tree, holder):
+    if (
+        holder is not None
+        and holder.has_content
+        and sum(span.kind is StepKind.LLM for span in tree.below(holder)) == 1
+    ):
         return holder
     inner = [
         candidate
@@ -288,20 +292,12 @@ def _twin(tree: _Tree, span: Span, gone: Mapping[str, Span]) -> Span | None:
         (
             candidate
             for candidate in beside
-            if candidate.kind is StepKind.LLM and _holds_in_time(candidate, span)
+            if candidate.kind is StepKind.LLM
+            and candidate.scope != span.scope
+            and _is_within(span, candidate)
         ),
         None,
     )
-
-
-def _only_call(tree: _Tree, wrapper: Span) -> bool:
-    return sum(span.kind is StepKind.LLM for span in tree.below(wrapper)) == 1
-
-
-def _holds_in_time(outer: Span, inner: Span) -> bool:
-    if outer.scope == inner.scope or outer.ended_at is None or inner.ended_at is None:
-        return False
-    return outer.started_at <= inner.started_at and inner.ended_at <= outer.ended_at
 
 
 def _same_run(span: Span, holder: Span) -> bool:

@@ -156,17 +156,15 @@ def unflattened(attributes: Mapping[str, Any]) -> Json:
         entries = [
             message
             for prefix in prefixes
-            for message in _list(
-                {key[len(prefix) :]: value for key, value in attributes.items() if key.startswith(prefix)}
+            for message in as_list(
+                _nested(
+                    {key[len(prefix) :]: value for key, value in attributes.items() if key.startswith(prefix)}
+                )
             )
         ]
         if entries:
             return entries
     return None
-
-
-def _list(flat: Mapping[str, Any]) -> list[Json]:
-    return as_list(_nested(flat))
 
 
 def _nested(flat: Mapping[str, Any]) -> Json:

@@ -33,6 +33,12 @@ def definitions(*places: Json) -> list[Json]:
     return list(by_tool.values())
 
 
+def put(metadata: JsonObject, *places: Json) -> None:
+    """Put the tools that are defined in these places into the metadata of a trace, where there are any."""
+    if tools := definitions(*places):
+        metadata[KEY] = tools
+
+
 def _read(source: Json, depth: int) -> Iterator[JsonObject]:
     value = decode(source)
     if isinstance(value, list):

@@ -164,11 +164,11 @@ def _missing(value: JsonObject) -> JsonObject:
     """
     is_chat = "function_call" in value and not value.keys().isdisjoint(("role", "content"))
     has_them = is_chat or is_request_type(part_kind(value))
-    return dict(_NOT_RECORDED) if has_them and not _has_arguments(value) else {}
-
-
-def _has_arguments(value: JsonObject) -> bool:
-    return any(not holder.keys().isdisjoint(_ARGUMENTS) for holder in _holders(value))
+    return (
+        dict(_NOT_RECORDED)
+        if has_them and all(holder.keys().isdisjoint(_ARGUMENTS) for holder in _holders(value))
+        else {}
+    )
 
 
 def _under_unknown_key(value: JsonObject) -> tuple[str, JsonObject] | None:

@@ -3,123 +3,65 @@
 Times are naive UTC, costs US dollars, durations milliseconds, scores 0..1.
 """
 
-from replaydiff.replay.model.case import (
-    ASSERTIONS,
-    Action,
-    Assertion,
-    Case,
-    Decision,
-    Expectation,
-    ExpectedCall,
-    Match,
-    NamedRule,
-    PathRule,
-    Provenance,
-    Quarantine,
-    ToolMatch,
-    effective_decisions,
-)
-from replaydiff.replay.model.json import Json, JsonObject, as_list, as_object, objects_in
-from replaydiff.replay.model.lane import Lane
-from replaydiff.replay.model.media import Media, described, media_in, replace_references
-from replaydiff.replay.model.run import Look, Mode, RunRecord, Version, VersionKind
-from replaydiff.replay.model.sample import Item, SampleItem, SampleRecord
-from replaydiff.replay.model.trace import (
-    CORRECTION,
-    FIRST_TURN,
-    NO_TOOLS,
-    ORDER_UNKNOWN,
-    SCORE_SCALES,
-    SCORED_BY,
-    Message,
-    Score,
-    Step,
-    StepKind,
-    ToolCall,
-    Trace,
-    TraceState,
-    Usage,
-    Witness,
-    tool_path,
-    total_usage,
-)
-from replaydiff.replay.model.trial import (
-    Blocked,
-    Grade,
-    GradeState,
-    JudgeId,
-    MissReason,
-    ModelCall,
-    Rule,
-    ServedCall,
-    Status,
-    Trial,
-    Turn,
-    Vote,
-    WrittenFile,
-)
-
-__all__ = [
-    "ASSERTIONS",
-    "CORRECTION",
-    "FIRST_TURN",
-    "NO_TOOLS",
-    "ORDER_UNKNOWN",
-    "SCORED_BY",
-    "SCORE_SCALES",
-    "Action",
-    "Assertion",
-    "Blocked",
-    "Case",
-    "Decision",
-    "Expectation",
-    "ExpectedCall",
-    "Grade",
-    "GradeState",
-    "Item",
-    "Json",
-    "JsonObject",
-    "JudgeId",
-    "Lane",
-    "Look",
-    "Match",
-    "Media",
-    "Message",
-    "MissReason",
-    "Mode",
-    "ModelCall",
-    "NamedRule",
-    "PathRule",
-    "Provenance",
-    "Quarantine",
-    "Rule",
-    "RunRecord",
-    "SampleItem",
-    "SampleRecord",
-    "Score",
-    "ServedCall",
-    "Status",
-    "Step",
-    "StepKind",
-    "ToolCall",
-    "ToolMatch",
-    "Trace",
-    "TraceState",
-    "Trial",
-    "Turn",
-    "Usage",
-    "Version",
-    "VersionKind",
-    "Vote",
-    "Witness",
-    "WrittenFile",
-    "as_list",
-    "as_object",
-    "described",
-    "effective_decisions",
-    "media_in",
-    "objects_in",
-    "replace_references",
-    "tool_path",
-    "total_usage",
-]
+from replaydiff.replay.model.case import ASSERTIONS as ASSERTIONS
+from replaydiff.replay.model.case import Action as Action
+from replaydiff.replay.model.case import Assertion as Assertion
+from replaydiff.replay.model.case import Case as Case
+from replaydiff.replay.model.case import Decision as Decision
+from replaydiff.replay.model.case import Expectation as Expectation
+from replaydiff.replay.model.case import ExpectedCall as ExpectedCall
+from replaydiff.replay.model.case import Match as Match
+from replaydiff.replay.model.case import NamedRule as NamedRule
+from replaydiff.replay.model.case import PathRule as PathRule
+from replaydiff.replay.model.case import Provenance as Provenance
+from replaydiff.replay.model.case import Quarantine as Quarantine
+from replaydiff.replay.model.case import ToolMatch as ToolMatch
+from replaydiff.replay.model.case import effective_decisions as effective_decisions
+from replaydiff.replay.model.json import Json as Json
+from replaydiff.replay.model.json import JsonObject as JsonObject
+from replaydiff.replay.model.json import as_list as as_list
+from replaydiff.replay.model.json import as_object as as_object
+from replaydiff.replay.model.json import objects_in as objects_in
+from replaydiff.replay.model.lane import Lane as Lane
+from replaydiff.replay.model.media import Media as Media
+from replaydiff.replay.model.media import described as described
+from replaydiff.replay.model.media import media_in as media_in
+from replaydiff.replay.model.media import replace_references as replace_references
+from replaydiff.replay.model.run import Look as Look
+from replaydiff.replay.model.run import Mode as Mode
+from replaydiff.replay.model.run import RunRecord as RunRecord
+from replaydiff.replay.model.run import Version as Version
+from replaydiff.replay.model.run import VersionKind as VersionKind
+from replaydiff.replay.model.sample import Item as Item
+from replaydiff.replay.model.sample import SampleItem as SampleItem
+from replaydiff.replay.model.sample import SampleRecord as SampleRecord
+from replaydiff.replay.model.trace import CORRECTION as CORRECTION
+from replaydiff.replay.model.trace import FIRST_TURN as FIRST_TURN
+from replaydiff.replay.model.trace import NO_TOOLS as NO_TOOLS
+from replaydiff.replay.model.trace import ORDER_UNKNOWN as ORDER_UNKNOWN
+from replaydiff.replay.model.trace import SCORE_SCALES as SCORE_SCALES
+from replaydiff.replay.model.trace import SCORED_BY as SCORED_BY
+from replaydiff.replay.model.trace import Message as Message
+from replaydiff.replay.model.trace import Score as Score
+from replaydiff.replay.model.trace import Step as Step
+from replaydiff.replay.model.trace import StepKind as StepKind
+from replaydiff.replay.model.trace import ToolCall as ToolCall
+from replaydiff.replay.model.trace import Trace as Trace
+from replaydiff.replay.model.trace import TraceState as TraceState
+from replaydiff.replay.model.trace import Usage as Usage
+from replaydiff.replay.model.trace import Witness as Witness
+from replaydiff.replay.model.trace import tool_path as tool_path
+from replaydiff.replay.model.trace import total_usage as total_usage
+from replaydiff.replay.model.trial import Blocked as Blocked
+from replaydiff.replay.model.trial import Grade as Grade
+from replaydiff.replay.model.trial import GradeState as GradeState
+from replaydiff.replay.model.trial import JudgeId as JudgeId
+from replaydiff.replay.model.trial import MissReason as MissReason
+from replaydiff.replay.model.trial import ModelCall as ModelCall
+from replaydiff.replay.model.trial import Rule as Rule
+from replaydiff.replay.model.trial import ServedCall as ServedCall
+from replaydiff.replay.model.trial import Status as Status
+from replaydiff.replay.model.trial import Trial as Trial
+from replaydiff.replay.model.trial import Turn as Turn
+from replaydiff.replay.model.trial import Vote as Vote
+from replaydiff.replay.model.trial import WrittenFile as WrittenFile

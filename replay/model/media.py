@@ -63,7 +63,12 @@ def without_others(value: _Value, hashes: Collection[str]) -> _Value:
     """
     holder: Any = value
     if isinstance(holder, str):
-        holder = replace_references(holder, lambda media: _disarmed(media, hashes))
+        holder = replace_references(
+            holder,
+            lambda media: (
+                media.reference if media.sha256 in hashes else media.reference.replace(MARK, _DISARMED, 1)
+            ),
+        )
     elif isinstance(holder, list):
         holder = [without_others(entry, hashes) for entry in holder]
     elif isinstance(holder, tuple):
@@ -76,11 +81,6 @@ def without_others(value: _Value, hashes: Collection[str]) -> _Value:
         changed = {name: entry for name, entry in new.items() if entry != old[name]}
         holder = replace(holder, **changed) if changed else holder
     return holder  # type: ignore[no-any-return]
-
-
-def _disarmed(media: Media, hashes: Collection[str]) -> str:
-    text = media.reference
-    return text if media.sha256 in hashes else text.replace(MARK, _DISARMED, 1)
 
 
 def described(text: str) -> str:

@@ -53,7 +53,7 @@ def redacted_stream(text: str, redactor: TextRedactor) -> str:
             end = "\r" if lines[number].endswith("\r") else ""
             lines[number] = f"data: {msgspec.json.encode(value).decode()}{end}"
     return "\n".join(
-        line if number in events or line.startswith("data:") is False else _redacted_line(line, redactor)
+        line if number in events or line.startswith("data:") is False else f"data:{redactor.text(line[5:])}"
         for number, line in enumerate(lines)
     )
 
@@ -67,10 +67,6 @@ def _event(line: str) -> Any:
     except (msgspec.DecodeError, RecursionError):
         return None
     return event if isinstance(event, dict) else None
-
-
-def _redacted_line(line: str, redactor: TextRedactor) -> str:
-    return f"data:{redactor.text(line[5:])}"
 
 
 def _deltas(value: Any, path: Path, *, within: bool) -> Iterator[tuple[Path, str]]:

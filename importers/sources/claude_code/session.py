@@ -187,11 +187,11 @@ def taken_back(lines: Sequence[JsonObject]) -> list[JsonObject]:
 
 def turns(lines: Sequence[JsonObject]) -> list[SessionTurn]:
     """Return the turns of a session, in order; commands that Claude Code carried out by itself are none."""
-    return [turn for turn in _turns(lines) if turn.is_answered or _has_prompt(turn)]
-
-
-def _has_prompt(turn: SessionTurn) -> bool:
-    return turn.prompt_line is not None and not is_command(turn.prompt_line)
+    return [
+        turn
+        for turn in _turns(lines)
+        if turn.is_answered or (turn.prompt_line is not None and not is_command(turn.prompt_line))
+    ]
 
 
 def _turns(lines: Sequence[JsonObject]) -> Iterator[SessionTurn]:

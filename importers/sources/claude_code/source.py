@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -57,7 +57,7 @@ def trace(
     """Return the trace of a session's turn of this number; `continues` is the id of the one before it."""
     started_at = fields.time(turn.first, "timestamp")
     if started_at is None:
-        started_at = datetime.fromtimestamp(int(file.modified), UTC).replace(tzinfo=None)
+        started_at = file.modified_at
     messages, times = _messages(turn)
     result = turn.result or {}
     final = final_response(messages)
@@ -239,9 +239,7 @@ def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
 
 
 def _keep(spool: Spool, number: int, file: InputFile, record: Record) -> Iterator[Imported]:
-    value = record.value
-    if not isinstance(value, dict):
-        raise RecordError(f"a line of a session must be an object, not {fields.kind(value)}")
+    value = fields.object_of(record.value, "a line of a session")
     if is_bookkeeping(value) or file.name.endswith((".meta.json", "sessions-index.json")):
         yield Skipped(BOOKKEEPING)
         return

@@ -64,8 +64,7 @@ class FetchedRows(Spool):
         """Take rows of an answer of the endpoint `where`; one that cannot be understood becomes a reject."""
         for value in values:
             try:
-                if not isinstance(value, dict):
-                    raise RecordError(f"a row must be an object, not {fields.kind(value)}")
+                value = fields.object_of(value, "a row")
                 row = read_row(value)
                 if not row.trace_id or row.sort is Sort.MANIFEST:
                     continue

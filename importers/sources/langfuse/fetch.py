@@ -17,10 +17,11 @@ the range up to today.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
-from functools import cached_property, partial
+from datetime import datetime, timedelta
+from functools import partial
 from urllib.parse import quote
 
 import msgspec
@@ -33,6 +34,8 @@ from replaydiff.importers.sources.langfuse.pages import (
     GONE,
     NEWER,
     SHORT,
+    Ask,
+    Keep,
     Page,
     TimeRange,
     cursor_page,
@@ -42,7 +45,7 @@ from replaydiff.importers.sources.langfuse.pages import (
 )
 from replaydiff.importers.sources.langfuse.rows import rows, table
 from replaydiff.replay import clock
-from replaydiff.replay.model import Json, JsonObject
+from replaydiff.replay.model import Json, JsonObject, objects_in
 
 SCORE_LIMITS = (100, 20, 5, 1)
 _AHEAD = timedelta(days=1)
@@ -71,177 +74,165 @@ _ENDPOINTS = (
 """From the newest to the oldest."""
 
 
-class Fetching:
+class _Fetching(ABC):
     """Asks for what a query wants, and keeps it."""
 
     def __init__(
         self, http: JsonClient, answers: FetchedRows, query: Query, span: TimeRange, show_status: ShowStatus
     ) -> None:
-        self._http, self._answers, self._query, self._span, self._show_status = (
-            http,
-            answers,
-            query,
-            span,
-            show_status,
-        )
+        self._http, self._answers, self._query = http, answers, query
+        self._span, self._show_status = span, show_status
         self._read = 0
 
-    def _count(self, page: Page, what: str, window: TimeRange) -> None:
-        self._read += len(page.rows)
-        self._show_status(f"{self._read:,} {what}, back to {window.start:%Y-%m-%d %H:%M}")
-
-
-class Ratings(Fetching):
-    """Asks for the scores of a query's traces, and keeps them."""
-
+    @abstractmethod
     def fetch(self) -> None:
-        """Ask for scores since the start. Where updates are wanted, traces that got one are wanted whole.
+        """Ask for everything that was not answered yet.
 
         Raises:
-            CredentialsError, HttpError: the server refuses.
+            CredentialsError, HttpError: the server refuses. With a status of `client.GONE` at the first
+                question it does not have these endpoints.
         """
-        span = TimeRange(start=self._span.start, end=clock.utc_now() + _AHEAD)
+
+    @abstractmethod
+    def _complete(self, trace_id: str) -> None:
+        """Ask for all rows of a trace."""
+
+    def _counted(self, page: Page, what: str, window: TimeRange) -> Page:
+        """Return the page, and show how far the import has come."""
+        self._read += len(page.rows)
+        self._show_status(f"{self._read:,} {what}, back to {window.start:%Y-%m-%d %H:%M}")
+        return page
+
+    def _numbered(self, path: str, selection: Params) -> Ask:
+        """Return what asks for pages of an endpoint that have numbers, whatever their time is."""
+        return lambda _window, *page: numbered_page(self._http, path, selection, *page)
+
+    def _whole_traces(self) -> None:
+        """Complete the traces of which a list showed only a part."""
+        left = self._answers.count_unfinished()
+        while (trace_id := self._answers.unfinished_trace()) is not None:
+            self._show_status(f"{left:,} traces to complete")
+            left -= 1
+            self._complete(trace_id)
+
+    def _fetch_trace(self, trace_id: str, limits: Sequence[int], ask: Ask, keep: Keep) -> None:
+        finish = partial(self._answers.got, trace_id)
+        fetch_pages(
+            self._answers, "trace", self._span, limits, ask, keep, of=trace_id, whole=True, finish=finish
+        )
+
+    def _with_contents(self, rows: Iterable[Json]) -> Iterator[Json]:
+        """Yield the rows, and note where they lack a field that all servers give."""
+        for row in rows:
+            absent = sorted(CONTENTS - row.keys()) if isinstance(row, dict) else []
+            if absent:
+                self._answers.mark(SHORT, f"the server answers rows without {' and '.join(absent)}; {NEWER}")
+            yield row
+
+    def _fetch_scores(self, start: datetime) -> None:
+        """Ask for scores since the start. Where updates are wanted, traces that got one are wanted whole."""
+        self._read = 0
+        span = TimeRange(start=start, end=clock.utc_now() + _AHEAD)
         others = Others.WANT if self._query.updates else Others.LEAVE
 
         def ask(window: TimeRange, after: str | None, limit: int, attempts: int) -> Page:
             times = {"fromTimestamp": iso(window.start), "toTimestamp": iso(window.end)}
-            page = self._page(times, after, limit, attempts)
-            self._count(page, "scores", window)
-            return page
+            return self._counted(self._score_page(times, after, limit, attempts), "scores", window)
 
         def keep(rows: Iterable[Json]) -> None:
-            self._answers.keep(rows, self._endpoint().path, others)
+            self._answers.keep(rows, self._score_endpoint().path, others)
 
         fetch_pages(self._answers, "scores", span, SCORE_LIMITS, ask, keep)
 
-    def fetch_older(self) -> None:
-        """Ask for all scores of traces that began before the span: those from before it are missing.
-
-        Raises:
-            CredentialsError, HttpError: the server refuses.
-        """
+    def _fetch_older_scores(self) -> None:
+        """Ask for all scores of traces that began before the span: those from before it are missing."""
         while self._query.updates:
-            trace_ids = self._answers.unrated(self._span.start, self._endpoint().traces)
+            trace_ids = self._answers.unrated(self._span.start, self._score_endpoint().traces)
             if not trace_ids:
                 return
-
-            def ask(
-                _window: TimeRange,
-                after: str | None,
-                limit: int,
-                attempts: int,
-                of: str = ",".join(trace_ids),
-            ) -> Page:
-                return self._page({"traceId": of}, after, limit, attempts)
-
-            def finish(rated_ids: list[str] = trace_ids) -> None:
-                self._answers.rated(rated_ids)
-
-            def keep(rows: Iterable[Json]) -> None:
-                self._answers.keep(rows, self._endpoint().path)
-
+            of = ",".join(trace_ids)
             fetch_pages(
                 self._answers,
                 "scores of older traces",
                 self._span,
                 SCORE_LIMITS,
-                ask,
-                keep,
-                of=",".join(trace_ids),
+                lambda _window, *page, of=of: self._score_page({"traceId": of}, *page),
+                lambda rows: self._answers.keep(rows, self._score_endpoint().path),
+                of=of,
                 whole=True,
-                finish=finish,
+                finish=partial(self._answers.rated, trace_ids),
             )
 
-    def _endpoint(self) -> _Endpoint:
+    def _score_endpoint(self) -> _Endpoint:
         return _ENDPOINTS[int(self._answers.marked(_ENDPOINT) or 0)]
 
-    def _page(self, selection: Params, after: str | None, limit: int, attempts: int) -> Page:
+    def _score_page(self, selection: Params, after: str | None, limit: int, attempts: int) -> Page:
         while True:
-            endpoint = self._endpoint()
+            endpoint = self._score_endpoint()
+            params = {**endpoint.params, **selection}
             try:
-                return endpoint.page(
-                    self._http, endpoint.path, {**endpoint.params, **selection}, after, limit, attempts
-                )
+                return endpoint.page(self._http, endpoint.path, params, after, limit, attempts)
             except HttpError as error:
                 older = _ENDPOINTS.index(endpoint) + 1
                 if error.status not in GONE or older == len(_ENDPOINTS):
                     raise
                 self._answers.mark(_ENDPOINT, str(older))
 
-
-class Comments(Fetching):
-    """Asks for what people wrote about a query's traces, and keeps it."""
-
-    def fetch(self) -> None:
+    def _fetch_comments(self) -> None:
         """Ask for the comments of all traces: they cannot be asked for by time.
 
         Where updates are wanted, traces that got one since the start are wanted whole. Servers without
         comments have none.
-
-        Raises:
-            CredentialsError, HttpError: the server refuses.
         """
-
-        def ask(_window: TimeRange, after: str | None, limit: int, attempts: int) -> Page:
-            return numbered_page(self._http, _COMMENTS, {"objectType": "TRACE"}, after, limit, attempts)
 
         def keep(rows: Iterable[Json]) -> None:
             answer = [*rows]
             # Those of traces that are asked for afterwards, too: comments are not asked for again.
             self._answers.keep(answer, _COMMENTS)
             if self._query.updates:
-                comments = (row for row in answer if isinstance(row, dict))
-                self._answers.want(str(row.get("objectId")) for row in comments if self._is_new(row))
+                self._answers.want(str(row.get("objectId")) for row in objects_in(answer) if is_new(row))
 
-        try:
+        def is_new(row: JsonObject) -> bool:
+            at = fields.time(row, "updatedAt", "createdAt")
+            return at is not None and at >= self._span.start
+
+        with _where_there():
+            ask = self._numbered(_COMMENTS, {"objectType": "TRACE"})
             fetch_pages(self._answers, "comments", self._span, SCORE_LIMITS, ask, keep, whole=True)
-        except HttpError as error:
-            if error.status not in GONE:
-                raise
 
-    def _is_new(self, row: JsonObject) -> bool:
-        at = fields.time(row, "updatedAt", "createdAt")
-        return at is not None and at >= self._span.start
-
-
-class ScoreScales(Fetching):
-    """Asks for the scales that the project configures for its scores, and keeps them."""
-
-    def fetch(self) -> None:
-        """Ask for all configurations; servers without them have none.
+    def _fetch_scales(self) -> None:
+        """Ask for the scales that the project configures for its scores; servers without them have none.
 
         A name with two configurations and different scales has none: its scores do not say which is meant.
-
-        Raises:
-            CredentialsError, HttpError: the server refuses.
         """
         scales: dict[str, set[tuple[float, float]]] = {}
 
-        def ask(_window: TimeRange, after: str | None, limit: int, attempts: int) -> Page:
-            return numbered_page(self._http, _SCORE_CONFIGS, {}, after, limit, attempts)
-
         def keep(rows: Iterable[Json]) -> None:
-            for row in rows:
-                low, high = (
-                    fields.number(row, key) if isinstance(row, dict) else None
-                    for key in ("minValue", "maxValue")
-                )
-                if isinstance(row, dict) and low is not None and high is not None and low < high:
+            for row in objects_in([*rows]):
+                low, high = fields.number(row, "minValue"), fields.number(row, "maxValue")
+                if low is not None and high is not None and low < high:
                     scales.setdefault(str(row.get("name")), set()).add((low, high))
 
         def finish() -> None:
             single = {name: next(iter(pairs)) for name, pairs in scales.items() if len(pairs) == 1}
             self._answers.mark(SCALES, msgspec.json.encode(single).decode())
 
-        if self._answers.marked(SCALES) is not None:
-            return
-        try:
-            fetch_pages(
-                self._answers, "score configs", self._span, SCORE_LIMITS, ask, keep, whole=True, finish=finish
-            )
-        except HttpError as error:
-            if error.status not in GONE:
-                raise
+        if self._answers.marked(SCALES) is None:
+            with _where_there():
+                ask, name = self._numbered(_SCORE_CONFIGS, {}), "score configs"
+                fetch_pages(
+                    self._answers, name, self._span, SCORE_LIMITS, ask, keep, whole=True, finish=finish
+                )
+
+
+@contextmanager
+def _where_there() -> Iterator[None]:
+    """Do without an endpoint that the server does not have."""
+    try:
+        yield
+    except HttpError as error:
+        if error.status not in GONE:
+            raise
 
 
 V2_OBSERVATIONS = "/v2/observations"
@@ -262,51 +253,11 @@ _NOISE = ("scope.", "resourceAttributes.", "attributes.")
 Selection = dict[str, str | list[str]]
 
 
-class _Traces(Fetching, ABC):
-    """Completes the traces of which a list showed only a part."""
-
-    @cached_property
-    def _ratings(self) -> Ratings:
-        return Ratings(self._http, self._answers, self._query, self._span, self._show_status)
-
-    @cached_property
-    def _comments(self) -> Comments:
-        return Comments(self._http, self._answers, self._query, self._span, self._show_status)
-
-    @cached_property
-    def _scales(self) -> ScoreScales:
-        return ScoreScales(self._http, self._answers, self._query, self._span, self._show_status)
-
-    def _whole_traces(self) -> None:
-        left = self._answers.count_unfinished()
-        while (trace_id := self._answers.unfinished_trace()) is not None:
-            self._show_status(f"{left:,} traces to complete")
-            left -= 1
-            self._complete(trace_id)
-
-    def _with_contents(self, rows: Iterable[Json]) -> Iterator[Json]:
-        """Yield the rows, and note where they lack a field that all servers give."""
-        for row in rows:
-            absent = sorted(CONTENTS - row.keys()) if isinstance(row, dict) else []
-            if absent:
-                self._answers.mark(SHORT, f"the server answers rows without {' and '.join(absent)}; {NEWER}")
-            yield row
-
-    @abstractmethod
-    def _complete(self, trace_id: str) -> None:
-        """Ask for all rows of a trace."""
-
-
-class Events(_Traces):
+class Events(_Fetching):
     """Asks the endpoint whose rows are observations, each with the fields of its trace."""
 
     def fetch(self) -> None:
-        """Ask for everything that was not answered yet.
-
-        Raises:
-            CredentialsError, HttpError: the server refuses. With a status of `client.GONE` at the first
-                question it does not have these endpoints.
-        """
+        """Ask for everything that was not answered yet."""
         if self._query.users:
             # A user's name may stand on one observation of a trace alone: it chooses traces, not rows.
             span = reaching_back(self._query, self._span)
@@ -316,11 +267,11 @@ class Events(_Traces):
             fetch_pages(self._answers, "observations", self._span, LIMITS, self._full_page, self._keep)
             self._edges()
         self._whole_traces()
-        self._ratings.fetch()
-        self._comments.fetch()
+        self._fetch_scores(self._span.start)
+        self._fetch_comments()
         self._whole_traces()
-        self._ratings.fetch_older()
-        self._scales.fetch()
+        self._fetch_older_scores()
+        self._fetch_scales()
 
     def _edges(self) -> None:
         """Find the traces that the ends of the span cut."""
@@ -340,22 +291,13 @@ class Events(_Traces):
             return cursor_page(self._http, V2_OBSERVATIONS, params, after, limit, attempts)
 
         def keep(rows: Iterable[Json]) -> None:
-            ids = {row.get("traceId") for row in rows if isinstance(row, dict)}
-            self._answers.want((key for key in ids if isinstance(key, str)), others)
+            self._answers.want(_trace_ids(rows), others)
 
         fetch_pages(self._answers, name, span, LIMITS, ask, keep)
 
     def _complete(self, trace_id: str) -> None:
-        fetch_pages(
-            self._answers,
-            "trace",
-            self._span,
-            LIMITS,
-            partial(self._trace_page, trace_id),
-            self._keep,
-            of=trace_id,
-            whole=True,
-            finish=partial(self._answers.got, trace_id),
+        self._fetch_trace(
+            trace_id, LIMITS, lambda _window, *page: self._page({"traceId": trace_id}, *page), self._keep
         )
 
     def _of(self, window: TimeRange) -> Selection:
@@ -369,13 +311,7 @@ class Events(_Traces):
 
     def _full_page(self, window: TimeRange, after: str | None, limit: int, attempts: int) -> Page:
         page = self._page(self._of(window), after, limit, attempts)
-        self._count(page, "observations", window)
-        return page
-
-    def _trace_page(
-        self, trace_id: str, _window: TimeRange, after: str | None, limit: int, attempts: int
-    ) -> Page:
-        return self._page({"traceId": trace_id}, after, limit, attempts)
+        return self._counted(page, "observations", window)
 
     def _page(self, selection: Selection, after: str | None, limit: int, attempts: int) -> Page:
         """Return a page with all fields; once more where metadata was cut, with the keys of the cut values
@@ -411,13 +347,17 @@ def reaching_back(query: Query, span: TimeRange) -> TimeRange:
     return TimeRange(start=span.start - NEAR, end=span.end) if query.updates else span
 
 
+def _trace_ids(rows: Iterable[Json]) -> set[str]:
+    """Return the traces of rows."""
+    return {key for row in objects_in([*rows]) if isinstance(key := row.get("traceId"), str)}
+
+
 def _cut_keys(rows: Iterable[Json]) -> set[str]:
     """Return keys of cut metadata of roots, which is what a trace takes over."""
     return {
         key
-        for row in rows
-        if isinstance(row, dict)
-        and (row.get("isRootObservation") is True or not row.get("parentObservationId"))
+        for row in objects_in([*rows])
+        if row.get("isRootObservation") is True or not row.get("parentObservationId")
         for key, value in table(row, "metadata").items()
         if isinstance(value, str)
         and len(value) >= CUT_CHARACTERS
@@ -430,68 +370,44 @@ TRACES, OBSERVATIONS = "/traces", "/observations"
 TABLE_LIMITS = (100, 20, 5, 1)
 
 
-class Tables(_Traces):
+class Tables(_Fetching):
     """Asks the two endpoints of servers without the newer one: traces, and observations."""
 
     def fetch(self) -> None:
-        """Ask for everything that was not answered yet.
-
-        Raises:
-            CredentialsError, HttpError: the server refuses.
-        """
+        """Ask for everything that was not answered yet."""
         query, span = self._query, self._span
-        fetch_pages(
-            self._answers,
-            "traces",
-            self._chosen_span,
-            TABLE_LIMITS,
-            self._traces,
-            partial(self._answers.keep, where=TRACES),
-        )
+        chosen_span = reaching_back(query, span) if self._filtered else span
+        keep = partial(self._answers.keep, where=TRACES)
+        fetch_pages(self._answers, "traces", chosen_span, TABLE_LIMITS, self._traces, keep)
         if self._filtered:
             self._answers.unless_done("filtered", self._answers.want_all)
         if not self._filtered or query.updates:
             wider = TimeRange(start=span.start, end=span.end + EDGE)
-            fetch_pages(
-                self._answers,
-                "observations",
-                wider,
-                TABLE_LIMITS,
-                self._observations,
-                self._keep_observations,
-            )
+            ask, keep_rows = self._observations, self._keep_observations
+            fetch_pages(self._answers, "observations", wider, TABLE_LIMITS, ask, keep_rows)
         if not self._filtered:
             self._answers.unless_done("listed", self._answers.want_listed)
         self._whole_traces()
-        self._ratings.fetch()
-        self._comments.fetch()
+        self._fetch_scores(chosen_span.start)
+        self._fetch_comments()
         self._whole_traces()
-        self._scales.fetch()
+        self._fetch_scales()
 
     @property
     def _filtered(self) -> bool:
         query = self._query
         return bool(query.environments or query.releases or query.tags or query.names or query.users)
 
-    @property
-    def _chosen_span(self) -> TimeRange:
-        return reaching_back(self._query, self._span) if self._filtered else self._span
-
-    @cached_property
-    def _ratings(self) -> Ratings:
-        return Ratings(self._http, self._answers, self._query, self._chosen_span, self._show_status)
-
     def _keep_observations(self, rows: Iterable[Json]) -> None:
         """Keep rows of listed traces, and want stored ones whole to which something was added.
 
         With filters, traces of which nothing is stored are those that the filters leave out.
         """
-        if not self._filtered:
+        if self._filtered:
+            self._answers.want_stored(_trace_ids(rows))
+        else:
             others = Others.WANT if self._query.updates else Others.LEAVE
             self._answers.keep(self._with_contents(rows), OBSERVATIONS, others)
-            return
-        ids = {row.get("traceId") for row in rows if isinstance(row, dict)}
-        self._answers.want_stored(key for key in ids if isinstance(key, str))
 
     def _traces(self, window: TimeRange, after: str | None, limit: int, attempts: int) -> Page:
         selection: Selection = {
@@ -500,55 +416,34 @@ class Tables(_Traces):
             # A trace that is added meanwhile comes last, and moves no other one to another page.
             "orderBy": "timestamp.asc",
         }
-        for key, values in (
-            ("environment", self._query.environments),
-            ("tags", self._query.tags),
-        ):
+        query = self._query
+        for key, values in (("environment", query.environments), ("tags", query.tags)):
             if values:
                 selection[key] = list(values)
-        for key, values in (
-            ("release", self._query.releases),
-            ("name", self._query.names),
-            ("userId", self._query.users),
-        ):
+        for key, values in (("release", query.releases), ("name", query.names), ("userId", query.users)):
             # These take one value; of several, the right ones are chosen from all that come.
             if len(values) == 1:
                 selection[key] = values[0]
         page = numbered_page(self._http, TRACES, selection, after, limit, attempts)
-        self._count(page, "traces", window)
-        return page
+        return self._counted(page, "traces", window)
 
     def _observations(self, window: TimeRange, after: str | None, limit: int, attempts: int) -> Page:
         selection: Selection = {"fromStartTime": iso(window.start), "toStartTime": iso(window.end)}
         page = numbered_page(self._http, OBSERVATIONS, selection, after, limit, attempts)
-        self._count(page, "rows", window)
-        return page
+        return self._counted(page, "rows", window)
 
     def _complete(self, trace_id: str) -> None:
         if self._answers.has_trace(trace_id):
-            fetch_pages(
-                self._answers,
-                "trace",
-                self._span,
+            self._fetch_trace(
+                trace_id,
                 TABLE_LIMITS,
-                partial(self._observations_of, trace_id),
-                self._keep_whole,
-                of=trace_id,
-                whole=True,
-                finish=partial(self._answers.got, trace_id),
+                self._numbered(OBSERVATIONS, {"traceId": trace_id}),
+                lambda rows: self._answers.keep(self._with_contents(rows), OBSERVATIONS),
             )
         else:
             self._answers.keep(self._trace(trace_id), TRACES)
             self._answers.got(trace_id)
             self._answers.commit()
-
-    def _keep_whole(self, rows: Iterable[Json]) -> None:
-        self._answers.keep(self._with_contents(rows), OBSERVATIONS)
-
-    def _observations_of(
-        self, trace_id: str, _window: TimeRange, after: str | None, limit: int, attempts: int
-    ) -> Page:
-        return numbered_page(self._http, OBSERVATIONS, {"traceId": trace_id}, after, limit, attempts)
 
     def _trace(self, trace_id: str) -> Iterable[Json]:
         """Return a trace with all that belongs to it; nothing where it was deleted meanwhile."""

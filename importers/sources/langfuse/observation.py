@@ -126,7 +126,7 @@ def observations(rows: Iterable[JsonObject]) -> list[Observation]:
             observation.marked_root or observation.parent is None or observation.parent not in by_id
         )
         observation.is_model_call = observation.type == "GENERATION" and observation.id not in wrappers
-    depth = {observation.id: _depth(observation, by_id) for observation in unordered}
+    depth = {observation.id: sum(1 for _ in _above(observation, by_id)) for observation in unordered}
     return sorted(unordered, key=lambda observation: (observation.started_at, depth[observation.id]))
 
 
@@ -140,10 +140,6 @@ def _above_generations(all_observations: Sequence[Observation], by_id: Mapping[s
             holder = by_id.get(parent)
             parent = holder.parent if holder else None
     return above
-
-
-def _depth(observation: Observation, by_id: Mapping[str, Observation]) -> int:
-    return sum(1 for _ in _above(observation, by_id))
 
 
 def _observation(row: JsonObject) -> Observation:
@@ -167,14 +163,14 @@ def _observation(row: JsonObject) -> Observation:
         cost=_cost(row),
         error=(message or "the observation has level ERROR") if failed else None,
         marked_root=str(row.get("isRootObservation", "")).lower() == "true",
-        metadata={key: decode(value) for key, value in metadata.items() if not _is_noise(key)},
+        metadata={
+            key: decode(value)
+            for key, value in metadata.items()
+            if key not in _NOISE_KEYS and not key.startswith(_NOISE)
+        },
         attributes=attributes,
         row=row,
     )
-
-
-def _is_noise(key: str) -> bool:
-    return key in _NOISE_KEYS or key.startswith(_NOISE)
 
 
 def _usage(row: Mapping[str, Any]) -> Usage | None:
@@ -197,13 +193,12 @@ def _usage(row: Mapping[str, Any]) -> Usage | None:
     )
     written = fields.count(details, "input_cache_creation", "cache_creation_input_tokens")
     input_tokens = fields.count(details, "input", "prompt_tokens", "input_tokens")
-    usage = Usage(
+    return fields.counted(
         input_tokens=max(total - output, 0) if total else input_tokens,
         output_tokens=output,
         cache_read_tokens=cached,
         cache_write_tokens=written,
     )
-    return usage if usage != Usage() else None
 
 
 def _cost(row: Mapping[str, Any]) -> float | None:

@@ -24,12 +24,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
+from replaydiff.importers import fields
 from replaydiff.importers.base import Imported, InputFile, Note, RecordError, Skipped
 from replaydiff.importers.convert import Group, Spool
-from replaydiff.importers.fields import kind as kind_of
 from replaydiff.importers.reading import Record, records
 from replaydiff.replay.messages import decode
-from replaydiff.replay.model import Json, JsonObject, as_object
+from replaydiff.replay.model import Json, JsonObject, as_object, objects_in
 from replaydiff.replay.model.light import light_dataclass
 
 TYPES = frozenset(
@@ -77,8 +77,7 @@ class Row:
 
 def rows(record: Json) -> Iterator[JsonObject]:
     """Yield the rows in one record of a file: the record itself, or what is inside a page or a download."""
-    if not isinstance(record, dict):
-        raise RecordError(f"a row must be an object, not {kind_of(record)}")
+    record = fields.object_of(record, "a row")
     data = record.get("data")
     if isinstance(data, list) and ("meta" in record or len(record) == 1):
         for row in data:
@@ -86,16 +85,12 @@ def rows(record: Json) -> Iterator[JsonObject]:
         return
     observations = record.get("observations")
     trace = record.get("trace", record)
-    if isinstance(observations, list) and isinstance(trace, dict) and any(map(_is_object, observations)):
+    if isinstance(observations, list) and isinstance(trace, dict) and objects_in(observations):
         yield {**trace, "observations": None}
         for row in observations:
             yield {"traceId": trace.get("id"), **row} if isinstance(row, dict) else {"": row}
         return
     yield record
-
-
-def _is_object(value: Json) -> bool:
-    return isinstance(value, dict)
 
 
 def read_row(values: JsonObject) -> Row:
@@ -119,7 +114,7 @@ def read_row(values: JsonObject) -> Row:
     if sort is Sort.COMMENT:
         # Of observations, sessions and prompts there are comments, too.
         if not isinstance(row["objectType"], str):
-            raise RecordError(f"objectType of the comment must be text, not {kind_of(row['objectType'])}")
+            raise RecordError(f"objectType of the comment must be text, not {fields.kind(row['objectType'])}")
         trace_id = row["objectId"] if row["objectType"] == "TRACE" else ""
     if not isinstance(row_id, str) or not isinstance(trace_id, str):
         missing = "id" if not isinstance(row_id, str) else "traceId"
@@ -172,11 +167,11 @@ def _trace_of(row: Mapping[str, Any]) -> Json:
 def _check_value(score: JsonObject, values: JsonObject) -> None:
     value = score.get("value", score.get("stringValue"))
     if isinstance(value, list | dict):
-        raise RecordError(f"the value of the score must be a number or text, not {kind_of(value)}")
+        raise RecordError(f"the value of the score must be a number or text, not {fields.kind(value)}")
     if {"value", "stringValue", "string_value"}.isdisjoint(values):
         raise RecordError("the score has no value")
     if not isinstance(score["dataType"], str):
-        raise RecordError(f"dataType of the score must be text, not {kind_of(score['dataType'])}")
+        raise RecordError(f"dataType of the score must be text, not {fields.kind(score['dataType'])}")
     if score["dataType"] == "CATEGORICAL" and not isinstance(score.get("stringValue", value), str):
         raise RecordError("the score is of a category, and its text is missing")
 

@@ -48,7 +48,7 @@ from replaydiff.importers.sources.langfuse.trace import (
     environment,
     items,
 )
-from replaydiff.replay.model import Json, Trace
+from replaydiff.replay.model import Json, Trace, as_list, as_object
 
 NAME = "langfuse"
 LOOKBACK = timedelta(days=1)
@@ -199,8 +199,7 @@ def _chosen(
         yield refused(NAME, file, record, str(error))
         return
     began = began or trace.started_at
-    early = query.start is not None and began < query.start and not query.updates
-    if early or began >= query.end or not _matches(trace, query):
+    if not query.covers(began) or not _matches(trace, query):
         return
     name = environment(group)
     is_included = query.all_environments or name in query.environments
@@ -234,9 +233,9 @@ def _project(http: JsonClient) -> str | None:
         if error.status in GONE:
             return None
         raise
-    listed = answer.get("data") if isinstance(answer, dict) else None
-    project = listed[0] if isinstance(listed, list) and len(listed) == 1 else None
-    return str(project["id"]) if isinstance(project, dict) and "id" in project else None
+    listed = as_list(as_object(answer).get("data"))
+    project = as_object(listed[0] if len(listed) == 1 else None)
+    return str(project["id"]) if "id" in project else None
 
 
 def _is_there(http: JsonClient, trace_id: str) -> bool:
@@ -260,10 +259,5 @@ def _matches(trace: Trace, query: Query) -> bool:
     """Return whether a trace passes the filters, those that the server knows too: not every version of it
     does.
     """
-    return (
-        (not query.environments or (trace.environment or DEFAULT_ENVIRONMENT) in query.environments)
-        and (not query.releases or trace.release in query.releases)
-        and (not query.names or trace.name in query.names)
-        and (not query.users or trace.user_id in query.users)
-        and set(query.tags) <= set(trace.tags)
-    )
+    environment = trace.environment or DEFAULT_ENVIRONMENT
+    return query.matches(environment, trace.release, trace.name, trace.user_id, trace.tags)

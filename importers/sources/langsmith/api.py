@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from replaydiff.importers.base import Query, ShowStatus
-from replaydiff.importers.http import HttpError, JsonClient, check_next, read_url
+from replaydiff.importers.http import ATTEMPTS, HttpError, JsonClient, check_next, read_url
 from replaydiff.replay.errors import CredentialsError, InputError
-from replaydiff.replay.model import Json, JsonObject, as_object, objects_in
+from replaydiff.replay.model import JsonObject, as_object, objects_in
 
 KEYS = "LANGSMITH_API_KEY (and LANGSMITH_WORKSPACE_ID, for a key of an organisation)"
 DONE = "done"
@@ -122,7 +122,7 @@ class Api:
         """
         path = "/api/v1/sessions"
         if project is None:
-            return list(self._listed(path, {"reference_free": "true"}))
+            return list(self.listed(path, {"reference_free": "true"}))
         projects = objects_in(self._http.get(path, {"name": project, "limit": 1}))
         if not projects and _UUID.fullmatch(project):
             try:
@@ -136,7 +136,7 @@ class Api:
 
     def feedback(self, runs: list[str]) -> Iterator[JsonObject]:
         """Return all feedback on these runs."""
-        return self._listed("/api/v1/feedback", {"run": runs})
+        return self.listed("/api/v1/feedback", {"run": runs})
 
     def runs(self, run_query: RunQuery, cursor: str) -> tuple[list[JsonObject], str]:
         """Return a page of runs, and the cursor of the next one. A page that is too large is requested
@@ -162,8 +162,7 @@ class Api:
                 check_next(cursor, following, "runs/query")
                 return objects_in(answer.get("items")), following
         answer = self._post("/api/v1/runs/query", _old(run_query), "limit", cursor)
-        cursors = answer.get("cursors")
-        following = str((cursors.get("next") if isinstance(cursors, dict) else None) or DONE)
+        following = str(as_object(answer.get("cursors")).get("next") or DONE)
         check_next(cursor, following, "runs/query")
         return objects_in(answer.get("runs")), following
 
@@ -171,10 +170,10 @@ class Api:
         whole: JsonObject = {**body, size: self._page_runs}
         if cursor:
             whole["cursor"] = cursor
-        attempts = _HEAVY_ATTEMPTS if self._page_runs > 1 else None
+        attempts = _HEAVY_ATTEMPTS if self._page_runs > 1 else ATTEMPTS
         return as_object(self._http.post(path, whole, heavy_attempts=attempts))
 
-    def _listed(self, path: str, params: dict[str, str | list[str]]) -> Iterator[JsonObject]:
+    def listed(self, path: str, params: dict[str, str | list[str]]) -> Iterator[JsonObject]:
         """Yield everything that is listed under a path by limit and offset."""
         offset = 0
         while True:
@@ -186,10 +185,9 @@ class Api:
 
 
 def _new(run_query: RunQuery) -> JsonObject:
-    selects: list[Json] = [field.upper() for field in _NEW_FIELDS]
     body: JsonObject = {
         "project_ids": [run_query.project],
-        "selects": selects,
+        "selects": [field.upper() for field in _NEW_FIELDS],
         "min_start_time": _iso(run_query.start),
     }
     if run_query.end is not None:
@@ -198,10 +196,9 @@ def _new(run_query: RunQuery) -> JsonObject:
 
 
 def _old(run_query: RunQuery) -> JsonObject:
-    selects: list[Json] = list(_OLD_FIELDS)
     body: JsonObject = {
         "session": [run_query.project],
-        "select": selects,
+        "select": [*_OLD_FIELDS],
         "start_time": _iso(run_query.start),
     }
     if run_query.end is not None:

@@ -126,8 +126,7 @@ def rows(record: Json) -> Iterator[JsonObject]:
     Raises:
         RecordError: it is none of these.
     """
-    if not isinstance(record, dict):
-        raise RecordError(f"a record must be an object, not {fields.kind(record)}")
+    record = fields.object_of(record, "a record")
     if not is_run(record) and isinstance(record.get(BEGUN, record.get(UPDATED)), list):
         yield from _of_batch(record)
         return
@@ -136,9 +135,8 @@ def rows(record: Json) -> Iterator[JsonObject]:
         for row in listed:
             yield from rows(row)
     elif is_run(record):
-        children = record.get("child_runs")
         yield {key: value for key, value in record.items() if key != "child_runs"}
-        for child in as_list(children):
+        for child in as_list(record.get("child_runs")):
             yield from rows(child)
     elif is_feedback(record):
         yield record
@@ -307,10 +305,9 @@ def _usage(row: JsonObject) -> Usage | None:
     """Return tokens as the server counted them; of what is no model call they are sums of what is below."""
     details = as_object(decode(row.get("prompt_token_details")))
     details = as_object(details.get("raw")) or details
-    usage = Usage(
+    return fields.counted(
         input_tokens=fields.count(row, "prompt_tokens"),
         output_tokens=fields.count(row, "completion_tokens"),
         cache_read_tokens=fields.count(details, "cache_read"),
         cache_write_tokens=fields.count(details, "cache_creation", "cache_write"),
     )
-    return usage if usage != Usage() else None

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -71,13 +72,10 @@ def gathered(query: Query, folder: Path, show_status: ShowStatus) -> Iterator[Gr
     """Yield the traces of a query, each as its rows, after all were fetched."""
     if query.updates and query.start is not None:
         query = replace(query, start=query.start - LOOK_BACK)
-    spool = Spool(folder / "langsmith.sqlite")
-    try:
+    with closing(Spool(folder / "langsmith.sqlite")) as spool:
         with client(show_status) as http:
             _Fetch(Api(http), query, spool, show_status).all()
         yield from (group for group in spool.groups() if _is_of(group, query))
-    finally:
-        spool.close()
 
 
 def _project(query: Query) -> str | None:
@@ -111,15 +109,8 @@ class _Fetch:
             project_name = _project(self._query)
             projects = self._api.projects(project_name)
             if project_name is None and not self._query.all_environments:
-                projects = [
-                    listed_project for listed_project in projects if listed_project.get("name") != _EVALUATORS
-                ]
-            marked = json.dumps(
-                [
-                    (str(listed_project["id"]), _begun(listed_project).isoformat())
-                    for listed_project in projects
-                ]
-            )
+                projects = [row for row in projects if row.get("name") != _EVALUATORS]
+            marked = json.dumps([(str(row["id"]), _begun(row).isoformat()) for row in projects])
             self._spool.mark("projects", marked)
             self._spool.commit()
         return [(project, datetime.fromisoformat(since)) for project, since in json.loads(marked)]
@@ -164,9 +155,7 @@ class _Fetch:
         """Yield ids of the runs that have feedback."""
         for group in self._spool.groups():
             if _is_of(group, self._query):
-                for row in group.of(RUN):
-                    if isinstance(row, dict) and row.get("feedback_stats"):
-                        yield str(row.get("id"))
+                yield from (str(row.get("id")) for row in group.objects(RUN) if row.get("feedback_stats"))
 
     def _feedback(self, runs: list[str]) -> None:
         mark = f"feedback {runs[0]} {len(runs)}"
@@ -195,12 +184,10 @@ def _windows(start: datetime, end: datetime) -> Iterator[tuple[datetime, datetim
 def _root(group: Group) -> LangsmithRun | None:
     """Return the root of a trace, else the run that comes first; None where none can be read."""
     roots = []
-    for row in group.of(RUN):
-        try:
-            roots.append(read_run(row) if isinstance(row, dict) else None)
-        except RecordError:
-            continue
-    return min((run for run in roots if run), key=lambda run: run.order, default=None)
+    for row in group.objects(RUN):
+        with suppress(RecordError):
+            roots.append(read_run(row))
+    return min(roots, key=lambda run: run.order, default=None)
 
 
 def _is_of(group: Group, query: Query) -> bool:
@@ -214,13 +201,7 @@ def _is_of(group: Group, query: Query) -> bool:
     start = began(first)
     if start >= query.end or (query.start is not None and start < query.start):
         return False
-    return (
-        (not query.names or first.name in query.names)
-        and (not query.users or first.user in query.users)
-        and (not query.releases or first.release in query.releases)
-        and (not query.environments or first.environment in query.environments)
-        and set(first.tags).issuperset(query.tags)
-    )
+    return query.matches(first.environment, first.release, first.name, first.user, first.tags)
 
 
 NAME = "langsmith"
@@ -257,7 +238,7 @@ def _trace(group: Group, _value: Json, file: InputFile) -> Iterator[Imported]:
     if not runs:
         yield Skipped("feedback on runs that are not in these files")
         return
-    feedback = [row for row in group.of(FEEDBACK) if isinstance(row, dict)]
+    feedback = group.objects(FEEDBACK)
     yield from trace_items(group.key, runs, feedback, NAME, all_environments=file.all_environments)
 
 

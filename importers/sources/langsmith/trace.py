@@ -12,7 +12,7 @@ from dataclasses import replace
 from replaydiff.importers import fields
 from replaydiff.importers.base import Imported, Note, Skipped
 from replaydiff.importers.sources.langsmith.runs import LangsmithRun
-from replaydiff.importers.spans.interpret import NO_AGENT, argument, arguments, span_notes
+from replaydiff.importers.spans.interpret import argument, with_notes
 from replaydiff.importers.spans.trace import About, Span, of_spans
 from replaydiff.replay.messages import decode, read_messages, read_text
 from replaydiff.replay.model import CORRECTION, SCORED_BY, Json, JsonObject, Score, StepKind, Usage, as_object
@@ -54,14 +54,11 @@ def trace_items(
         return
     spans = [_span(run) for run in ordered]
     trace = of_spans(trace_id, source, spans, _about(root, ordered, feedback))
-    if trace is None:
-        yield Skipped(NO_AGENT)
-        return
-    if len(spans) == 1 and spans[0].kind is StepKind.AGENT and trace.tool_calls:
-        yield Note(ROOT_ALONE)
-    yield from span_notes(trace, spans, [run.unknown for run in ordered if run.unknown])
-    trace = replace(trace, incomplete=root.pending)
-    yield trace if trace.input else replace(trace, input=arguments(spans))
+    if trace is not None:
+        trace = replace(trace, incomplete=root.pending)
+        if len(spans) == 1 and spans[0].kind is StepKind.AGENT and trace.tool_calls:
+            yield Note(ROOT_ALONE)
+    yield from with_notes(trace, spans, [run.unknown for run in ordered if run.unknown])
 
 
 def _span(run: LangsmithRun) -> Span:
@@ -89,7 +86,7 @@ def _span(run: LangsmithRun) -> Span:
 
 def _prompt(inputs: Json) -> Json:
     """Return what a model was given; models that know no messages are given `prompts`."""
-    prompts = inputs.get("prompts") if isinstance(inputs, dict) else None
+    prompts = as_object(inputs).get("prompts")
     return prompts[0] if isinstance(prompts, list) and len(prompts) == 1 else inputs
 
 
@@ -107,7 +104,7 @@ def _output(outputs: Json) -> Json:
 
 def _generation(outputs: Json) -> JsonObject:
     """Return the first answer of a model call of LangChain."""
-    generations = outputs.get("generations") if isinstance(outputs, dict) else None
+    generations = as_object(outputs).get("generations")
     while isinstance(generations, list) and generations:
         generations = generations[0]
     return as_object(generations)
@@ -122,8 +119,7 @@ def _message(outputs: Json) -> JsonObject:
 
 def _call_id(run: LangsmithRun, output: Json) -> str | None:
     """Return the id of the call that a tool ran for."""
-    in_output = output.get("tool_call_id") if isinstance(output, dict) else None
-    call_id = run.extra.get("tool_call_id") or in_output
+    call_id = run.extra.get("tool_call_id") or as_object(output).get("tool_call_id")
     return call_id if isinstance(call_id, str) else None
 
 
@@ -136,8 +132,6 @@ def _tool_error(output: Json) -> str | None:
 
 def _model(run: LangsmithRun) -> str | None:
     invocation = as_object(run.extra.get("invocation_params"))
-    inputs = run.inputs if isinstance(run.inputs, dict) else {}
-    outputs = run.outputs if isinstance(run.outputs, dict) else {}
     response = as_object(_message(run.outputs).get("response_metadata"))
     names = (
         run.metadata.get("ls_model_name"),
@@ -145,15 +139,15 @@ def _model(run: LangsmithRun) -> str | None:
         invocation.get("model_name"),
         response.get("model_name"),
         response.get("model"),
-        outputs.get("model"),
-        inputs.get("model"),
+        as_object(run.outputs).get("model"),
+        as_object(run.inputs).get("model"),
     )
     return next((name for name in names if isinstance(name, str) and name), None)
 
 
 def _usage(run: LangsmithRun) -> Usage | None:
     """Return token counts from the model's response, if the server has none."""
-    outputs = run.outputs if isinstance(run.outputs, dict) else {}
+    outputs = as_object(run.outputs)
     message = _message(run.outputs)
     candidates = (
         message.get("usage_metadata"),
@@ -163,11 +157,8 @@ def _usage(run: LangsmithRun) -> Usage | None:
         as_object(message.get("response_metadata")).get("token_usage"),
         outputs.get("usage"),
     )
-    for candidate in candidates:
-        usage = _langchain_usage(candidate) or fields.usage(candidate)
-        if usage:
-            return usage
-    return None
+    usages = (_langchain_usage(candidate) or fields.usage(candidate) for candidate in candidates)
+    return next(filter(None, usages), None)
 
 
 def _langchain_usage(value: Json) -> Usage | None:
@@ -221,11 +212,17 @@ def _scores(runs: Sequence[LangsmithRun], feedback: Sequence[JsonObject]) -> dic
             if value is not None:
                 scores[key] = value
     for row in sorted(feedback, key=_changed):
-        score_value = next((row[name] for name in ("score", "value") if _is_score(row.get(name))), None)
-        if isinstance(score_value, bool | str):
-            scores[str(row.get("key"))] = score_value
-        elif isinstance(score_value, int | float):
-            scores[str(row.get("key"))] = float(score_value)
+        score_value = next(
+            (
+                row[name]
+                for name in ("score", "value")
+                if isinstance(row.get(name), bool | int | float | str) and row[name] != ""
+            ),
+            None,
+        )
+        if isinstance(score_value, bool | int | float | str):
+            is_plain = isinstance(score_value, bool | str)
+            scores[str(row.get("key"))] = score_value if is_plain else float(score_value)
     return scores
 
 
@@ -233,8 +230,7 @@ def _scored_by(feedback: Sequence[JsonObject]) -> JsonObject:
     """Return who gave the feedback, by key, as far as it says; the later one counts."""
     givers: JsonObject = {}
     for row in sorted(feedback, key=_changed):
-        source = row.get("feedback_source")
-        giver = fields.giver(source.get("type")) if isinstance(source, dict) else None
+        giver = fields.giver(as_object(row.get("feedback_source")).get("type"))
         givers.pop(str(row.get("key")), None)
         if giver is not None:
             givers[str(row.get("key"))] = giver
@@ -258,16 +254,10 @@ def _changed(feedback: JsonObject) -> str:
     return str(feedback.get("modified_at") or feedback.get("created_at") or "")
 
 
-def _is_score(value: Json) -> bool:
-    return isinstance(value, bool | int | float | str) and value != ""
-
-
 def _typical(statistics: Json) -> Score | None:
     """Return the mean of numbers, else the label that was given most often."""
-    if not isinstance(statistics, dict):
-        return None
-    average, labels = statistics.get("avg"), statistics.get("values")
+    average, labels = (as_object(statistics).get(key) for key in ("avg", "values"))
     if isinstance(average, int | float):
         return float(average)
-    counted = {key: n for key, n in labels.items() if isinstance(n, int)} if isinstance(labels, dict) else {}
+    counted = {key: n for key, n in as_object(labels).items() if isinstance(n, int)}
     return max(counted, key=lambda key: counted[key], default=None)

@@ -33,7 +33,7 @@ from replaydiff.importers.base import Query, RecordError, ShowStatus
 from replaydiff.importers.spans.contents import Event, RawSpan
 from replaydiff.replay.errors import InputError, SettingsError
 from replaydiff.replay.messages import decode, parse
-from replaydiff.replay.model import Json, JsonObject, as_object
+from replaydiff.replay.model import Json, JsonObject, as_object, objects_in
 
 _BASE64_ID = re.compile(r"[A-Za-z0-9+/]{11}=|[A-Za-z0-9+/]{22}==")
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?)s")
@@ -63,8 +63,7 @@ def traces_in(record: Json) -> Iterator[tuple[JsonObject, list[Json]]]:
     Raises:
         RecordError: there is none.
     """
-    if not isinstance(record, dict):
-        raise RecordError(f"a record must be an object, not {fields.kind(record)}")
+    record = fields.object_of(record, "a record")
     if "info" in record and "data" in record:
         data = fields.mapping(record, "data")
         yield _texts_of(fields.mapping(record, "info"), data), fields.sequence(data, "spans")
@@ -147,11 +146,7 @@ def _table(info: JsonObject, key: str) -> JsonObject:
     """Return keys and values, written as an object or as a list of both."""
     value = info.get(key)
     if isinstance(value, list):
-        return {
-            str(entry["key"]): entry.get("value")
-            for entry in value
-            if isinstance(entry, dict) and "key" in entry
-        }
+        return {str(entry["key"]): entry.get("value") for entry in objects_in(value) if "key" in entry}
     return fields.mapping(info, key)
 
 
@@ -161,8 +156,7 @@ def read_span(span: Json) -> RawSpan:
     Raises:
         RecordError: it has no id or no start, or a field is of the wrong type.
     """
-    if not isinstance(span, dict):
-        raise RecordError(f"a span must be an object, not {fields.kind(span)}")
+    span = fields.object_of(span, "a span")
     context = fields.mapping(span, "context") or span
     span_id = _id(context, "span_id")
     started_at = fields.time(span, "start_time_unix_nano", "start_time")
@@ -170,7 +164,7 @@ def read_span(span: Json) -> RawSpan:
         raise RecordError("a span needs span_id and start_time_unix_nano")
     status = as_object(span.get("status"))
     message = status.get("message") or span.get("status_message")
-    events = [event for event in fields.sequence(span, "events") if isinstance(event, dict)]
+    events = objects_in(fields.sequence(span, "events"))
     return RawSpan(
         id=span_id,
         parent=_id(span, "parent_span_id") or _id(span, "parent_id"),
@@ -214,8 +208,7 @@ def _json(value: Json) -> Json:
 
 
 def _of_protobuf(pairs: list[Json]) -> JsonObject:
-    named = [pair for pair in pairs if isinstance(pair, dict) and "key" in pair]
-    return {str(pair["key"]): _value(pair.get("value")) for pair in named}
+    return {str(pair["key"]): _value(pair.get("value")) for pair in objects_in(pairs) if "key" in pair}
 
 
 _KINDS = {
@@ -265,14 +258,11 @@ def matches(info: Info, query: Query) -> bool:
     """Return whether a trace within `bounds` matches the query."""
     labels = {**info.tags, **info.metadata}
     has = {*(str(key) for key in info.tags), *(f"{key}={value}" for key, value in info.tags.items())}
-    return (
-        (not query.names or str(info.tags.get("mlflow.traceName")) in query.names)
-        and (not query.users or str(labels.get("mlflow.trace.user")) in query.users)
-        and (not query.releases or str(labels.get("mlflow.source.git.commit")) in query.releases)
-        and (not query.environments or str(labels.get("environment")) in query.environments)
-        and has.issuperset(query.tags)
-        and _since(info, query.start)
+    environment, release, user = (
+        str(labels.get(key)) for key in ("environment", "mlflow.source.git.commit", "mlflow.trace.user")
     )
+    name = str(info.tags.get("mlflow.traceName"))
+    return query.matches(environment, release, name, user, has) and _since(info, query.start)
 
 
 def _since(info: Info, start: datetime | None) -> bool:
@@ -283,8 +273,7 @@ def _since(info: Info, start: datetime | None) -> bool:
         return True
     changes = (
         fields.time(assessment, "last_update_time", "create_time")
-        for assessment in info.assessments
-        if isinstance(assessment, dict)
+        for assessment in objects_in(info.assessments)
     )
     return any(moment is not None and moment >= start for moment in changes)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,20 +65,12 @@ def gathered(query: Query, folder: Path, show_status: ShowStatus) -> Iterator[Js
     if uri.startswith(SCHEME):
         yield from stored(path_of(uri), query, show_status)
         return
-    spool = Spool(folder / "mlflow.sqlite")
-    try:
-        with JsonClient(
-            read_url(URI, uri),
-            headers=tracking_headers(),
-            service="MLflow",
-            keys=KEYS,
-            show_status=show_status,
-        ) as client:
+    url, headers = read_url(URI, uri), tracking_headers()
+    with closing(Spool(folder / "mlflow.sqlite")) as spool:
+        with JsonClient(url, headers=headers, service="MLflow", keys=KEYS, show_status=show_status) as client:
             _ServerReader(client, query, spool, show_status).read()
         for group in spool.groups():
-            yield from (row for row in group.of(_TRACE) if isinstance(row, dict))
-    finally:
-        spool.close()
+            yield from group.objects(_TRACE)
 
 
 def tracking_uri() -> str:
@@ -233,19 +226,14 @@ class _ServerReader:
 
     def _spans(self, trace_ids: list[str]) -> dict[str, list[Json]]:
         spans_by_trace: dict[str, list[Json]] = {}
+        path = "/api/3.0/mlflow/traces/batchGet"
         try:
-            answer = as_object(
-                self.client.get(
-                    "/api/3.0/mlflow/traces/batchGet",
-                    {"trace_ids": trace_ids},
-                    heavy_attempts=_HEAVY_ATTEMPTS,
-                )
-            )
+            answer = self.client.get(path, {"trace_ids": trace_ids}, heavy_attempts=_HEAVY_ATTEMPTS)
         except HttpError as error:
             if error.status not in (400, *_GONE):
                 raise
-            answer = {}
-        for trace in objects_in(answer.get("traces")):
+            answer = None
+        for trace in objects_in(as_object(answer).get("traces")):
             trace_id = str(as_object(trace.get("trace_info")).get("trace_id"))
             spans_by_trace[trace_id] = as_list(trace.get("spans"))
         for trace_id in trace_ids:

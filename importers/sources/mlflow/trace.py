@@ -19,7 +19,18 @@ from replaydiff.importers.spans.contents import RawSpan
 from replaydiff.importers.spans.interpret import argument, arguments, span_notes, understood, unread
 from replaydiff.importers.spans.trace import About, Span, of_spans
 from replaydiff.replay.messages import decode, read_text
-from replaydiff.replay.model import CORRECTION, SCORED_BY, Json, JsonObject, Score, StepKind, Trace, Usage
+from replaydiff.replay.model import (
+    CORRECTION,
+    SCORED_BY,
+    Json,
+    JsonObject,
+    Score,
+    StepKind,
+    Trace,
+    Usage,
+    as_object,
+    objects_in,
+)
 
 EVALUATION = "traces of evaluations"
 """Why a trace is left out."""
@@ -58,7 +69,7 @@ def _completed(trace: Trace, info: Info) -> Trace:
     """Return the trace with what only its info knows."""
     cost = decode(info.metadata.get("mlflow.trace.cost"))
     usage = decode(info.metadata.get("mlflow.trace.tokenUsage"))
-    total = fields.number(cost, "total_cost") if isinstance(cost, dict) else None
+    total = fields.number(as_object(cost), "total_cost")
     ended_at = trace.ended_at or info.ended_at
     failed = info.state.endswith("ERROR")
     return replace(
@@ -118,15 +129,14 @@ def _about(info: Info) -> About:
         user_id=fields.text(tags, "mlflow.trace.user"),
         environment=fields.text(tags, "environment"),
         release=fields.text(tags, "mlflow.source.git.commit"),
-        tags=tuple(tag_of(key, value) for key, value in info.tags.items() if not key.startswith(_PREFIX)),
+        tags=tuple(
+            key if value in (None, "") else f"{key}={value}"
+            for key, value in info.tags.items()
+            if not key.startswith(_PREFIX)
+        ),
         scores=_scores(info.assessments),
         metadata=metadata,
     )
-
-
-def tag_of(key: str, value: Json) -> str:
-    """Return a tag of MLflow, which is a key and a value, as one word."""
-    return f"{key}={value}" if value not in (None, "") else key
 
 
 def _scores(assessments: Sequence[Json]) -> dict[str, Score]:
@@ -144,8 +154,7 @@ def _scored_by(assessments: Sequence[Json]) -> JsonObject:
     givers: JsonObject = {}
     for assessment in _counting(assessments):
         if isinstance(_value(assessment, "feedback", "expectation"), bool | int | float | str):
-            source = assessment.get("source")
-            kind = source.get("source_type") if isinstance(source, dict) else None
+            kind = as_object(assessment.get("source")).get("source_type")
             givers.pop(_name(assessment), None)
             if (giver := fields.giver(kind)) is not None:
                 givers[_name(assessment)] = giver
@@ -177,8 +186,8 @@ def _counting(assessments: Sequence[Json]) -> list[JsonObject]:
     """Return those that were not overruled, the latest last."""
     valid = [
         assessment
-        for assessment in assessments
-        if isinstance(assessment, dict) and assessment.get("valid") is not False and _name(assessment)
+        for assessment in objects_in([*assessments])
+        if assessment.get("valid") is not False and _name(assessment)
     ]
     return sorted(
         valid,
@@ -191,8 +200,8 @@ def _name(assessment: JsonObject) -> str:
 
 
 def _value(assessment: JsonObject, *kinds_of: str) -> Json:
-    holders = (assessment.get(kind) for kind in kinds_of)
-    return next((holder.get("value") for holder in holders if isinstance(holder, dict)), None)
+    holders = objects_in([assessment.get(kind) for kind in kinds_of])
+    return next((holder.get("value") for holder in holders), None)
 
 
 def _spans(raw: Sequence[RawSpan]) -> list[Span]:
@@ -236,7 +245,7 @@ def _tool_name(raw: RawSpan, numbered: set[str]) -> str:
 
 def _model(request: Json) -> str | None:
     """Return the model in a request."""
-    model = request.get("model") if isinstance(request, dict) else None
+    model = as_object(request).get("model")
     return model if isinstance(model, str) else None
 
 
@@ -247,10 +256,9 @@ def _usage(value: Json) -> Usage | None:
         return None
     input_tokens, read = fields.count(value, "input_tokens"), fields.count(value, "cache_read_input_tokens")
     written = fields.count(value, "cache_creation_input_tokens")
-    usage = Usage(
+    return fields.counted(
         input_tokens=input_tokens if read + written <= input_tokens else input_tokens + read + written,
         output_tokens=fields.count(value, "output_tokens"),
         cache_read_tokens=read,
         cache_write_tokens=written,
     )
-    return usage if usage != Usage() else None

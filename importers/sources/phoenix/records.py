@@ -19,10 +19,9 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -65,8 +64,7 @@ def rows(record: Json) -> Iterator[JsonObject]:
     Raises:
         RecordError: it is no object.
     """
-    if not isinstance(record, dict):
-        raise RecordError(f"a row must be an object, not {fields.kind(record)}")
+    record = fields.object_of(record, "a row")
     data = record.get("data")
     if isinstance(data, list):
         for row in data:
@@ -146,23 +144,14 @@ def _attributes(row: JsonObject) -> JsonObject:
 
 def _events(row: JsonObject) -> tuple[Event, ...]:
     return tuple(
-        Event(name=str(event.get("name") or ""), attributes=_event_attributes(event))
+        Event(name=str(event.get("name") or ""), attributes=as_object(decode(event.get("attributes"))))
         for event in objects_in(decode(row.get("events")))
     )
-
-
-def _event_attributes(event: Mapping[str, Any]) -> JsonObject:
-    return as_object(decode(event.get("attributes")))
 
 
 def row_id(row: JsonObject) -> str:
     """Return an id for a row that has none: the same for the same row."""
     return _LOST + hashlib.sha256(msgspec.json.encode(row, order="sorted")).hexdigest()[:16]
-
-
-def ids_lost(spans: Sequence[RawSpan]) -> bool:
-    """Return whether the spans came without their ids."""
-    return any(span.id.startswith(_LOST) for span in spans)
 
 
 def linked(spans: Sequence[RawSpan]) -> list[RawSpan]:
@@ -326,7 +315,7 @@ class Gathered:
             RecordError: a number in it cannot be read.
         """
         spans = [msgspec.convert(row, RawSpan) for row in group.of(_SPAN)]
-        if ids_lost(spans):
+        if any(span.id.startswith(_LOST) for span in spans):
             yield Note(LOST_IDS)
             spans = linked(spans)
         of_spans = [annotation for span in spans for annotation in self._judged(span.id)]

@@ -29,8 +29,9 @@ from replaydiff.importers.http import ATTEMPTS, HttpError, JsonClient, Params, c
 from replaydiff.importers.reading import Record
 from replaydiff.importers.sources.phoenix.records import Gathered, is_annotation, is_span, rows
 from replaydiff.importers.spans.contents import RawSpan
+from replaydiff.importers.spans.interpret import lacks_parent
 from replaydiff.replay.errors import InputError
-from replaydiff.replay.model import Json, JsonObject, Trace
+from replaydiff.replay.model import Json, JsonObject, Trace, as_object, objects_in
 
 NAME = "phoenix"
 LOOKBACK = timedelta(days=30)
@@ -140,7 +141,7 @@ class _PageReader:
         items = list(self._gathered.trace_items(group, NAME))
         trace = next((item for item in items if isinstance(item, Trace)), None)
         if trace is None or _matches(trace, self._query):
-            cut = self._cannot_complete and _lacks_parent(_spans(group))
+            cut = self._cannot_complete and lacks_parent(_spans(group))
             if cut and trace is not None:
                 yield Note(CUT)
             for item in items:
@@ -197,11 +198,9 @@ class _PageReader:
         contexts = [row["context"] for row in spans if isinstance(row.get("context"), dict)]
         self._annotate("span", list(dict.fromkeys(_ids(contexts, "span_id"))))
         self._annotate("trace", list(dict.fromkeys(_ids(contexts, "trace_id"))))
-        attributes = (row.get("attributes") for row in spans)
+        attributes = objects_in([row.get("attributes") for row in spans])
         sessions = dict.fromkeys(
-            str(session["session.id"])
-            for session in attributes
-            if isinstance(session, dict) and session.get("session.id")
+            str(session["session.id"]) for session in attributes if session.get("session.id")
         )
         unseen = [session for session in sessions if session not in self._sessions]
         self._sessions.update(unseen)
@@ -238,7 +237,7 @@ class _PageReader:
         """Return whether spans of a trace may lie beyond the span of time."""
         spans = _spans(group)
         open_ended = any(span.ended_at is None or span.ended_at >= self._query.end for span in spans)
-        return open_ended or _lacks_parent(spans)
+        return open_ended or lacks_parent(spans)
 
     def _complete(self, trace_id: str) -> None:
         """Ask for all spans of a trace, where the server knows that question."""
@@ -255,46 +254,28 @@ def _spans(group: Group) -> list[RawSpan]:
     return [msgspec.convert(row.value, RawSpan) for row in group.rows]
 
 
-def _lacks_parent(spans: Sequence[RawSpan]) -> bool:
-    ids = {span.id for span in spans}
-    return any(span.parent is not None and span.parent not in ids for span in spans)
-
-
 def _trace_id(row: JsonObject) -> str:
     return next(iter(_ids([row.get("context")], "trace_id")), "")
 
 
 def _matches(trace: Trace, query: Query) -> bool:
     """Return whether a trace matches the query; Phoenix itself filters spans, not traces."""
-    early = query.start is not None and trace.started_at < query.start and not query.updates
-    if early or trace.started_at >= query.end:
-        return False
-    pairs = (
-        (query.environments, trace.environment),
-        (query.releases, trace.release),
-        (query.names, trace.name),
-        (query.users, trace.user_id),
-    )
-    return all(not values or value in values for values, value in pairs) and set(query.tags) <= set(
-        trace.tags
+    return query.covers(trace.started_at) and query.matches(
+        trace.environment, trace.release, trace.name, trace.user_id, trace.tags
     )
 
 
 def _listed(answer: Json) -> tuple[list[JsonObject], str]:
-    data = answer.get("data") if isinstance(answer, dict) else None
-    if not isinstance(answer, dict) or not isinstance(data, list):
+    page = as_object(answer)
+    if not isinstance(page.get("data"), list):
         raise InputError(
             "Phoenix returned what is not a page of its API; is the address that of a Phoenix server?"
         )
-    return [row for row in data if isinstance(row, dict)], fields.text(answer, "next_cursor") or ""
+    return objects_in(page["data"]), fields.text(page, "next_cursor") or ""
 
 
 def _ids(contexts: Sequence[Json], key: str) -> list[str]:
-    return [
-        str(context[key])
-        for context in contexts
-        if isinstance(context, dict) and isinstance(context.get(key), str)
-    ]
+    return [value for context in objects_in([*contexts]) if isinstance(value := context.get(key), str)]
 
 
 def _iso(moment: datetime) -> str:
