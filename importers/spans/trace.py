@@ -93,7 +93,7 @@ class Span:
     @property
     def has_content(self) -> bool:
         """Return whether anything was recorded of what went in or came out."""
-        return not (_is_empty(self.input) and _is_empty(self.output))
+        return not (is_empty(self.input) and is_empty(self.output))
 
 
 def contents_of(spans: Iterable[Span]) -> Iterator[Json]:
@@ -256,7 +256,7 @@ def _without_double_calls(tree: _Tree) -> list[Span]:
         holder = next((ancestor for ancestor in tree.above(span) if ancestor.kind is StepKind.TOOL), None)
         if span.kind is StepKind.TOOL and holder is not None and _same_run(span, holder):
             into[span.id] = holder
-            if _is_empty(holder.output):
+            if is_empty(holder.output):
                 holder.output = span.output
     spans_left = [span for span in tree.spans if span.id not in into]
     for span in spans_left:
@@ -316,9 +316,7 @@ def _with_agents_in_tools(tree: _Tree) -> _Tree:
     """
     agents = [span for span in tree.spans if span.kind is StepKind.AGENT and not span.in_tool]
     tools = [
-        span
-        for span in tree.spans
-        if span.kind is StepKind.TOOL and span.depth and not _is_empty(span.output)
+        span for span in tree.spans if span.kind is StepKind.TOOL and span.depth and not is_empty(span.output)
     ]
     if len(agents) < 2:
         return tree
@@ -355,7 +353,7 @@ def _answer(agent: Span, calls: Sequence[Span]) -> str | None:
 
 def _received(span: Span) -> tuple[Message, ...]:
     messages = read_messages(span.input)
-    if messages is None and not _is_empty(span.input):
+    if messages is None and not is_empty(span.input):
         text = read_text(span.input)
         return (Message(role="user", text=text),) if text else ()
     return messages or ()
@@ -364,7 +362,7 @@ def _received(span: Span) -> tuple[Message, ...]:
 def _produced(span: Span) -> tuple[Message, ...]:
     """Return what a model call added: some SDKs record the whole history as its output."""
     messages = read_messages(span.output)
-    if messages is None and not _is_empty(span.output):
+    if messages is None and not is_empty(span.output):
         text = read_text(span.output)
         return (Message(role="assistant", text=text),) if text else ()
     produced = messages or ()
@@ -426,7 +424,8 @@ def _tops(tree: _Tree, spans: Sequence[Span]) -> Iterator[Span]:
             waiting.extend(tree.children[span.id][::-1])
 
 
-def _is_empty(value: Json) -> bool:
+def is_empty(value: Json) -> bool:
+    """Return whether a value says nothing."""
     return value is None or value == "" or value == {} or value == [] or value == "null"
 
 
@@ -444,7 +443,7 @@ def _input(tree: _Tree, tops: Sequence[Span]) -> str:
 
 def _final_response(tree: _Tree, tops: Sequence[Span]) -> str | None:
     for span in reversed(tops):
-        if _is_empty(span.output):
+        if is_empty(span.output):
             continue
         messages, ended = read_messages(span.output), _last_text(tree)
         if messages:

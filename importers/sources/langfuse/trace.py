@@ -28,6 +28,7 @@ from replaydiff.importers.sources.langfuse.observation import (
 )
 from replaydiff.importers.sources.langfuse.observation import produced as answer
 from replaydiff.importers.sources.langfuse.rows import TYPES, TraceRows, table
+from replaydiff.importers.spans.trace import is_empty
 from replaydiff.replay.messages import (
     canonical_args,
     conversation,
@@ -119,51 +120,29 @@ def _trace(group: TraceRows, source: str, all_observations: Sequence[Observation
         *(observation.row for observation in roots),
         *(observation.row for observation in all_observations),
     ]
-    received = {
-        observation.id: read_messages(observation.input) or ()
-        for observation in all_observations
-        if observation.is_model_call
-    }
-    produced = {
-        observation.id: answer(observation) for observation in all_observations if observation.is_model_call
-    }
+    model_calls = [observation for observation in all_observations if observation.is_model_call]
+    received = {call.id: read_messages(call.input) or () for call in model_calls}
+    produced = {call.id: answer(call) for call in model_calls}
     mark_runs(all_observations, produced)
     started_at = _first_time(all_observations, roots, trace_row)
     # A tool whose parent was not exported stands at the top, too, and says nothing of the whole.
     tops = [observation for observation in roots if observation.runs is None]
     ended_at = _ended(all_observations, roots)
     metadata = _metadata(trace_row, tops)
-    version = _first_text(holders, "version")
-    if version is not None:
+    if (version := _first_text(holders, "version")) is not None:
         metadata.setdefault("version", version)
-    corrected = correction(group, {observation.id for observation in roots})
-    if corrected is not None:
-        metadata[CORRECTION] = corrected
-    if givers := scored_by(group):
-        metadata[SCORED_BY] = givers
-    if group.comments:
-        metadata["comments"] = _comments(group.comments)
-    if definitions.KEY not in metadata and (tools := _tools(all_observations)):
-        metadata[definitions.KEY] = tools
-    metadata |= _prompts(all_observations)
+    metadata |= _notes(group, roots)
+    if definitions.KEY not in metadata:
+        definitions.put(metadata, *_offered(model_calls))
+    metadata |= _prompts(model_calls)
     calls = tool_calls(all_observations, received, produced)
     if is_order_unknown(calls):
         metadata[ORDER_UNKNOWN] = True
-    question, answered = (
-        _input(trace_row, tops, received),
-        _final_response(trace_row, tops, all_observations, produced),
-    )
-    messages = _conversation(trace_row, roots, all_observations, received, produced, question, answered)
-    models = [
-        observation.model
-        for observation in all_observations
-        if observation.is_model_call and observation.model
-    ]
-    costs = [
-        observation.cost
-        for observation in all_observations
-        if observation.is_model_call and observation.cost is not None
-    ]
+    question = _input(trace_row, tops, received)
+    answered = _final_response(trace_row, tops, model_calls, produced)
+    messages = _conversation(trace_row, roots, model_calls, received, produced, question, answered)
+    models = [call.model for call in model_calls if call.model]
+    costs = [call.cost for call in model_calls if call.cost is not None]
     return Trace(
         trace_id=group.trace_id,
         source=source,
@@ -185,25 +164,35 @@ def _trace(group: TraceRows, source: str, all_observations: Sequence[Observation
         final_response=answered,
         steps=tuple(_steps(all_observations, received)),
         tool_calls=calls or calls_of_turn(messages),
-        usage=total_usage(observation.usage for observation in all_observations if observation.is_model_call),
+        usage=total_usage(call.usage for call in model_calls),
         cost_usd=sum(costs) if costs else fields.number(trace_row, "totalCost"),
         latency_ms=fields.elapsed_ms(started_at, ended_at),
         error=next((observation.error for observation in roots if observation.error), None)
-        or (None if answered else _failed_call(all_observations)),
+        or (None if answered else _failed_call(model_calls)),
         scores=scores(group),
         metadata=metadata,
     )
 
 
-def _prompts(all_observations: Sequence[Observation]) -> JsonObject:
+def _notes(group: TraceRows, roots: Sequence[Observation]) -> JsonObject:
+    """Return what people and judges said of a trace, beside the scores themselves."""
+    notes: JsonObject = {
+        CORRECTION: correction(group, {observation.id for observation in roots}),
+        SCORED_BY: scored_by(group) or None,
+        "comments": _comments(group.comments) or None,
+    }
+    return {name: value for name, value in notes.items() if value is not None}
+
+
+def _prompts(model_calls: Sequence[Observation]) -> JsonObject:
     """Return the prompts of Langfuse's prompt management that the agent used: the first, and the version of
     each.
     """
     versions: JsonObject = {}
-    for observation in all_observations:
-        name = fields.text(observation.row, "promptName")
-        if observation.is_model_call and not observation.in_tool and name is not None:
-            versions.setdefault(name, fields.text(observation.row, "promptVersion"))
+    for call in model_calls:
+        name = fields.text(call.row, "promptName")
+        if not call.in_tool and name is not None:
+            versions.setdefault(name, fields.text(call.row, "promptVersion"))
     if not versions:
         return {}
     name, version = next(iter(versions.items()))
@@ -211,14 +200,11 @@ def _prompts(all_observations: Sequence[Observation]) -> JsonObject:
     return {**first, "prompts": versions} if len(versions) > 1 else first
 
 
-def _tools(all_observations: Sequence[Observation]) -> list[Json]:
-    """Return the tools that the model calls were offered."""
-    places: list[Json] = []
-    for observation in all_observations:
-        if observation.is_model_call:
-            places += [observation.input, observation.attributes.get("gen_ai.tool.definitions")]
-            places.append(list(definitions.by_name(observation.row.get("toolDefinitions"))))
-    return definitions.definitions(*places)
+def _offered(model_calls: Sequence[Observation]) -> Iterator[Json]:
+    """Yield where the tools stand that the model calls were offered."""
+    for call in model_calls:
+        yield from (call.input, call.attributes.get("gen_ai.tool.definitions"))
+        yield list(definitions.by_name(call.row.get("toolDefinitions")))
 
 
 def _first_time(
@@ -294,15 +280,11 @@ def _metadata(trace_row: JsonObject, roots: Sequence[Observation]) -> JsonObject
     return metadata
 
 
-def _is_empty(value: Json) -> bool:
-    return value is None or value == "" or value == {} or value == [] or value == "null"
-
-
 def _input(
     trace_row: JsonObject, roots: Sequence[Observation], received: dict[str, tuple[Message, ...]]
 ) -> str:
     for value in (trace_row.get("input"), *(root.input for root in roots)):
-        if _is_empty(value):
+        if is_empty(value):
             continue
         messages = read_messages(value)
         text = conversation(messages, input_only=True).input if messages else read_text(value)
@@ -316,11 +298,11 @@ def _input(
 def _final_response(
     trace_row: JsonObject,
     roots: Sequence[Observation],
-    all_observations: Sequence[Observation],
+    model_calls: Sequence[Observation],
     produced: dict[str, tuple[Message, ...]],
 ) -> str | None:
     for value in (trace_row.get("output"), *(root.output for root in reversed(roots))):
-        if _is_empty(value):
+        if is_empty(value):
             continue
         messages = read_messages(value)
         text = read_text(value)
@@ -331,30 +313,23 @@ def _final_response(
             decoded = decode(value)
             text = canonical_args(decoded) if isinstance(decoded, dict) else str(value)
         return text
-    calls = [observation for observation in all_observations if observation.is_model_call]
-    agent_calls = [observation for observation in calls if not observation.in_tool] or calls
-    for observation in sorted(
-        agent_calls, key=lambda observation: observation.ended_at or observation.started_at
-    )[::-1]:
-        if text := final_response(produced[observation.id]):
+    agent_calls = [call for call in model_calls if not call.in_tool] or model_calls
+    for call in sorted(agent_calls, key=lambda call: call.ended_at or call.started_at)[::-1]:
+        if text := final_response(produced[call.id]):
             return text
     return None
 
 
-def _failed_call(all_observations: Sequence[Observation]) -> str | None:
+def _failed_call(model_calls: Sequence[Observation]) -> str | None:
     """Return the error of the last model call, where the agent gave no answer after it."""
-    agent_calls = [
-        observation
-        for observation in all_observations
-        if observation.is_model_call and not observation.in_tool
-    ]
+    agent_calls = [call for call in model_calls if not call.in_tool]
     return agent_calls[-1].error if agent_calls else None
 
 
 def _conversation(
     trace_row: JsonObject,
     roots: Sequence[Observation],
-    all_observations: Sequence[Observation],
+    model_calls: Sequence[Observation],
     received: dict[str, tuple[Message, ...]],
     produced: dict[str, tuple[Message, ...]],
     question: str,
@@ -363,9 +338,8 @@ def _conversation(
     """Return the longest message list of the trace, with what was answered to it; else input and final
     response.
     """
-    calls = [observation for observation in all_observations if observation.is_model_call]
-    agent_calls = [observation for observation in calls if not observation.in_tool] or calls
-    lists = [(*received[observation.id], *produced[observation.id]) for observation in agent_calls]
+    agent_calls = [call for call in model_calls if not call.in_tool] or model_calls
+    lists = [(*received[call.id], *produced[call.id]) for call in agent_calls]
     longest = max(lists, key=len, default=())
     for holder in (trace_row, *(root.row for root in roots)):
         state = read_messages(holder.get("output")) or ()
