@@ -157,7 +157,7 @@ def adk_call(call_id: str, city: str | None) -> Event:
     return {"type": "tool_call", "id": call_id, "name": "get_weather", "arguments": arguments}
 
 
-@pytest.mark.parametrize(
+ADK_STREAMS = pytest.mark.parametrize(
     ("pieces", "text", "calls"),
     [
         pytest.param(
@@ -191,6 +191,9 @@ def adk_call(call_id: str, city: str | None) -> Event:
         ),
     ],
 )
+
+
+@ADK_STREAMS
 def test_pieces_that_adk_records_of_a_stream_are_one_answer(
     pieces: list[Event], text: str, calls: list[tuple[str, Event]], tmp_path: Path
 ) -> None:
@@ -200,5 +203,25 @@ def test_pieces_that_adk_records_of_a_stream_are_one_answer(
         "gen_ai.output.messages": json.dumps(pieces),
     }
     made = one(tmp_path, span("1", None, 0, 9, attributes=attributes))
+    assert [(call.name, call.args) for call in made.tool_calls] == calls
+    assert [message.text for message in made.messages] == ["Two roses, please.", text]
+
+
+@ADK_STREAMS
+def test_pieces_of_adk_are_one_answer_in_langfuse_too(
+    pieces: list[Event], text: str, calls: list[tuple[str, Event]], tmp_path: Path
+) -> None:
+    call = {
+        "id": "o",
+        "traceId": "t",
+        "type": "GENERATION",
+        "startTime": "2026-11-01T00:00:00Z",
+        "endTime": "2026-11-01T00:00:01Z",
+        "input": [{"role": "user", "parts": [adk_text("Two roses, please.")]}],
+        "output": json.dumps(pieces),
+    }
+    file = tmp_path / "trace.json"
+    file.write_text(json.dumps({"id": "t", "timestamp": "2026-11-01T00:00:00Z", "observations": [call]}))
+    (made,) = traces("langfuse", file)
     assert [(call.name, call.args) for call in made.tool_calls] == calls
     assert [message.text for message in made.messages] == ["Two roses, please.", text]

@@ -22,6 +22,7 @@ from itertools import zip_longest
 from typing import Any
 
 from replaydiff.importers import fields
+from replaydiff.importers.chat.streams import of_pieces
 from replaydiff.importers.joining import ModelTurn, joined_calls, tool_run
 from replaydiff.importers.sources.langfuse.rows import TYPES, TraceRows, table
 from replaydiff.replay.messages import canonical_args, decode, read_args, read_messages, read_text
@@ -157,7 +158,7 @@ def _observation(row: JsonObject) -> Observation:
         started_at=fields.parse_time(row["startTime"], "startTime"),
         ended_at=fields.time(row, "endTime"),
         input=row.get("input"),
-        output=row.get("output"),
+        output=whole_answer(row.get("output")),
         model=fields.text(row, "providedModelName") or fields.text(row, "model"),
         usage=_usage(row),
         cost=_cost(row),
@@ -171,6 +172,15 @@ def _observation(row: JsonObject) -> Observation:
         attributes=attributes,
         row=row,
     )
+
+
+def whole_answer(output: Json) -> Json:
+    """Return an output; in place of the pieces of a stream, which Google's ADK records, what they make."""
+    if isinstance(output, str) and "finish_reason" not in output:
+        return output
+    pieces = decode(output)
+    answer = of_pieces(pieces)
+    return output if answer is pieces else answer
 
 
 def _usage(row: Mapping[str, Any]) -> Usage | None:

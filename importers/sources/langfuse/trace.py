@@ -25,6 +25,7 @@ from replaydiff.importers.sources.langfuse.observation import (
     scored_by,
     scores,
     tool_calls,
+    whole_answer,
 )
 from replaydiff.importers.sources.langfuse.observation import produced as answer
 from replaydiff.importers.sources.langfuse.rows import TYPES, TraceRows, table
@@ -301,7 +302,7 @@ def _final_response(
     model_calls: Sequence[Observation],
     produced: dict[str, tuple[Message, ...]],
 ) -> str | None:
-    for value in (trace_row.get("output"), *(root.output for root in reversed(roots))):
+    for value in (whole_answer(trace_row.get("output")), *(root.output for root in reversed(roots))):
         if is_empty(value):
             continue
         messages = read_messages(value)
@@ -341,11 +342,12 @@ def _conversation(
     agent_calls = [call for call in model_calls if not call.in_tool] or model_calls
     lists = [(*received[call.id], *produced[call.id]) for call in agent_calls]
     longest = max(lists, key=len, default=())
-    for holder in (trace_row, *(root.row for root in roots)):
-        state = read_messages(holder.get("output")) or ()
+    of_trace = trace_row.get("input"), whole_answer(trace_row.get("output"))
+    for state_input, state_output in (of_trace, *((root.input, root.output) for root in roots)):
+        state = read_messages(state_output) or ()
         if not any(message.role == "user" for message in state):
             # All that a run added, where its model calls were given what is new alone.
-            state = (*(read_messages(holder.get("input")) or ()), *state) if state else ()
+            state = (*(read_messages(state_input) or ()), *state) if state else ()
         if len(state) >= len(longest):
             longest = state
     if any(message.role == "user" for message in longest):
