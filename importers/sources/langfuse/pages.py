@@ -153,6 +153,8 @@ MANY_PAGES = 20
 """A window with more pages than this is halved next time."""
 EARLY = 3
 """How often a heavy question is asked before a smaller one is."""
+MOST_EMPTY = 8
+"""Empty pages in a row that are passed over: a server that filters may answer some, each with a cursor."""
 PATIENCE = 8
 """Pages that must go well before a larger one is tried again; twice as many after each failure."""
 
@@ -264,6 +266,8 @@ class _Check:
         self._name = name
         self._previous: list[Json] | None = None
         self._positions: set[str] = set()
+        self._empty = 0
+        """Empty pages in a row."""
         self._single = 0
         """Rows of a full page behind which none was announced."""
 
@@ -274,17 +278,20 @@ class _Check:
             HttpError: the pages begin again, or one shows that rows behind another were not announced.
         """
         if position.after is None:
-            self._previous, self._positions = None, set()
+            self._previous, self._positions, self._empty = None, set(), 0
         if self._single > len(page.rows) and position.after is None and page.after is None:
             raise HttpError(
                 f"the server has more than {len(page.rows)} rows of {self._name} and does not say where the "
                 f"next ones are; {NEWER}"
             )
         is_numbered = page.total is not None
+        self._empty = 0 if page.rows else self._empty + 1
         if is_numbered and not page.rows and self._previous == []:
             page = replace(page, after=None)
-        elif page.after in self._positions or (
-            page.rows == self._previous and (page.rows or not is_numbered)
+        elif (
+            page.after in self._positions
+            or (page.rows and page.rows == self._previous)
+            or self._empty > MOST_EMPTY
         ):
             raise HttpError(
                 f"the server answers the same page of {self._name} again and again; please report it, with "
