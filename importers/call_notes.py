@@ -12,16 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from replaydiff.importers.base import Note
 from replaydiff.importers.joining import calls_of_turn
 from replaydiff.replay.messages import canonical_args, join_results, likely_requests
-from replaydiff.replay.model import (
-    ORDER_UNKNOWN,
-    Json,
-    JsonObject,
-    Message,
-    Step,
-    StepKind,
-    ToolCall,
-    Trace,
-)
+from replaydiff.replay.model import ORDER_UNKNOWN, Json, JsonObject, Message, Step, StepKind, ToolCall, Trace
 
 UNKNOWN_CALLS = "tool calls in a shape that is not known were left out; please report it"
 ORPHANS = "tool results that answer no recorded call are not calls of the trace"

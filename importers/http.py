@@ -166,10 +166,7 @@ class JsonClient:
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._http.close()
 
@@ -263,12 +260,7 @@ class JsonClient:
             self._sleep(wait)
 
     def _try(
-        self,
-        method: str,
-        path: str,
-        params: Params | None,
-        body: Json,
-        headers: Mapping[str, str] | None,
+        self, method: str, path: str, params: Params | None, body: Json, headers: Mapping[str, str] | None
     ) -> _Answer | _Fault:
         import httpx
 

@@ -28,14 +28,7 @@ from datetime import datetime
 from itertools import pairwise
 
 from replaydiff.importers.fields import elapsed_ms
-from replaydiff.replay.messages import (
-    RAW,
-    canonical_args,
-    decode,
-    join_results,
-    read_args,
-    read_messages,
-)
+from replaydiff.replay.messages import RAW, canonical_args, decode, join_results, read_args, read_messages
 from replaydiff.replay.messages.decode import as_json
 from replaydiff.replay.model import Json, JsonObject, Message, ToolCall, Witness
 from replaydiff.replay.model.light import light_dataclass

@@ -146,7 +146,7 @@ def _calls(case: JsonObject) -> list[Json]:
         return []
     trajectory: list[Json] = [call["name"] for call in calls]
     evaluators: list[Json] = [
-        {"TrajectoryMatch": {"expected_trajectory": trajectory, "order": _ORDERS[mode]}},
+        {"TrajectoryMatch": {"expected_trajectory": trajectory, "order": _ORDERS[mode]}}
     ]
     for index, call in enumerate(calls):
         if isinstance(call.get("args"), dict) and args != "ignore":

@@ -72,12 +72,7 @@ class BraintrustDataset(Platform):
         records: list[tuple[str, JsonObject]] = [
             (
                 row.label,
-                {
-                    "id": row.id,
-                    "input": row.input,
-                    "expected": row.expected_output,
-                    "metadata": row.metadata,
-                },
+                {"id": row.id, "input": row.input, "expected": row.expected_output, "metadata": row.metadata},
             )
             for row in self.rows_to_send(rows, items, pushed)
         ]
@@ -124,12 +119,7 @@ class BraintrustDataset(Platform):
         self._insert("experiment", experiment, changed, TRACES, pushed)
 
     def _insert(
-        self,
-        kind: str,
-        object_id: str,
-        events: Sequence[tuple[str, JsonObject]],
-        noun: str,
-        pushed: Pushed,
+        self, kind: str, object_id: str, events: Sequence[tuple[str, JsonObject]], noun: str, pushed: Pushed
     ) -> None:
         """Insert records or spans, some at a time; only records and root spans are counted."""
         path = f"/v1/{kind}/{object_id}/insert"
@@ -162,12 +152,7 @@ def _created(http: JsonClient, path: str, body: JsonObject) -> str:
 
 
 def _spans(
-    result: DiffResult,
-    lane: Lane,
-    dataset: str,
-    row: DatasetItem,
-    verdict: ItemVerdict,
-    graded: GradedTrial,
+    result: DiffResult, lane: Lane, dataset: str, row: DatasetItem, verdict: ItemVerdict, graded: GradedTrial
 ) -> list[JsonObject]:
     """Return a trial as a root span, with a span below it for each tool call."""
     trial, start = graded.trial, started_at(result, graded)

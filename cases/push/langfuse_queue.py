@@ -49,10 +49,7 @@ def send_items(
 
     def write(trace: tuple[str, str]) -> None:
         queues.create_queue_item(
-            queue.id,
-            object_id=trace[0],
-            object_type=AnnotationQueueObjectType.TRACE,
-            request_options=options,
+            queue.id, object_id=trace[0], object_type=AnnotationQueueObjectType.TRACE, request_options=options
         )
 
     unsent = [trace for trace in traces if trace[0] not in present]

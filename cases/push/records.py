@@ -464,11 +464,7 @@ def run_scores(result: DiffResult, of: Experiment) -> Iterator[CreateScoreReques
 
 
 def _score(
-    at: datetime,
-    score: NamedScore,
-    *,
-    trace_id: str | None = None,
-    experiment_id: str | None = None,
+    at: datetime, score: NamedScore, *, trace_id: str | None = None, experiment_id: str | None = None
 ) -> CreateScoreRequest:
     from langfuse.api import CreateScoreRequest, ScoreDataType
 

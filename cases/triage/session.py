@@ -32,14 +32,7 @@ from replaydiff.replay.settings import Settings
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.tape import show_call
 from replaydiff.replay.terminal.lanes import lanes
-from replaydiff.replay.terminal.text import (
-    discard_keys,
-    read_key,
-    show,
-    single_line,
-    terminal_width,
-    wrapped,
-)
+from replaydiff.replay.terminal.text import discard_keys, read_key, show, single_line, terminal_width, wrapped
 
 KEYS = "[p]romote [e]dit/[y]aml [d]ismiss [l]abel [c]auses [s]kip [u]ndo [?] keys [q]uit"
 HELP = """\

@@ -304,11 +304,7 @@ def _langchain_model(messages: Json) -> JsonObject:
 
 # Letta
 
-_LETTA_TEXTS = {
-    "system_message": "system",
-    "user_message": "user",
-    "assistant_message": "assistant",
-}
+_LETTA_TEXTS = {"system_message": "system", "user_message": "user", "assistant_message": "assistant"}
 _LETTA_SILENT = (
     *("reasoning_message", "hidden_reasoning_message", "internal_monologue", "usage_statistics"),
     *("stop_reason", "ping", "event_message", "summary_message"),

@@ -165,11 +165,7 @@ def _messages(step: JsonObject) -> Iterator[JsonObject]:
     """Yield the message of a step, its tool calls, and their results."""
     calls = [_call(call) for call in fields.sequence(step, "tool_calls")]
     if step.get("message") not in (None, "", []) or calls:
-        yield {
-            "role": _ROLES[str(step["source"])],
-            "content": step.get("message"),
-            "tool_calls": list(calls),
-        }
+        yield {"role": _ROLES[str(step["source"])], "content": step.get("message"), "tool_calls": list(calls)}
     for number, result in enumerate(fields.sequence(fields.mapping(step, "observation"), "results")):
         result = fields.object_of(result, "a result")
         # Without calls the environment answers nobody: the id keeps it from answering an earlier call.

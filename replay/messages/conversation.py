@@ -39,10 +39,7 @@ class Conversation:
 
 
 def conversation(
-    messages: Sequence[Message],
-    *,
-    input_only: bool = False,
-    tool_calls: tuple[ToolCall, ...] | None = None,
+    messages: Sequence[Message], *, input_only: bool = False, tool_calls: tuple[ToolCall, ...] | None = None
 ) -> Conversation:
     """Read messages as one run.
 

@@ -71,11 +71,7 @@ def _definition(entry: Json, wrapper: str, depth: int) -> JsonObject | None:
     name = value.get("name")
     if isinstance(name, str) and name and isinstance(schema, dict):
         about = value.get("description")
-        return {
-            "name": name,
-            "description": about if isinstance(about, str) else "",
-            "parameters": schema,
-        }
+        return {"name": name, "description": about if isinstance(about, str) else "", "parameters": schema}
     for key in _INNER:
         if key in value:
             inner = _definition(value[key], key, depth + 1)

@@ -40,7 +40,7 @@ _PHONE = re.compile(
 )
 _ID_KEY = re.compile(
     r"(?:^|[_-])(?:id|ids|uuid|ref|reference|sku|serial|code|timestamp|time|at|ts|order|invoice|tracking|amount"
-    r"|total|price|balance)$|(?:Id|Ids|ID|At|Time|Number|Code)$",
+    r"|total|price|balance)$|(?:Id|Ids|ID|At|Time|Number|Code)$"
 )
 _PHONE_KEY = re.compile(r"phone|mobile|(?:^|[_-])(?:tel|cell|fax|msisdn|whatsapp)(?:$|[_-])", re.IGNORECASE)
 _CARD_KEY = re.compile(r"card_?(?:number|no)?$|(?:^|[_-])(?:pan|ccn?)$", re.IGNORECASE)

@@ -21,15 +21,7 @@ import msgspec
 
 from replaydiff.importers.base import ShowStatus
 from replaydiff.importers.convert import Spool
-from replaydiff.importers.http import (
-    ATTEMPTS,
-    TIMEOUT_S,
-    HttpError,
-    JsonClient,
-    Params,
-    check_next,
-    read_url,
-)
+from replaydiff.importers.http import ATTEMPTS, TIMEOUT_S, HttpError, JsonClient, Params, check_next, read_url
 from replaydiff.replay.errors import SettingsError
 from replaydiff.replay.langfuse_keys import LangfuseKeys
 from replaydiff.replay.model import Json, JsonObject

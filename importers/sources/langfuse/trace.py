@@ -359,8 +359,7 @@ def _conversation(
 
 
 def _steps(
-    all_observations: Sequence[Observation],
-    received: dict[str, tuple[Message, ...]],
+    all_observations: Sequence[Observation], received: dict[str, tuple[Message, ...]]
 ) -> Iterator[Step]:
     index_of = {observation.id: index for index, observation in enumerate(all_observations)}
     for index, observation in enumerate(all_observations):
