@@ -19,16 +19,9 @@ ORPHANS = "tool results that answer no recorded call are not calls of the trace"
 INNER_CALLS = "tools ran within another tool (a sub-agent's): they are its steps, and not calls of the trace"
 CALLS_IN_TEXT = "messages have what looks like tool calls written in their text, which are not read"
 TEXT_MARKS = (
-    "<tool_call>",
-    "<function=",
-    "<functioncall>",
-    "<|python_tag|>",
-    "[TOOL_CALLS]",
-    "✿FUNCTION✿",
-    "\nAction Input:",
-    "Calling tools:\n[",
-    '<details type="tool_calls"',
-)
+    "<tool_call>", "<function=", "<functioncall>", "<|python_tag|>", "[TOOL_CALLS]", "✿FUNCTION✿",
+    "\nAction Input:", "Calling tools:\n[", '<details type="tool_calls"'
+)  # fmt: skip
 """How calls begin that models of Hermes, Llama, Glaive, Mistral and Qwen, ReAct prompts, smolagents and Open
 WebUI write as text."""
 _NO_ANSWERS = ("user", "system", "tool")

@@ -153,12 +153,8 @@ def _sharegpt_call(call: Json, number: int) -> JsonObject:
 # AutoGen
 
 _AUTOGEN_TEXTS = (
-    "TextMessage",
-    "StructuredMessage",
-    "ToolCallSummaryMessage",
-    "HandoffMessage",
-    "StopMessage",
-)
+    "TextMessage", "StructuredMessage", "ToolCallSummaryMessage", "HandoffMessage", "StopMessage"
+)  # fmt: skip
 _AUTOGEN_SILENT = (
     *("ThoughtEvent", "MemoryQueryEvent", "ModelClientStreamingChunkEvent", "UserInputRequestedEvent"),
     *("SelectSpeakerEvent", "SelectorEvent"),

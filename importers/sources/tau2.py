@@ -24,13 +24,9 @@ RECOGNISED_BY = "records have info, tasks and simulations"
 
 _KEYS = {"info", "tasks", "simulations"}
 _FAILURES = {
-    "too_many_errors",
-    "agent_error",
-    "invalid_agent_message",
-    "infrastructure_error",
-    "unexpected_error",
-    "timeout",
-}
+    "too_many_errors", "agent_error", "invalid_agent_message", "infrastructure_error", "unexpected_error",
+    "timeout"
+}  # fmt: skip
 """Reasons for the end of a simulation that are no end of the conversation."""
 _METADATA = ("task_id", "trial", "seed", "termination_reason", "mode", "user_cost")
 USERS_CALLS = (

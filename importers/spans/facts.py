@@ -18,62 +18,37 @@ from replaydiff.replay.messages import decode
 from replaydiff.replay.model import JsonObject, Score, StepKind, Usage, as_object
 
 _SESSION = (
-    "session.id",
-    "langfuse.session.id",
-    "gen_ai.conversation.id",
-    "traceloop.association.properties.session_id",
-    "traceloop.association.properties.chat_id",
-    "traceloop.association.properties.thread_id",
-    "ai.telemetry.metadata.sessionId",
-    "wandb.thread_id",
-)
+    "session.id", "langfuse.session.id", "gen_ai.conversation.id",
+    "traceloop.association.properties.session_id", "traceloop.association.properties.chat_id",
+    "traceloop.association.properties.thread_id", "ai.telemetry.metadata.sessionId", "wandb.thread_id"
+)  # fmt: skip
 _USER = (
-    "user.id",
-    "langfuse.user.id",
-    "enduser.id",
-    "traceloop.association.properties.user_id",
-    "ai.telemetry.metadata.userId",
-)
+    "user.id", "langfuse.user.id", "enduser.id", "traceloop.association.properties.user_id",
+    "ai.telemetry.metadata.userId"
+)  # fmt: skip
 _ENVIRONMENT = ("langfuse.environment", "deployment.environment.name", "deployment.environment")
 _TAGS = ("tag.tags", "langfuse.trace.tags", "ai.telemetry.metadata.tags", "braintrust.tags")
 _METADATA = (
-    "traceloop.association.properties",
-    "ai.telemetry.metadata",
-    "braintrust.metadata",
-    "langfuse.trace.metadata",
-    "metadata",
-)
+    "traceloop.association.properties", "ai.telemetry.metadata", "braintrust.metadata",
+    "langfuse.trace.metadata", "metadata"
+)  # fmt: skip
 _HOLDERS = (*_TAGS, *_METADATA)
 _TAKEN = {"sessionId", "userId", "session_id", "user_id", "chat_id", "thread_id", "tags"}
 """Names within metadata that are a field of a trace already."""
 
 _MODEL = (
-    "gen_ai.response.model",
-    "ai.response.model",
-    "llm.response.model_name",
-    "llm.model_name",
-    "langfuse.observation.model.name",
-    "gen_ai.request.model",
-    "llm.request.model_name",
-    "ai.model.id",
-    "mlflow.llm.model",
-)
+    "gen_ai.response.model", "ai.response.model", "llm.response.model_name", "llm.model_name",
+    "langfuse.observation.model.name", "gen_ai.request.model", "llm.request.model_name", "ai.model.id",
+    "mlflow.llm.model"
+)  # fmt: skip
 _INPUT_TOKENS = (
-    "gen_ai.usage.input_tokens",
-    "gen_ai.usage.prompt_tokens",
-    "llm.token_count.prompt",
-    "ai.usage.inputTokens",
-    "ai.usage.promptTokens",
-    "llm.usage.prompt_tokens",
-)
+    "gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt",
+    "ai.usage.inputTokens", "ai.usage.promptTokens", "llm.usage.prompt_tokens"
+)  # fmt: skip
 _OUTPUT_TOKENS = (
-    "gen_ai.usage.output_tokens",
-    "gen_ai.usage.completion_tokens",
-    "llm.token_count.completion",
-    "ai.usage.outputTokens",
-    "ai.usage.completionTokens",
-    "llm.usage.completion_tokens",
-)
+    "gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion",
+    "ai.usage.outputTokens", "ai.usage.completionTokens", "llm.usage.completion_tokens"
+)  # fmt: skip
 _CACHE_READ = (
     "gen_ai.usage.cache_read.input_tokens",
     "gen_ai.usage.cache_read_input_tokens",
@@ -228,22 +203,15 @@ _WORDS = {
 }
 """Words of the GenAI conventions, OpenInference, Traceloop, Langfuse, MLflow and Braintrust."""
 _NAMED = (
-    "openinference.span.kind",
-    "langfuse.observation.type",
-    "gen_ai.operation.name",
-    "traceloop.span.kind",
-    "llm.request.type",
-    "mlflow.spanType",
-)
+    "openinference.span.kind", "langfuse.observation.type", "gen_ai.operation.name", "traceloop.span.kind",
+    "llm.request.type", "mlflow.spanType"
+)  # fmt: skip
 _VERCEL_CALL = re.compile(r"ai\.\w+\.do(Generate|Stream)")
 _VERCEL_WRAPPER = re.compile(r"ai\.(generate|stream)(Text|Object)")
 _ONLY_OF_MODELS = (
-    "gen_ai.request.model",
-    "gen_ai.response.model",
-    "llm.model_name",
-    "gen_ai.input.messages",
-    "gen_ai.output.messages",
-)
+    "gen_ai.request.model", "gen_ai.response.model", "llm.model_name", "gen_ai.input.messages",
+    "gen_ai.output.messages"
+)  # fmt: skip
 _TOOL_NAMES = ("gen_ai.tool.name", "tool.name", "ai.toolCall.name", "traceloop.entity.name")
 _TOOL_PREFIX = re.compile(r"^(execute_tool |running tool:? |tools/call |tool\.)")
 _HANDOFF = "handoff to "

@@ -88,13 +88,9 @@ LITELLM_ALONE = (
 )
 _OF_LITELLM = ("litellm_request", RAW_REQUEST)
 _DEFINITIONS = (
-    "gen_ai.tool.definitions",
-    "llm.tools",
-    "llm.request.functions",
-    "ai.prompt.tools",
-    "llm.invocation_parameters",
-    "input.value",
-)
+    "gen_ai.tool.definitions", "llm.tools", "llm.request.functions", "ai.prompt.tools",
+    "llm.invocation_parameters", "input.value"
+)  # fmt: skip
 """Attributes of a model call under which the offered tools stand."""
 _SETTINGS = (
     (SDK_SCOPE, "ANTHROPIC_OPEN_TELEMETRY_TRACES_CONTENT_MODE=content"),

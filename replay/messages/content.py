@@ -16,30 +16,14 @@ from replaydiff.replay.model import Json, JsonObject, Message, ToolCall, as_list
 
 _TEXT_TYPES = {"text", "input_text", "output_text", "refusal", None}
 _REQUEST_TYPES = {
-    "tool_use",
-    "server_tool_use",
-    "mcp_tool_use",
-    "tool_call",
-    "server_tool_call",
-    "tool-call",
-    "function_call",
-    "custom_tool_call",
-    "builtin-tool-call",
-    "function.call",
-}
+    "tool_use", "server_tool_use", "mcp_tool_use", "tool_call", "server_tool_call", "tool-call",
+    "function_call", "custom_tool_call", "builtin-tool-call", "function.call"
+}  # fmt: skip
 _RESULT_TYPES = {
-    "tool_result",
-    "mcp_tool_result",
-    "tool_call_response",
-    "server_tool_call_response",
-    "tool-result",
-    "tool-error",
-    "tool-return",
-    "builtin-tool-return",
-    "retry-prompt",
-    "function_result",
-    "function.result",
-}
+    "tool_result", "mcp_tool_result", "tool_call_response", "server_tool_call_response", "tool-result",
+    "tool-error", "tool-return", "builtin-tool-return", "retry-prompt", "function_result",
+    "function.result"
+}  # fmt: skip
 _KINDS = ("part_kind", "block_type", "content_type")
 """Where Pydantic AI, LlamaIndex and Semantic Kernel write the type of a part."""
 _NAMES = ("name", "tool_name", "toolName")
@@ -412,17 +396,8 @@ def _first(value: Mapping[str, Any], *keys: str) -> Any:
 
 
 _HOLDERS = (
-    "messages",
-    "contents",
-    "content",
-    "parts",
-    "input",
-    "output",
-    "message",
-    "choices",
-    "kwargs",
-    "data",
-)
+    "messages", "contents", "content", "parts", "input", "output", "message", "choices", "kwargs", "data"
+)  # fmt: skip
 """Where messages and their parts are, within a record."""
 _CHAT_KEYS = {"role", "content", "tool_calls", "tool_call_id", "name"}
 _DEEPEST = 12

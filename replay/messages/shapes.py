@@ -60,17 +60,8 @@ _LANGCHAIN_TYPES = _ROLES.keys() - {"model", "developer"} | {"tool", "system"}
 _PAIR_ROLES = {"system", "user", "human", "assistant", "ai"}
 """Who may speak in LangChain's short form of a message: `["human", "Hello"]`."""
 _PLAIN_KEYS = (
-    "input",
-    "question",
-    "query",
-    "prompt",
-    "text",
-    "message",
-    "content",
-    "answer",
-    "output",
-    "task",
-)
+    "input", "question", "query", "prompt", "text", "message", "content", "answer", "output", "task"
+)  # fmt: skip
 _PARTS = ("parts", "contents", "blocks", "items")
 _SPEAKERS = ("user", "assistant", "system")
 _REQUEST_KEYS = {"role", "content", "tool_calls"}

@@ -40,14 +40,8 @@ _OF_SCHEMAS = {"properties", "$schema", "type"}
 _OF_SPANS = {"startTime", "start_time", "started_at", "traceId", "trace_id"}
 _OF_MESSAGES = {"role", "content", "parts"}
 _ASIDE = {
-    "metadata",
-    "usage",
-    "tools",
-    "tool_definitions",
-    "invocation_params",
-    "response_metadata",
-    "result",
-}
+    "metadata", "usage", "tools", "tool_definitions", "invocation_params", "response_metadata", "result"
+}  # fmt: skip
 """Keys below which there are no requests of the model."""
 _DEEPEST = 12
 

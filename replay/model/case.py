@@ -132,15 +132,9 @@ class Assertion:
 
 
 ASSERTIONS = (
-    "contains",
-    "not_contains",
-    "matches",
-    "json_schema",
-    "max_chars",
-    "must_call",
-    "must_not_call",
-    "max_calls",
-)
+    "contains", "not_contains", "matches", "json_schema", "max_chars", "must_call", "must_not_call",
+    "max_calls"
+)  # fmt: skip
 """The kinds of assertions."""
 
 

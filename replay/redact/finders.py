@@ -130,36 +130,10 @@ _PREFIXED = starting(
     r"|eyJ[\w\-]{8,8000}\.[\w\-]{8,16000}\.[\w\-]{0,2000})(?![\w\-])",
 )
 _PREFIXES = (
-    *(
-        "sk-",
-        "pk-lf-",
-        "k_live_",
-        "k_test_",
-        "whsec_",
-        "AKIA",
-        "ASIA",
-        "ghp_",
-        "gho_",
-        "ghu_",
-        "ghs_",
-        "ghr_",
-    ),
-    *(
-        "github_pat_",
-        "glpat-",
-        "xox",
-        "AIza",
-        "ya29.",
-        "hf_",
-        "npm_",
-        "pypi-",
-        "SG.",
-        "shp",
-        "lsv2_",
-        "dop_v1_",
-    ),
+    "sk-", "pk-lf-", "k_live_", "k_test_", "whsec_", "AKIA", "ASIA", "ghp_", "gho_", "ghu_", "ghs_", "ghr_",
+    "github_pat_", "glpat-", "xox", "AIza", "ya29.", "hf_", "npm_", "pypi-", "SG.", "shp", "lsv2_", "dop_v1_",
     "eyJ",
-)
+)  # fmt: skip
 _SHORTEST_PREFIXED = 15
 """Characters of the shortest text that `_PREFIXED` finds: `xoxb-` and ten more."""
 _DIGIT = re.compile("[0-9]")

@@ -31,13 +31,8 @@ from replaydiff.replay.result_form import scalar_of
 
 _PREFIX = re.compile(r"^(execute_tool |running tool:? |tool\.)")
 _CALL_ID_KEYS = (
-    "tool_call_id",
-    "gen_ai.tool.call.id",
-    "ai.toolCall.id",
-    "tool_call.id",
-    "tool.id",
-    "call_id",
-)
+    "tool_call_id", "gen_ai.tool.call.id", "ai.toolCall.id", "tool_call.id", "tool.id", "call_id"
+)  # fmt: skip
 _TOOL_NAME_KEYS = ("gen_ai.tool.name", "ai.toolCall.name", "tool.name")
 _CALLED = ("AGENT", "CHAIN")
 """Types of observations that are runs of a tool where a model requested a tool of their name."""

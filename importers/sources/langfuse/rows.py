@@ -33,19 +33,11 @@ from replaydiff.replay.model import Json, JsonObject, as_object, objects_in
 from replaydiff.replay.model.light import light_dataclass
 
 TYPES = frozenset(
-    (
-        "SPAN",
-        "GENERATION",
-        "EVENT",
-        "AGENT",
-        "TOOL",
-        "CHAIN",
-        "RETRIEVER",
-        "EVALUATOR",
-        "EMBEDDING",
+    {
+        "SPAN", "GENERATION", "EVENT", "AGENT", "TOOL", "CHAIN", "RETRIEVER", "EVALUATOR", "EMBEDDING",
         "GUARDRAIL",
-    )
-)
+    }
+)  # fmt: skip
 
 _SNAKE = re.compile(r"_([a-z])")
 _SNAKE_ROW = frozenset(("trace_id", "project_id", "start_time"))

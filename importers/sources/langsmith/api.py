@@ -28,26 +28,10 @@ _GONE = (404, 405, 410, 501)
 """A path that this server does not have, or does not serve any more."""
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _FIELDS = (
-    "id",
-    "name",
-    "run_type",
-    "status",
-    "start_time",
-    "end_time",
-    "inputs",
-    "outputs",
-    "parent_run_ids",
-    "trace_id",
-    "dotted_order",
-    "reference_example_id",
-    "error",
-    "tags",
-    "extra",
-    "feedback_stats",
-    "prompt_tokens",
-    "completion_tokens",
-    "total_cost",
-)
+    "id", "name", "run_type", "status", "start_time", "end_time", "inputs", "outputs", "parent_run_ids",
+    "trace_id", "dotted_order", "reference_example_id", "error", "tags", "extra", "feedback_stats",
+    "prompt_tokens", "completion_tokens", "total_cost"
+)  # fmt: skip
 _NEW_FIELDS = (*_FIELDS, "project_id", "prompt_token_details")
 _OLD_FIELDS = (*_FIELDS, "session_id", "parent_run_id")
 

@@ -23,14 +23,8 @@ ROOT_ALONE = "the root run came alone: tool calls are those in its messages, wit
 _KINDS = {"llm": StepKind.LLM, "tool": StepKind.TOOL}
 _NOISE = ("ls_", "langgraph_", "LANGSMITH_", "LANGCHAIN_", "checkpoint_", "__")
 _FIELDS = {
-    "thread_id",
-    "session_id",
-    "conversation_id",
-    "user_id",
-    "revision_id",
-    "environment",
-    "usage_metadata",
-}
+    "thread_id", "session_id", "conversation_id", "user_id", "revision_id", "environment", "usage_metadata"
+}  # fmt: skip
 """Names within metadata that are a field of a trace already."""
 
 

@@ -212,14 +212,8 @@ def _of_protobuf(pairs: list[Json]) -> JsonObject:
 
 
 _KINDS = {
-    "string_value",
-    "bool_value",
-    "int_value",
-    "double_value",
-    "bytes_value",
-    "array_value",
-    "kvlist_value",
-}
+    "string_value", "bool_value", "int_value", "double_value", "bytes_value", "array_value", "kvlist_value"
+}  # fmt: skip
 
 
 def _value(value: Json) -> Json:
