@@ -187,8 +187,7 @@ def _text_for_file(opened: OpenedCase, whole: str, text: str, record: dict[str, 
 
 def _reviewed(text: str, record: dict[str, Any], kind: str, today: str) -> tuple[str, dict[str, Any]]:
     """Return the text and the record with `metadata.last_reviewed`."""
-    metadata = record.get("metadata")
-    reviewed = record | {"metadata": as_object(metadata) | {"last_reviewed": today}}
+    reviewed = record | {"metadata": as_object(record.get("metadata")) | {"last_reviewed": today}}
     if kind == "yaml":
         spliced = yaml_form.set_in_metadata(text, "last_reviewed", today)
         try:

@@ -131,7 +131,7 @@ def finite(value: Json) -> float | None:
     """Return a number (also true or false) as a float; None for anything else, infinite and undefined ones
     too.
     """
-    return number if isinstance(value, int | float) and math.isfinite(number := as_float(value)) else None
+    return real if isinstance(value, int | float) and math.isfinite(real := as_float(value)) else None
 
 
 def popped(metadata: JsonObject, *keys: str) -> str | None:

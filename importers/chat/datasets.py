@@ -25,8 +25,7 @@ _FINISH = "Finish"
 
 def is_toolbench(record: JsonObject) -> bool:
     """Return whether a record is a conversation of ToolBench: its calls are text, its results are turns."""
-    turns = record.get("conversations")
-    listed = objects_in(turns)
+    listed = objects_in(record.get("conversations"))
     return any(turn.get("from") == "function" for turn in listed) and any(
         turn.get("from") == "assistant" and _REQUEST.fullmatch(str(turn.get("value"))) for turn in listed
     )

@@ -34,7 +34,7 @@ from replaydiff.importers.chat.rewriting import (
     within,
 )
 from replaydiff.replay.messages import decode
-from replaydiff.replay.model import Json, JsonObject, as_list, as_object
+from replaydiff.replay.model import Json, JsonObject, as_list, as_object, objects_in
 
 
 class Shape(NamedTuple):
@@ -221,7 +221,7 @@ def _autogen_messages(record: JsonObject) -> Json:
         return record["messages"]
     if "llm_context" in record:
         return fields.mapping(record, "llm_context").get("messages")
-    states = [state for state in fields.mapping(record, "agent_states").values() if isinstance(state, dict)]
+    states = objects_in([*fields.mapping(record, "agent_states").values()])
     thread = next((state["message_thread"] for state in states if state.get("message_thread")), None)
     if thread is None:
         raise RecordError("no manager in agent_states has a message_thread")
@@ -271,8 +271,7 @@ def _is_langgraph(record: JsonObject) -> bool:
 
 
 def _langgraph(record: JsonObject) -> JsonObject:
-    values = record.get("channel_values", record.get("values"))
-    state: JsonObject = as_object(values)
+    state = as_object(record.get("channel_values", record.get("values")))
     config = fields.mapping(record, "config").get("configurable")
     config = config if isinstance(config, dict) else fields.mapping(record, "checkpoint")
     thread = fields.text(config, "thread_id") or fields.text(record, "thread_id")

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from replaydiff.replay.messages import decode, parse
-from replaydiff.replay.model import Json, as_list, objects_in
+from replaydiff.replay.model import Json, as_list, as_object, objects_in
 
 _WHOLE = ("response.completed", "response.incomplete", "response.failed")
 _ANTHROPIC = {"message_start", "content_block_start", "content_block_delta", "ping"}
@@ -271,7 +271,7 @@ def _update(message: dict[str, Any], key: str, changes: dict[str, Any]) -> None:
 
 
 def _grow(block: dict[str, Any], delta: Json, event: dict[str, Any]) -> None:
-    kind = delta.get("type") if isinstance(delta, dict) else None
+    kind = as_object(delta).get("type")
     if isinstance(delta, dict) and kind == "text_delta":
         block["type"] = "text"
         block["text"] = _text(block.get("text")) + _text(delta.get("text"))

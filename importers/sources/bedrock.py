@@ -151,7 +151,7 @@ def _offered(request: Json) -> Json:
 
 def _usage(record: JsonObject, answer: Json) -> JsonObject:
     """Return token counts of the answer in this project's words, else those that Bedrock counted itself."""
-    counted = answer.get("usage") if isinstance(answer, dict) else None
+    counted = as_object(answer).get("usage")
     if isinstance(counted, dict) and "inputTokens" in counted:
         read, written = (
             fields.count(counted, f"cache{word}InputTokens", f"cache{word}InputTokenCount")

@@ -72,8 +72,7 @@ def page(
         query["filter"] = condition
     body: JsonObject = {"query": query, "use_columnstore": False, "brainstore_realtime": True}
     answer = http.post("/btql", body)
-    rows = answer.get("data") if isinstance(answer, dict) else None
-    following = answer.get("cursor") if isinstance(answer, dict) else None
+    rows, following = (as_object(answer).get(key) for key in ("data", "cursor"))
     following = following if isinstance(following, str) and rows else None
     check_next(cursor, following, "btql")
     return objects_in(rows), following

@@ -155,10 +155,8 @@ class _Session:
         session = self.meta.get("id")
         if not isinstance(session, str) or not session:
             raise RecordError("the session has no session_meta line with an id before it")
-        first = turn.first.value if isinstance(turn.first.value, dict) else {}
-        started_at = fields.time(first, "timestamp")
-        if started_at is None:
-            started_at = self._file.modified_at
+        first = as_object(turn.first.value)
+        started_at = fields.time(first, "timestamp") or self._file.modified_at
         ended_at = fields.time(turn.last, "timestamp")
         response = final_response(turn.produced)
         metadata: JsonObject = {

@@ -33,11 +33,9 @@ LISTED_SCORES = "scores that are lists were left out"
 
 def recognises(record: Json) -> float:
     """Recognise a record by the evaluation and its samples."""
-    evaluated = record.get("eval") if isinstance(record, dict) else None
-    if not isinstance(record, dict) or not isinstance(evaluated, dict):
-        return 0.0
-    is_log = "sample" in record or "samples" in record or "plan" in record
-    return 0.98 if is_log and "task" in evaluated else 0.0
+    log = as_object(record)
+    is_log = not log.keys().isdisjoint(("sample", "samples", "plan"))
+    return 0.98 if is_log and "task" in as_object(log.get("eval")) else 0.0
 
 
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
@@ -132,7 +130,7 @@ def _trace_id(sample: JsonObject, evaluated: JsonObject) -> str:
 def _message(value: Json, attachments: Mapping[str, Json]) -> Json:
     """Return the message with its attached texts, and the error of a tool as its content."""
     message = _put_back(value, attachments)
-    error = message.get("error") if isinstance(message, dict) else None
+    error = as_object(message).get("error")
     if not isinstance(message, dict) or not isinstance(error, dict):
         return message
     reason = message.get("content") or error.get("message") or error.get("type")

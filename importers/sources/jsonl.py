@@ -104,9 +104,7 @@ def read(record: Json, _file: InputFile) -> Iterator[Imported]:
 
 def _unknown_of_calls(record: Mapping[str, Any]) -> set[str]:
     """Return fields of the tool calls that the format does not know."""
-    calls = record.get("tool_calls")
-    listed = objects_in(calls)
-    return {key for call in listed for key in call.keys() - FIELDS_OF_CALL}
+    return {key for call in objects_in(record.get("tool_calls")) for key in call.keys() - FIELDS_OF_CALL}
 
 
 def _plain(record: dict[str, Json]) -> dict[str, Any]:

@@ -85,7 +85,7 @@ def _error(record: JsonObject) -> str | None:
 def _call_details(record: JsonObject, settings: JsonObject, answer: Json) -> JsonObject:
     """Return the fields that a chat log has, so that it is read as one."""
     metadata = as_object(decode(record.get("metadata")))
-    counted = answer.get("usage") if isinstance(answer, dict) else None
+    counted = as_object(answer).get("usage")
     tags = decode(record.get("request_tags"))
     call_metadata: JsonObject = {
         "id": next(

@@ -129,9 +129,7 @@ def _requested(request: JsonObject, answer: JsonObject) -> Json:
 
 
 def _replied(answer: Json) -> tuple[Message, ...]:
-    items, candidates = (
-        (answer.get("output"), answer.get("candidates")) if isinstance(answer, dict) else (None, None)
-    )
+    items, candidates = (as_object(answer).get(key) for key in ("output", "candidates"))
     if isinstance(items, list):
         answer = items
     elif isinstance(candidates, list):

@@ -30,7 +30,7 @@ from typing import Any
 
 from replaydiff.importers.chat.streams import of_pieces
 from replaydiff.replay.messages import count_requests, decode, is_media, parse, read_messages
-from replaydiff.replay.model import Json, JsonObject, as_list, objects_in
+from replaydiff.replay.model import Json, JsonObject, as_list, as_object, objects_in
 from replaydiff.replay.result_form import scalar_of
 
 REDACTED = "__REDACTED__"
@@ -359,13 +359,9 @@ def _flattened(name: str) -> Reader:
 def _parts(content: Json) -> Json:
     """Return content that may be the JSON text of its parts."""
     parts = decode(content)
-    if (
-        isinstance(parts, list)
-        and parts
-        and all(isinstance(part, dict) and ("type" in part or _CONVERSE & part.keys()) for part in parts)
-    ):
-        return parts
-    return content
+    inner = objects_in(parts)
+    is_whole = isinstance(parts, list) and 0 < len(parts) == len(inner)
+    return parts if is_whole and all("type" in part or _CONVERSE & part.keys() for part in inner) else content
 
 
 _CONVERSE = {"text", "toolUse", "toolResult", "json", "image", "document", "reasoningContent", "cachePoint"}
@@ -404,17 +400,16 @@ def _openinference(name: str) -> Reader:
 
 
 def _openinference_message(entry: Json) -> JsonObject | None:
-    inner_message = entry.get("message") if isinstance(entry, dict) else None
+    inner_message = as_object(entry).get("message")
     if not isinstance(inner_message, dict):
         return None
     message: JsonObject = {
         key: inner_message[key] for key in ("role", "name", "tool_call_id") if key in inner_message
     }
     message.setdefault("role", "assistant")
-    contents = inner_message.get("contents")
     parts: list[Json] = [
         part["message_content"]
-        for part in objects_in(contents)
+        for part in objects_in(inner_message.get("contents"))
         if isinstance(part.get("message_content"), dict)
     ]
     message["content"] = inner_message.get("content") or parts
@@ -433,10 +428,10 @@ def _openinference_message(entry: Json) -> JsonObject | None:
 
 def _openinference_call(call: Json) -> Json:
     """Return a requested call; of one without arguments none are recorded."""
-    function = call.get("function") if isinstance(call, dict) else None
-    if not isinstance(call, dict) or not isinstance(function, dict) or function.keys() != {"name"}:
+    function = as_object(as_object(call).get("function"))
+    if function.keys() != {"name"}:
         return call
-    return {**call, "function": {**function, "arguments": "{}"}}
+    return {**as_object(call), "function": {**function, "arguments": "{}"}}
 
 
 def _vercel_prompt(span: RawSpan) -> Json:

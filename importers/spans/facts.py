@@ -271,8 +271,8 @@ def is_evaluator(span: RawSpan) -> bool:
 
 
 def _braintrust_type(span: RawSpan) -> str:
-    attributes = decode(span.attributes.get("braintrust.span_attributes"))
-    return str(attributes.get("type") or "") if isinstance(attributes, dict) else ""
+    attributes = as_object(decode(span.attributes.get("braintrust.span_attributes")))
+    return str(attributes.get("type") or "")
 
 
 def tool_name(span: RawSpan) -> str:

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from replaydiff.replay.messages import decode, read_content
-from replaydiff.replay.model import Json, JsonObject, as_object
+from replaydiff.replay.model import Json, JsonObject, as_object, objects_in
 
 BOOKKEEPING = "lines that Claude Code keeps for itself (summaries, snapshots, queues)"
 _BOOKKEEPING_TYPES = {
@@ -66,10 +65,8 @@ def message_of(line: JsonObject) -> JsonObject:
 
 def has_results(line: JsonObject) -> bool:
     """Return whether a user's line brings results of tools."""
-    content: Any = message_of(line).get("content")
-    return isinstance(content, list) and any(
-        isinstance(block, dict) and block.get("type") == "tool_result" for block in content
-    )
+    content = message_of(line).get("content")
+    return any(block.get("type") == "tool_result" for block in objects_in(content))
 
 
 def prompt(line: JsonObject) -> str | None:

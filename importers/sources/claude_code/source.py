@@ -55,9 +55,7 @@ def trace(
     source: str, session: str, number: int, continues: str | None, turn: SessionTurn, file: InputFile
 ) -> Trace:
     """Return the trace of a session's turn of this number; `continues` is the id of the one before it."""
-    started_at = fields.time(turn.first, "timestamp")
-    if started_at is None:
-        started_at = file.modified_at
+    started_at = fields.time(turn.first, "timestamp") or file.modified_at
     messages, times = _messages(turn)
     result = turn.result or {}
     final = final_response(messages)
@@ -65,6 +63,7 @@ def trace(
     duration = fields.number(result, "duration_ms")
     answers = [_AnswerMessage(answer) for answer in turn.answers]
     models = [answer.model for answer in answers if answer.model]
+    versions = (_text(line, "version", "claude_code_version") for line in (turn.first, turn.ended))
     question = prompt(turn.prompt_line) or "" if turn.prompt_line is not None else ""
     return Trace(
         trace_id=f"{session}:{_turn_id(turn, number)}",
@@ -72,12 +71,12 @@ def trace(
         started_at=started_at,
         ended_at=ended_at,
         session_id=session,
-        release=_release(turn),
+        release=next(filter(None, versions), None),
         model=models[-1] if models else None,
         input=question,
         messages=(*((Message(role="user", text=question),) if question else ()), *messages),
         continues=continues,
-        final_response=final if final is not None else fields.text(_plain(result, "result"), "result"),
+        final_response=final if final is not None else _text(result, "result"),
         steps=tuple(_steps(answers)),
         tool_calls=_calls(messages, times),
         usage=total_usage(answer.usage for answer in answers),
@@ -88,26 +87,16 @@ def trace(
     )
 
 
-def _plain(record: JsonObject, key: str) -> JsonObject:
-    """Return the record where this field of it is text."""
-    return record if isinstance(record.get(key), str) else {}
+def _text(line: JsonObject, *keys: str) -> str | None:
+    """Return the first of these fields that is there, where it is text."""
+    value = next((line[key] for key in keys if key in line), None)
+    return value if isinstance(value, str) and value else None
 
 
 def _turn_id(turn: SessionTurn, number: int) -> str:
     """Return the uuid of the turn's first line; its number in the session where lines have none."""
-    for line in (turn.prompt_line, turn.first, turn.result):
-        uuid = line.get("uuid") if line else None
-        if isinstance(uuid, str) and uuid:
-            return uuid
-    return str(number)
-
-
-def _release(turn: SessionTurn) -> str | None:
-    for line in (turn.first, turn.ended):
-        version = line.get("version", line.get("claude_code_version"))
-        if isinstance(version, str) and version:
-            return version
-    return None
+    uuids = (_text(line or {}, "uuid") for line in (turn.prompt_line, turn.first, turn.result))
+    return next(filter(None, uuids), str(number))
 
 
 def _metadata(turn: SessionTurn) -> JsonObject:
