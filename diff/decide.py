@@ -23,6 +23,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import fmean
 
 from replaydiff.diff import answer as sentences
@@ -114,6 +115,9 @@ class AnswerRule:
         return Conclusion(answer=self.answer, reason=reason, next=self.next.of(evidence, match))
 
 
+_agreement_rule = partial(AnswerRule, where=_by_agreement)
+
+
 # --- before any figure ---
 
 
@@ -171,7 +175,7 @@ def _no_finished_item(evidence: Evidence) -> RuleMatch | None:
     return None if evidence.counts.compared else RuleMatch()
 
 
-@AnswerRule(
+@_agreement_rule(
     "new write beside distrust",
     _HOLD,
     when="the next rule matches, but agreement alone decides and an open cause is a call that is known "
@@ -180,7 +184,6 @@ def _no_finished_item(evidence: Evidence) -> RuleMatch | None:
     sentence="{cause}; if that is intended, accept the cause ({why})",
     next=next_commands.show_cause,
     names_causes=True,
-    where=_by_agreement,
 )
 def _new_write_beside_distrust(evidence: Evidence) -> RuleMatch | None:
     """Return an open cause that writes what neither recording nor old version does, in an unlike replay."""
@@ -419,12 +422,11 @@ AnswerRule(
 # --- agreement with recordings that nobody vouches for ---
 
 
-@AnswerRule(
+@_agreement_rule(
     "too few items to agree",
     _CANNOT,
     when="agreement alone decides, and has no interval",
     sentence="{why}",
-    where=_by_agreement,
 )
 def _agreement_too_few(evidence: Evidence) -> RuleMatch | None:
     for name, metric in evidence.gated.items():
@@ -433,7 +435,7 @@ def _agreement_too_few(evidence: Evidence) -> RuleMatch | None:
     return None
 
 
-@AnswerRule(
+@_agreement_rule(
     "effects lost",
     _HOLD,
     when="agreement alone decides, the old version was re-run and does what was recorded in 80 % of "
@@ -442,7 +444,6 @@ def _agreement_too_few(evidence: Evidence) -> RuleMatch | None:
     sentence="{figures}: less by more than {tolerance} points{causes}; if that is intended, accept the cause",
     next=next_commands.triage,
     names_causes=True,
-    where=_by_agreement,
 )
 def _effects_lost(evidence: Evidence) -> RuleMatch | None:
     tolerance = evidence.gate.tolerance
@@ -471,7 +472,7 @@ def _effect_causes(evidence: Evidence) -> str:
     return f"; new: {named}" if named else ""
 
 
-@AnswerRule(
+@_agreement_rule(
     "new effect",
     _HOLD,
     when="the same, and an open cause is a call that writes and was not recorded, is missing or has "
@@ -479,14 +480,13 @@ def _effect_causes(evidence: Evidence) -> str:
     sentence="{cause}; if that is intended, accept the cause",
     next=next_commands.show_cause,
     names_causes=True,
-    where=_by_agreement,
 )
 def _new_effect(evidence: Evidence) -> RuleMatch | None:
     """Return an open cause that changes something which neither recording nor old version does."""
     return _without_precedent(evidence, [cause for cause in evidence.open_causes if cause.is_effect])
 
 
-@AnswerRule(
+@_agreement_rule(
     "old is the recording",
     _CANNOT,
     when="agreement alone decides, a version is a recording, which always agrees with itself, and "
@@ -495,7 +495,6 @@ def _new_effect(evidence: Evidence) -> RuleMatch | None:
     "so look at these items in order, re-run the old version, or name what is right: [match] trust, a "
     "grader, a judge, a golden set",
     next=next_commands.triage,
-    where=_by_agreement,
 )
 def _recorded(evidence: Evidence) -> RuleMatch | None:
     metrics = evidence.gated.values()
@@ -519,7 +518,7 @@ def _changed_words(metric: MetricDelta) -> dict[str, str]:
     }
 
 
-@AnswerRule(
+@_agreement_rule(
     "change not excluded",
     _CANNOT,
     when="agreement alone decides, no item changed, and the interval of the share of changed items "
@@ -527,7 +526,6 @@ def _changed_words(metric: MetricDelta) -> dict[str, str]:
     sentence="{behaviour} changed in none of {items}, and a change in more than {allowed} cannot be "
     "excluded ({figures})",
     next=next_commands.more_items,
-    where=_by_agreement,
 )
 def _change_not_excluded(evidence: Evidence) -> RuleMatch | None:
     beyond = _beyond_allowed(evidence)
@@ -551,14 +549,13 @@ def _beyond_allowed(evidence: Evidence) -> tuple[str, MetricDelta] | None:
     return None
 
 
-@AnswerRule(
+@_agreement_rule(
     "open causes",
     _CANNOT,
     when="agreement alone decides, the share of changed items may exceed `max_changed`, and causes "
     "of it are open",
     sentence="{changed}: accept or reject {causes} ({moved}; if production was right, set [match] trust)",
     next=next_commands.triage,
-    where=_by_agreement,
 )
 def _open_causes(evidence: Evidence) -> RuleMatch | None:
     beyond = _beyond_allowed(evidence)
@@ -572,20 +569,19 @@ def _number_of_causes(causes: Sequence[Cause]) -> str:
     return f"{len(causes)} cause{'' if len(causes) == 1 else 's'}"
 
 
-@AnswerRule(
+@_agreement_rule(
     "changed without a shared cause",
     _CANNOT,
     when="the same, and no cause is open",
     sentence="{changed} and no cause is shared by several items: {moved}; look at them, or name what is "
     "right: [match] trust, a grader, a judge, a golden set",
-    where=_by_agreement,
 )
 def _no_shared_cause(evidence: Evidence) -> RuleMatch | None:
     beyond = _beyond_allowed(evidence)
     return None if beyond is None else RuleMatch(_changed_words(beyond[1]))
 
 
-@AnswerRule(
+@_agreement_rule(
     "noise of recordings unknown",
     _CANNOT,
     when="agreement alone decides, the old version is one recording of each item, and too few pairs "
@@ -593,7 +589,6 @@ def _no_shared_cause(evidence: Evidence) -> RuleMatch | None:
     sentence="{changed}, but how much the old version differs from itself was not measured and cannot be "
     "estimated: its recordings have {pairs} of nearly the same request, and {needed} are needed; name "
     "what decides: [match] trust, a grader, a judge, a golden set",
-    where=_by_agreement,
 )
 def _no_alike_recordings(evidence: Evidence) -> RuleMatch | None:
     for metric in evidence.gated.values():
@@ -608,7 +603,7 @@ def _answers_cause(evidence: Evidence) -> RuleMatch | None:
     return None if cause is None else RuleMatch({"answers": cause.text}, cause=cause)
 
 
-AnswerRule(
+_agreement_rule(
     "answers differ",
     _CANNOT,
     when="agreement alone decides, nothing grades the answers, and the new version's are less "
@@ -616,17 +611,15 @@ AnswerRule(
     sentence="{answers}, and nothing grades them; look at them and accept or reject, or name a judge or "
     "grader",
     next=next_commands.show_cause,
-    where=_by_agreement,
 )(_answers_cause)
 
 
-@AnswerRule(
+@_agreement_rule(
     "answers show nothing",
     _CANNOT,
     when="agreement alone decides, nothing grades the answers, and the old version's own answers to "
     "one input have little in common",
     sentence="{why}, and nothing grades them; name a judge or grader",
-    where=_by_agreement,
 )
 def _answers_show_nothing(evidence: Evidence) -> RuleMatch | None:
     likeness = evidence.likeness
@@ -641,7 +634,7 @@ def _answers_show_nothing(evidence: Evidence) -> RuleMatch | None:
     return RuleMatch({"why": why})
 
 
-@AnswerRule(
+@_agreement_rule(
     "answers not excluded",
     _CANNOT,
     when="agreement alone decides, nothing grades the answers, and that those of more than "
@@ -649,7 +642,6 @@ def _answers_show_nothing(evidence: Evidence) -> RuleMatch | None:
     sentence="nothing grades the answers, and that they differ for more than {allowed} of the "
     "conversations cannot be excluded ({likeness})",
     next=next_commands.more_items,
-    where=_by_agreement,
 )
 def _answers_not_excluded(evidence: Evidence) -> RuleMatch | None:
     likeness = evidence.likeness
@@ -659,14 +651,13 @@ def _answers_not_excluded(evidence: Evidence) -> RuleMatch | None:
     return RuleMatch(words, metric=next(iter(evidence.gated.values())))
 
 
-@AnswerRule(
+@_agreement_rule(
     "open behaviour",
     _CANNOT,
     when="agreement alone decides and did not change, but causes are open that are more than reads "
     "or improvements",
     sentence="accept or reject {causes}: {named}",
     next=next_commands.triage,
-    where=_by_agreement,
 )
 def _open_behaviour(evidence: Evidence) -> RuleMatch | None:
     causes = [cause for cause in evidence.open_causes if not cause.is_better and not cause.is_read]
@@ -679,14 +670,13 @@ def _open_behaviour(evidence: Evidence) -> RuleMatch | None:
 _write_rule("agreement", _by_agreement)
 
 
-@AnswerRule(
+@_agreement_rule(
     "equivalent",
     _SHIP,
     when="agreement alone decides, and the interval of the share of changed items, beyond the old "
     "version's difference from itself, ends at or below `max_changed`",
     sentence="{figures}{answers}",
     next=next_commands.keep_improved,
-    where=_by_agreement,
 )
 def _equivalent(evidence: Evidence) -> RuleMatch:
     parts = [
