@@ -154,7 +154,7 @@ def sheet_text(drawn: Sequence[JudgedResponse], *, lines: bool) -> str:
     """Return the sheet: CSV, or JSON Lines with `lines`."""
     drawn_rows = [_row(response.key, response.item, response.graded) for response in drawn]
     if lines:
-        return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in drawn_rows)
+        return _lines(drawn_rows)
     out = io.StringIO()
     writer = csv.DictWriter(out, COLUMNS, quoting=csv.QUOTE_ALL)
     writer.writeheader()
@@ -192,21 +192,6 @@ def is_sheet(path: Path) -> bool:
         InputError: it cannot be read.
     """
     return any({"key", "label"} <= row.keys() for _, row in itertools.islice(rows(path), 1))
-
-
-def relabelled(path: Path, key: str, label: int | None, note: str) -> str:
-    """Return the text of a JSON Lines sheet with this label (None: none yet) and note in the row of this key.
-
-    Raises:
-        InputError: it cannot be read, or has no such row.
-    """
-    row_list = [dict(row) for _, row in rows(path)]
-    if key not in [row.get("key") for row in row_list]:
-        raise InputError(f"{path} has no row {key[:20]!r}; it was drawn again, or from another run")
-    for row in row_list:
-        if row.get("key") == key:
-            row |= {"label": "" if label is None else str(label), "note": note}
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in row_list)
 
 
 def rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -257,6 +242,10 @@ def _row(key: str, item: Item, graded: GradedTrial) -> dict[str, str]:
         "label": "",
         "note": "",
     }
+
+
+def _lines(row_list: Iterable[Mapping[str, Any]]) -> str:
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in row_list)
 
 
 def _cell(text: str) -> str:
@@ -349,8 +338,7 @@ def keep_labels(
             key = key_of(run_id, item.id, str(trial.lane), trial.index)
             present[key] = {**_row(key, item, graded), "label": str(label), "note": note}
         if present != before:
-            lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in present.values())
-            _write(path, "".join(lines))
+            _write(path, _lines(present.values()))
     return sum(before.get(key) != row for key, row in present.items())
 
 
@@ -380,7 +368,13 @@ def set_label(path: Path, key: str, label: int | None, note: str = "") -> None:
         InputError: it cannot be read or written, or has no such row.
     """
     with locked_folder(path.parent) if path.exists() else nullcontext():
-        _write(path, relabelled(path, key, label, note))
+        row_list = [dict(row) for _, row in rows(path)]
+        labelled = [row for row in row_list if row.get("key") == key]
+        if not labelled:
+            raise InputError(f"{path} has no row {key[:20]!r}; it was drawn again, or from another run")
+        for row in labelled:
+            row |= {"label": "" if label is None else str(label), "note": note}
+        _write(path, _lines(row_list))
 
 
 def _write(path: Path, text: str) -> None:
