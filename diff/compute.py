@@ -456,8 +456,8 @@ def _metric_results(
     for name in inputs.graded.stored.judges & results.keys():
         results[name] = _with_labels(name, results[name], inputs, comparison)
     for name in inputs.judged.keys() & results.keys():
-        if inputs.judged[name].may_gate:
-            results[name] = _with_score_labels(name, results[name], inputs, comparison)
+        if inputs.judged[name].may_gate and comparison.has_both_lanes:
+            results[name] = _with_labels(name, results[name], inputs, comparison)
     if not comparison.recorded_once or not _agreement_metrics(results):
         return results
     alike = noise_of_recordings(inputs.con, comparison, inputs.graded.agreement.settings)
@@ -540,38 +540,31 @@ def _evidence(
     )
 
 
-def _with_labels(name: str, metric: MetricResult, inputs: _Inputs, comparison: Comparison) -> MetricResult:
-    """Return the judge's metric with its calibration, labels and sources of uncertainty."""
-    blocks = comparison.read.blocks
-    votes = [(_votes(name, block, Lane.OLD), _votes(name, block, Lane.NEW)) for block in blocks]
-    delta = replace(
-        metric.delta,
-        calibration=inputs.judge.document,
-        labels=corrected_by_labels(comparison, inputs.judge, inputs.settings.judge.label_error)
-        if comparison.has_both_lanes
-        else None,
-        split=split_variance(votes),
-    )
-    return replace(metric, delta=delta)
-
-
 _POINTS = (POINTS[-1] - POINTS[0]) / POINTS[-1]
 """The largest change of a score that is read in points, as a share of the highest."""
 
 
-def _with_score_labels(
-    name: str, metric: MetricResult, inputs: _Inputs, comparison: Comparison
-) -> MetricResult:
-    """Return the metric of a calibrated score by a model elsewhere, with its labels on its own scale."""
-    if not comparison.has_both_lanes:
-        return metric
-    status, judge = inputs.judged[name], inputs.settings.judge
-    score_of = scores_in_points(name, comparison.read.blocks, judge.scale)
-    labels = corrected_by_labels(comparison, status, judge.label_error, score_of)
-    if labels is not None:
+def _with_labels(name: str, metric: MetricResult, inputs: _Inputs, comparison: Comparison) -> MetricResult:
+    """Return a judge's metric with its calibration, labels and sources of uncertainty.
+
+    Of a score by a model elsewhere the labels are on its own scale, and no votes are known.
+    """
+    blocks, judge = comparison.read.blocks, inputs.settings.judge
+    status, score_of, split = inputs.judge, None, None
+    if name in inputs.judged:
+        status = inputs.judged[name]
+        score_of = scores_in_points(name, blocks, judge.scale)
+    else:
+        votes = [(_votes(name, block, Lane.OLD), _votes(name, block, Lane.NEW)) for block in blocks]
+        split = split_variance(votes)
+    labels = None
+    if comparison.has_both_lanes:
+        labels = corrected_by_labels(comparison, status, judge.label_error, score_of)
+    if labels is not None and name in inputs.judged:
         delta, low, high = (value / _POINTS * metric.delta.reach for value in labels.corrected)
         labels = replace(labels, corrected=(delta, low, high))
-    return replace(metric, delta=replace(metric.delta, calibration=status.document, labels=labels))
+    figures = replace(metric.delta, calibration=status.document, labels=labels, split=split)
+    return replace(metric, delta=figures)
 
 
 def _trusted(con: DuckDBPyConnection, settings: Settings) -> frozenset[str]:
