@@ -46,10 +46,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from replaydiff.diff.graders.arguments import ANY, ArgumentRules, equal, merge_rules
+from replaydiff.diff.graders.arguments import ANY, ArgumentRules, merge_rules
 from replaydiff.diff.graders.base import clipped
 from replaydiff.replay.align import common_subsequence
-from replaydiff.replay.model import ExpectedCall, Json, JsonObject, Match, ToolCall
+from replaydiff.replay.model import ExpectedCall, Json, JsonObject, Match, ToolCall, ToolMatch
 
 _VALUE_WIDTH = 40
 _CALL_WIDTH = 120
@@ -146,27 +146,18 @@ class _Pair:
             actual = [call for call in actual if _counts(call.name, only, ignored)]
         self.expected, self.actual = expected, actual
         self._ignore_by_tool, self._root = ignore_by_tool, root
-        self._rules: dict[str, tuple[str, ArgumentRules | None]] = {}
-        self._plain = not (rules.tools or rules.ignore_args or ignore_by_tool)
+        self._rules: dict[str, ArgumentRules | None] = {}
         self._agreed: dict[int, bool] = {}
         self._pairing: dict[int, int] | None = None
 
-    def _ignored(self, name: str) -> Collection[str]:
-        ignored_of_tool = self._ignore_by_tool.get(name)
-        return (*self.rules.ignore_args, *ignored_of_tool) if ignored_of_tool else self.rules.ignore_args
-
-    def _how(self, name: str) -> tuple[str, ArgumentRules | None]:
-        """Return the rule by which a tool's arguments agree, and the rules of single values if any."""
-        if not self.rules.tools:
-            return self.rules.args, None
+    def _rules_of(self, name: str) -> ArgumentRules | None:
+        """Return how the arguments of a tool are compared; None where they never count."""
         if name not in self._rules:
-            tool_rules = merge_rules(self.rules.tools.get(name), self.rules.tools.get(ANY))
-            how = tool_rules.args if tool_rules and tool_rules.args else self.rules.args
-            value_rules = tool_rules if tool_rules and (tool_rules.paths or tool_rules.function) else None
-            self._rules[name] = (
-                how,
-                ArgumentRules(value_rules, how, self._ignored(name), self._root) if value_rules else None,
-            )
+            merged = merge_rules(self.rules.tools.get(name), self.rules.tools.get(ANY)) or ToolMatch()
+            how = merged.args or self.rules.args
+            ignored = (*self.rules.ignore_args, *self._ignore_by_tool.get(name, ()))
+            compared = ArgumentRules(merged, how, ignored, self._root)
+            self._rules[name] = None if how == "ignore" else compared
         return self._rules[name]
 
     def fits(self, i: int, j: int) -> bool:
@@ -181,25 +172,8 @@ class _Pair:
 
     def _agree(self, i: int, j: int) -> bool:
         """Return whether the arguments of two calls to one tool agree."""
-        name, expected, actual = self.expected[i].name, self.expected[i].args, self.actual[j].args
-        if self._plain and self.rules.args == "exact" and expected is not None:
-            return equal(expected, actual)
-        how, value_rules = self._how(name)
-        if how == "ignore" or expected is None:
-            return True
-        if value_rules is not None:
-            return next(value_rules.differences(expected, actual), None) is None
-        ignored = self._ignored(name)
-        if ignored:
-            expected = {key: value for key, value in expected.items() if key not in ignored}
-            actual = {key: value for key, value in actual.items() if key not in ignored}
-        if how == "exact":
-            return equal(expected, actual)
-        if any(key not in actual for key in expected):
-            return False
-        return equal(
-            expected, actual if len(actual) == len(expected) else {key: actual[key] for key in expected}
-        )
+        expected, rules = self.expected[i].args, self._rules_of(self.expected[i].name)
+        return expected is None or rules is None or not any(rules.differences(expected, self.actual[j].args))
 
     def passes(self) -> bool:
         e, a = len(self.expected), len(self.actual)
@@ -369,44 +343,19 @@ class _Pair:
     def _differs(self, i: int, j: int, prefix: str) -> str:
         expected, actual = self.expected[i], self.actual[j]
         expected_args, actual_args = expected.args, actual.args
-        rule = ""
-        if expected.name == actual.name and expected.args is not None:
-            how, value_rules = self._how(expected.name)
-            if value_rules is None:
-                expected_args, actual_args = _differing(
-                    expected.args, actual.args, self._ignored(expected.name), how
-                )
-            else:
-                differences = list(value_rules.differences(expected.args, actual.args))
-                expected_args = _at_paths(
-                    (difference.path, difference.expected) for difference in differences
-                )
-                actual_args = _at_paths((difference.path, difference.actual) for difference in differences)
-                first = next((difference for difference in differences if difference.rule), None)
-                rule = f"; {first.path or 'the arguments'} must be {first.rule}" if first else ""
+        rules, rule = self._rules_of(expected.name), ""
+        if expected.name == actual.name and expected.args is not None and rules is not None:
+            differences = list(rules.differences(expected.args, actual.args))
+            expected_args = _at_paths((difference.path, difference.expected) for difference in differences)
+            actual_args = _at_paths((difference.path, difference.actual) for difference in differences)
+            first = next((difference for difference in differences if difference.rule), None)
+            rule = f"; {first.path or 'the arguments'} must be {first.rule}" if first else ""
         shown = f"expected {_shown(expected.name, expected_args)}, got {_shown(actual.name, actual_args)}"
         return f"{prefix}{shown}{rule}"
 
 
 def _counts(name: str, only: frozenset[str], ignored: frozenset[str]) -> bool:
     return (not only or name in only) and name not in ignored
-
-
-def _differing(
-    expected: JsonObject, actual: JsonObject, ignored: Collection[str], how: str
-) -> tuple[JsonObject, JsonObject]:
-    """Return both sides with nothing but the arguments that differ."""
-    keys = [*expected, *(key for key in actual if key not in expected)] if how == "exact" else list(expected)
-    different = [
-        key
-        for key in keys
-        if key not in ignored
-        and (key not in expected or key not in actual or not equal(expected[key], actual[key]))
-    ]
-    return (
-        {key: expected[key] for key in different if key in expected},
-        {key: actual[key] for key in different if key in actual},
-    )
 
 
 def _at_paths(values: Iterable[tuple[str, tuple[Json, ...]]]) -> JsonObject:
