@@ -116,12 +116,17 @@ class Behaviour:
         sentence = _SENTENCES["low" if self.is_whole_metric else self.kind]
         return sentence.format(*(single_line(part, limit) or "''" for part in self.parts))
 
-    @property
-    def text_of_less(self) -> str:
-        """Return what a version does that acts so less often: `passes judge more often`."""
-        if self.is_whole_metric:
+    def sentence(self, *, more: bool, recorded: bool) -> str:
+        """Return what a version does that acts so more (or less) often: `passes judge more often`.
+
+        Args:
+            more: whether it acts so more often.
+            recorded: whether what shows it is described against recordings, since no case expects anything.
+        """
+        if self.is_whole_metric and not more:
             return f"passes {single_line(self.parts[0], _NAME)} more often"
-        return f"less often {self.text}"
+        text = self.text if more else f"less often {self.text}"
+        return text.replace("than expected", "than recorded") if recorded else text
 
     @property
     def rank(self) -> int:

@@ -500,13 +500,13 @@ class _Counted:
         has_repeat = Lane.OLD2 in self.comparison.run.lanes
         return Cause(
             id=behaviour.named(more=more),
-            text=_sentence(first) + self._lengths(first),
+            text=self._sentence(first) + self._lengths(first),
             items=len({position for position, _ in first.trials}),
             trials={lane: lanes[at] for at, lane in enumerate(_LANES) if lane != Lane.OLD2 or has_repeat},
             p=min(change.p for change in group),
             state=_state(group, decided),
             examples=self._examples(first),
-            also=tuple(_sentence(change) for change in group[1 : 1 + _ALSO]),
+            also=tuple(self._sentence(change) for change in group[1 : 1 + _ALSO]),
             covers=_decided_together(group),
             item_ids=frozenset(self.blocks[position].item.id for position, _ in first.trials),
             difference=abs(difference),
@@ -551,6 +551,12 @@ class _Counted:
         before = (shown[0] + shown[1]) / max(1, could[0] + could[1])
         rise = shown[2] / max(1, could[2]) - before
         return rise if change.more else -rise
+
+    def _sentence(self, change: _Tested) -> str:
+        """Return the change in words, against recordings where no case expects anything."""
+        items = (self.blocks[position].item for position, _ in change.trials)
+        recorded = all(item.expectation is None for item in items)
+        return change.behaviour.sentence(more=change.more, recorded=recorded)
 
     def _lengths(self, change: _Tested) -> str:
         """Return by how much answers got longer or shorter in the items that show it; else nothing."""
@@ -630,10 +636,6 @@ def _p_value(strata: Sequence[trials.Stratum], difference: float) -> float:
         if old_of and new_of
     )
     return trials.stratified(strata) if excess * difference > 0 else 1.0
-
-
-def _sentence(change: _Tested) -> str:
-    return change.behaviour.text if change.more else change.behaviour.text_of_less
 
 
 def _decided_together(group: Sequence[_Tested]) -> tuple[str, ...]:

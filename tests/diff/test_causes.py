@@ -229,10 +229,10 @@ def test_what_the_old_version_did_more_often_is_a_cause(tmp_path: Path) -> None:
 
 
 def test_a_behaviour_that_became_rarer_is_a_sentence() -> None:
-    assert Behaviour("low", ("judge",)).text_of_less == "passes judge more often"
-    assert Behaviour("more", ("get_order",)).text_of_less == (
-        "less often calls get_order more often than expected"
-    )
+    failure, more = Behaviour("low", ("judge",)), Behaviour("more", ("get_order",))
+    assert failure.sentence(more=False, recorded=False) == "passes judge more often"
+    assert more.sentence(more=False, recorded=False) == "less often calls get_order more often than expected"
+    assert more.sentence(more=True, recorded=True) == "calls get_order more often than recorded"
 
 
 def test_what_one_trial_shows_can_be_searched_for_and_a_shorter_answer_cannot(tmp_path: Path) -> None:
@@ -319,7 +319,7 @@ def test_an_accepted_cause_does_not_explain_another_change_of_the_same_item(tmp_
         done += [trial(one, "new", index, calls=calls) for index in range(3)]
     result = diffed(tmp_path, items, done)
     assert [(cause.text, cause.items) for cause in result.causes] == [
-        ("calls get_order_status more often than expected", 26),
+        ("calls get_order_status more often than recorded", 26),
         ("calls notify, which is not expected", 20),
     ]
     decide(tmp_path, result.causes[0], CauseState.ACCEPTED)

@@ -46,8 +46,8 @@ EXAMPLES = [
     ),
     Example("openai-agents", "openai-agents", "SHIP", (), 0),
     Example("pydantic-ai", "pydantic-ai", "SHIP", ("answers without calling any tool",), 0),
-    Example("mcp", "mcp", "HOLD", ("calls list_tickets less often than expected",), 0),
-    Example("fastapi", "fastapi", "HOLD", ("calls get_order less often than expected",), 0),
+    Example("mcp", "mcp", "HOLD", ("calls list_tickets less often than recorded",), 0),
+    Example("fastapi", "fastapi", "HOLD", ("calls get_order less often than recorded",), 0),
 ]
 
 
