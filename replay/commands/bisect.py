@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from replaydiff.replay.api.options import RunOptions
-from replaydiff.replay.commands.options import App, command, json_option, print_json, say
+from replaydiff.replay.commands.options import App, command, json_option, say
 from replaydiff.replay.commands.run import LATEST, cases_option, golden_of, resume_option, run_options
 from replaydiff.replay.errors import ExitCode
 from replaydiff.replay.terminal.text import show, terminal_width
@@ -53,7 +53,6 @@ def bisect(
     cases: str | None,
     resume: str | None,
     output: str | None,
-    as_json: bool,
     **search: Any,
 ) -> ExitCode:
     """Find the commit that made items worse, then its hunks.
@@ -81,9 +80,7 @@ def bisect(
     if output is not None:
         bisection.save(output)
         say(f"report written to {output}")
-    if as_json:
-        print_json(bisection.to_dict())
-    else:
+    if not app.printed_json(bisection.to_dict):
         show(bisection.to_text(terminal_width()))
     if not bisection.finished:
         say(f"next: replay bisect --resume {bisection.run} with a larger --budget")

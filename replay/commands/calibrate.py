@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from replaydiff.replay.commands.options import App, command, json_option, print_json, say
+from replaydiff.replay.commands.options import App, command, json_option, say
 from replaydiff.replay.errors import ExitCode, InputError
 from replaydiff.replay.terminal.text import Column, show, single_line, table, terminal_width
 
@@ -73,7 +73,6 @@ def calibrate(
     judge: str | None,
     where: str | None,
     output: str | None,
-    as_json: bool,
 ) -> ExitCode:
     """Compare the judge with hand labels.
 
@@ -111,21 +110,22 @@ def calibrate(
         calibration = app.project.judge.calibrate_existing(
             *labels, by=by, judge=judge, where=where, run=run, output=output
         )
-        return _print(calibration, as_json)
+        return _print(app, calibration)
     if judge is not None or where is not None:
         raise InputError("--judge and --where go with --labels from elsewhere")
     if sheets:
-        return _read(app, run, sheets, output, as_json)
+        files = [name for name in sheets if name != _LABEL_FOLDER]
+        run_sheets = len(files) < len(sheets)
+        return _print(app, app.project.judge.calibrate(*files, run=run, run_sheets=run_sheets, output=output))
     if label is not None:
         _label(app, run, label, size, seed)
     else:
-        _show_state(app.project.judge.state(run), as_json)
+        _show_state(app, app.project.judge.state(run))
     return ExitCode.OK
 
 
-def _show_state(state: CalibrationState, as_json: bool) -> None:
-    if as_json:
-        print_json(state.to_dict())
+def _show_state(app: App, state: CalibrationState) -> None:
+    if app.printed_json(state.to_dict):
         return
     judge = "no judge" if state.model is None else f"judge {single_line(state.model, 60)}"
     people = ", ".join(f"{single_line(name, 40)} {count}" for name, count in state.labelled.items())
@@ -169,18 +169,8 @@ def _label(app: App, run: str | None, sheet: str, size: int, seed: int) -> None:
         click.echo(f"next: replay calibrate {read}")
 
 
-def _read(app: App, run: str | None, sheets: Sequence[str], output: str | None, as_json: bool) -> ExitCode:
-    files = [name for name in sheets if name != _LABEL_FOLDER]
-    return _print(
-        app.project.judge.calibrate(*files, run=run, run_sheets=_LABEL_FOLDER in sheets, output=output),
-        as_json,
-    )
-
-
-def _print(calibration: Calibration, as_json: bool) -> ExitCode:
-    if as_json:
-        print_json(calibration.to_dict())
-    else:
+def _print(app: App, calibration: Calibration) -> ExitCode:
+    if not app.printed_json(calibration.to_dict):
         _show(calibration)
     return ExitCode.OK
 

@@ -19,7 +19,6 @@ from replaydiff.replay.commands.options import (
     common_options,
     golden_option,
     json_option,
-    print_json,
     say,
 )
 from replaydiff.replay.errors import ExitCode, InputError
@@ -37,13 +36,12 @@ if TYPE_CHECKING:
 @click.option("--yes", "force", is_flag=True, help="Replace OUT if it exists.")
 @json_option
 def convert(
-    app: App,  # noqa: ARG001
+    app: App,
     source: Path,
     target: Path,
     from_: str | None,
     to: str | None,
     force: bool,
-    as_json: bool,
 ) -> None:
     """Convert a golden set between file formats, and to and from those of other tools.
 
@@ -61,14 +59,14 @@ def convert(
     conversion = api_convert(source, target, from_=from_, to=to, force=force)
     if str(target) == "-":
         sys.stdout.write(conversion.text)
-    elif as_json:
-        rows = {
+    elif app.printed_json(
+        {
             "cases": conversion.cases,
             "from": conversion.source,
             "to": str(target),
             "remarks": dict(conversion.remarks),
         }
-        print_json(rows)
+    ):
         return
     for remark, count in sorted(conversion.remarks.items(), key=lambda pair: (-pair[1], pair[0])):
         say(f"{count:>5} × {remark}")
@@ -97,7 +95,7 @@ def cases() -> None:
 @golden_option
 @click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only cases with this tag (repeatable).")
 @json_option
-def list_(app: App, path: Path | None, tags: tuple[str, ...], as_json: bool) -> None:
+def list_(app: App, path: Path | None, tags: tuple[str, ...]) -> None:
     """List the cases: what each expects, its tags, when it was reviewed."""
     from replaydiff.replay.api.golden import expected_text
     from replaydiff.replay.golden import case_to_json
@@ -105,8 +103,7 @@ def list_(app: App, path: Path | None, tags: tuple[str, ...], as_json: bool) -> 
 
     cases_of_set = app.project.cases.golden_set(path).cases()
     chosen = [case for case in cases_of_set if not tags or set(tags) & set(case.tags)]
-    if as_json:
-        print_json([case_to_json(case) for case in chosen])
+    if app.printed_json([case_to_json(case) for case in chosen]):
         return
     columns = [
         Column("CASE", least=8, most=24),
@@ -132,7 +129,7 @@ def list_(app: App, path: Path | None, tags: tuple[str, ...], as_json: bool) -> 
 @golden_option
 @click.option("--strict", is_flag=True, help="Warnings fail, too.")
 @json_option
-def lint(app: App, path: Path | None, strict: bool, as_json: bool) -> ExitCode:
+def lint(app: App, path: Path | None, strict: bool) -> ExitCode:
     """Report problems in the golden set, by line.
 
     Errors (a line that is not a case, a duplicate id or content, one input with two expectations, an
@@ -148,10 +145,8 @@ def lint(app: App, path: Path | None, strict: bool, as_json: bool) -> ExitCode:
     findings = golden.lint(say)
     levels = {"error", "warning"} if strict else {"error"}
     failing = [finding for finding in findings if finding.level.value in levels]
-    if as_json:
-        rows = [asdict(finding) for finding in findings]
-        print_json({"cases": str(golden.path), "findings": rows, "held": not failing})
-    else:
+    rows = [asdict(finding) for finding in findings]
+    if not app.printed_json({"cases": str(golden.path), "findings": rows, "held": not failing}):
         _show_findings(golden.path, findings)
     return ExitCode.GATE_FAILED if failing else ExitCode.OK
 
@@ -172,7 +167,7 @@ def _show_findings(golden: Path, findings: Sequence[LintFinding]) -> None:
 @golden_option
 @click.option("--month", metavar="YYYY-MM", help="The month to compare with; default the latest with traces.")
 @json_option
-def stats(app: App, path: Path | None, month: str | None, as_json: bool) -> None:
+def stats(app: App, path: Path | None, month: str | None) -> None:
     """Count the cases, and list the tool paths of a month's traces that no case covers.
 
     \b
@@ -181,11 +176,8 @@ def stats(app: App, path: Path | None, month: str | None, as_json: bool) -> None
     """
     golden = app.project.cases.golden_set(path)
     cases_of_set, covered, by = golden.cases(), golden.coverage(month), golden.counts()
-    if as_json:
-        print_json(
-            {"cases": len(cases_of_set), "by": by, "coverage": None if covered is None else asdict(covered)}
-        )
-    else:
+    coverage = None if covered is None else asdict(covered)
+    if not app.printed_json({"cases": len(cases_of_set), "by": by, "coverage": coverage}):
         _show_stats(cases_of_set, by, covered)
 
 
@@ -244,7 +236,7 @@ def retire(app: App, ids: tuple[str, ...], reason: str, path: Path | None) -> No
     help="The common ancestor: FILE's changes and removals since then are applied, too.",
 )
 @json_option
-def merge(app: App, files: tuple[Path, ...], path: Path | None, base: Path | None, as_json: bool) -> ExitCode:
+def merge(app: App, files: tuple[Path, ...], path: Path | None, base: Path | None) -> ExitCode:
     """Add the cases of other golden sets to this one, or merge another branch's.
 
     Without --base, a case that is there already, with the same input and expectation, is left out; an id
@@ -259,22 +251,18 @@ def merge(app: App, files: tuple[Path, ...], path: Path | None, base: Path | Non
     """
     golden = app.project.cases.golden_set(path)
     if base is not None:
-        return _merge_branches(golden, base, files, as_json)
+        return _merge_branches(app, golden, base, files)
     added, present = golden.merge(files)
-    if as_json:
-        print_json({"cases": str(golden.path), "added": added, "there_already": present})
-    else:
+    if not app.printed_json({"cases": str(golden.path), "added": added, "there_already": present}):
         click.echo(f"{len(added)} cases added to {golden.path}, {present} were there already")
     return ExitCode.OK
 
 
-def _merge_branches(golden: GoldenSet, base: Path, files: tuple[Path, ...], as_json: bool) -> ExitCode:
+def _merge_branches(app: App, golden: GoldenSet, base: Path, files: tuple[Path, ...]) -> ExitCode:
     if len(files) != 1:
         raise InputError("--base is the common ancestor of two sides", hint="name one FILE")
     merged = golden.merge_branch(files[0], base)
-    if as_json:
-        print_json({"cases": str(golden.path), **asdict(merged)})
-    else:
+    if not app.printed_json({"cases": str(golden.path), **asdict(merged)}):
         counts = f"{len(merged.added)} added, {len(merged.changed)} changed, {len(merged.removed)} removed"
         click.echo(f"{golden.path}: {counts}, {len(merged.conflicts)} conflicts")
     for name, conflict in merged.conflicts.items():
@@ -288,7 +276,7 @@ def _merge_branches(golden: GoldenSet, base: Path, files: tuple[Path, ...], as_j
 @golden_option
 @click.option("--yes", is_flag=True, help="Write the changes to the golden set; conflicts are left out.")
 @json_option
-def pull(app: App, platform: str, dataset: str | None, path: Path | None, yes: bool, as_json: bool) -> None:
+def pull(app: App, platform: str, dataset: str | None, path: Path | None, yes: bool) -> None:
     """Show what a platform's users changed in a dataset, as a diff of the golden set.
 
     Edited and added items, archived ones, and annotations and corrections of the traces that cases came
@@ -307,11 +295,8 @@ def pull(app: App, platform: str, dataset: str | None, path: Path | None, yes: b
     from replaydiff.replay.terminal.text import single_line
 
     name, changes = app.project.cases.pull(dataset, cases=path, apply=yes, platform=platform)
-    if as_json:
-        rows = [
-            {"case": change.case_id, "kind": change.kind.value, "diff": change.diff} for change in changes
-        ]
-        print_json({"dataset": name, "applied": yes, "changes": rows})
+    rows = [{"case": change.case_id, "kind": change.kind.value, "diff": change.diff} for change in changes]
+    if app.printed_json({"dataset": name, "applied": yes, "changes": rows}):
         return
     for change in changes:
         click.echo(f"{change.kind.value} {single_line(change.case_id)}")

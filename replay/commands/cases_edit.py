@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 )
 @click.option("-v", "--verbose", "full", is_flag=True, help="Show long texts to their end.")
 @json_option
-def show(app: App, name: str, path: Path | None, kind: str | None, full: bool, as_json: bool) -> None:
+def show(app: App, name: str, path: Path | None, kind: str | None, full: bool) -> None:
     """Show one case of the golden set.
 
     \b
@@ -41,7 +41,7 @@ def show(app: App, name: str, path: Path | None, kind: str | None, full: bool, a
     cases = {case.id: case for case in golden.cases()}
     if name not in cases:
         raise UnknownNameError("case", name, cases, where=str(golden.path))
-    if as_json or kind == "json":
+    if app.as_json or kind == "json":
         print_json(case_to_json(cases[name]))
     elif kind == "yaml":
         click.echo(yaml_form.dump(case_to_json(cases[name])), nl=False)

@@ -69,7 +69,6 @@ def accept(
     options: RunOptions,
     causes: tuple[str, ...],
     results: tuple[str, ...],
-    as_json: bool,
     **decision: Any,
 ) -> None:
     """Accept causes as intended, and answer again.
@@ -88,12 +87,12 @@ def accept(
       replay accept c3f9a21b0 --promote --result 'search_kb={"articles": []}'
     """
     review = app.project.accept(*causes, results=_results(results), **decision, **options)
-    _show(review, as_json=as_json)
+    _show(app, review)
 
 
 @command("reject")
 @_decision_options("Add the example items as cases that expect what was recorded.")
-def reject(app: App, /, causes: tuple[str, ...], as_json: bool, **decision: Any) -> None:
+def reject(app: App, /, causes: tuple[str, ...], **decision: Any) -> None:
     """Reject causes as regressions, and answer again.
 
     CAUSE is an id that `replay diff` shows, or a unique beginning of it. A rejected cause is a
@@ -107,7 +106,7 @@ def reject(app: App, /, causes: tuple[str, ...], as_json: bool, **decision: Any)
       replay reject c3f9a21b0
       replay reject c3f9a21b0 --run 20261120-221305-ab12 --promote
     """
-    _show(app.project.reject(*causes, **decision), as_json=as_json)
+    _show(app, app.project.reject(*causes, **decision))
 
 
 def _results(texts: tuple[str, ...]) -> dict[str, Any]:
@@ -124,11 +123,11 @@ def _results(texts: tuple[str, ...]) -> dict[str, Any]:
     return results
 
 
-def _show(review: CauseReview, *, as_json: bool) -> None:
+def _show(app: App, review: CauseReview) -> None:
     """Print what was decided about causes, and the answer that follows."""
     diff = review.diff
     promoted = [promotion.case.id for promotion in review.promoted]
-    if as_json:
+    if app.as_json:
         document = diff.to_dict()
         chosen = {cause.id for cause in review.causes}
         print_json(

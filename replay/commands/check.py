@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from replaydiff.replay.api.options import RunOptions
-from replaydiff.replay.commands.options import App, command, json_option, print_json, say
+from replaydiff.replay.commands.options import App, command, json_option, say
 from replaydiff.replay.commands.run import LATEST, resume_option, run_options
 from replaydiff.replay.errors import ExitCode, SettingsError
 from replaydiff.replay.terminal.text import show, terminal_width
@@ -57,7 +57,6 @@ def check(
     resume: str | None,
     outputs: tuple[str, ...],
     verbose: bool,
-    as_json: bool,
 ) -> ExitCode:
     """Check one version against the golden set.
 
@@ -85,9 +84,7 @@ def check(
         checked = app.project.check(path, tags=tags, changed=changed, **chosen)
     if checked.checked is not None:
         _write(targets, checked)
-    if as_json:
-        print_json(checked.to_dict())
-    elif checked.checked is not None:
+    if not app.printed_json(checked.to_dict) and checked.checked is not None:
         show(str(checked.report("terminal", width=terminal_width(), verbose=verbose)))
     return checked.exit_code
 

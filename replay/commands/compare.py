@@ -9,7 +9,7 @@ import click
 
 from replaydiff.replay.api.options import RunOptions
 from replaydiff.replay.api.sampling import LATEST, SampleOptions
-from replaydiff.replay.commands.options import App, command, gate_option, json_option, print_json, say
+from replaydiff.replay.commands.options import App, command, gate_option, json_option, say
 from replaydiff.replay.commands.run import cases_option, golden_of, run_options
 from replaydiff.replay.errors import ExitCode, worst_exit
 
@@ -58,7 +58,6 @@ def compare(
     metrics: tuple[str, ...],
     gate: tuple[str, ...],
     output: str | None,
-    as_json: bool,
     **draw: Unpack[SampleOptions],
 ) -> ExitCode:
     """Sample, run, diff and report in one.
@@ -80,8 +79,6 @@ def compare(
     if output is not None:
         diff.save(output)
         say(f"report of run {run.id} written to {output}")
-    if as_json:
-        print_json(diff.to_dict())
-    else:
+    if not app.printed_json(diff.to_dict):
         terminal.show(diff.result, brief=True)
     return worst_exit([diff.exit_code, run.exit_code])

@@ -13,7 +13,7 @@ import click
 
 from replaydiff.replay.api.exporting import EXPORTS, ExportRequest
 from replaydiff.replay.api.golden import PLATFORMS
-from replaydiff.replay.commands.options import App, command, json_option, print_json, say
+from replaydiff.replay.commands.options import App, command, json_option, say
 from replaydiff.replay.errors import ExitCode, InputError
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ _SHOWN_REJECTS = 20
 )
 @click.option("--mail", is_flag=True, help="Send the mail addresses of reviewers, too, not only their names.")
 @json_option
-def push(app: App, /, run: str | None, platform: str, as_json: bool, **options: Any) -> ExitCode:
+def push(app: App, /, run: str | None, platform: str, **options: Any) -> ExitCode:
     """Send the golden set or a run's result to an observability platform.
 
     Without RUN, the cases become the items of a dataset, linked to the traces they were promoted from. With
@@ -140,9 +140,7 @@ def push(app: App, /, run: str | None, platform: str, as_json: bool, **options: 
     except KeyboardInterrupt:
         say("what was sent stays; run it again to continue")
         raise
-    if as_json:
-        print_json(result.to_dict())
-    else:
+    if not app.printed_json(result.to_dict):
         _show(result)
     if result.pushed.complete:
         return ExitCode.OK

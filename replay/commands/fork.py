@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from replaydiff.replay.api.options import RunOptions
-from replaydiff.replay.commands.options import App, command, json_option, print_json
+from replaydiff.replay.commands.options import App, command, json_option
 from replaydiff.replay.commands.run import run_options
 from replaydiff.replay.errors import ExitCode
 from replaydiff.replay.terminal.text import show, terminal_width
@@ -26,7 +26,7 @@ from replaydiff.replay.terminal.text import show, terminal_width
 @click.option("--trials", type=click.IntRange(min=1), metavar="N", help="Trials of each fork; default 5.")
 @run_options("budget", "no_boundary")
 @json_option
-def fork(app: App, /, options: RunOptions, item: str, as_json: bool, **edit: Any) -> ExitCode:
+def fork(app: App, /, options: RunOptions, item: str, **edit: Any) -> ExitCode:
     """Replay a trial with one fact edited; see whether it mattered.
 
     The agent runs again, with its tools answered as in that trial but for the edit, and also without the
@@ -39,8 +39,6 @@ def fork(app: App, /, options: RunOptions, item: str, as_json: bool, **edit: Any
       replay fork oct-023 --message "Please cancel order 70050. I confirm."
     """
     forked = app.project.fork(item, **edit, **options)
-    if as_json:
-        print_json(forked.to_dict())
-    else:
+    if not app.printed_json(forked.to_dict):
         show(forked.to_text(terminal_width()))
     return forked.exit_code

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn, Unpack
 import click
 
 from replaydiff.replay.api.importing import AUTO
-from replaydiff.replay.commands.options import App, command, json_option, print_json, say
+from replaydiff.replay.commands.options import App, command, json_option, say
 from replaydiff.replay.errors import ExitCode, InputError, ReplayError
 from replaydiff.replay.terminal.text import single_line
 
@@ -99,7 +99,6 @@ def import_(
     strict: bool,
     rejects: bool,
     retry: bool,
-    as_json: bool,
     **options: Unpack[LiveOptions],
 ) -> ExitCode:
     """Bring production traces into the store.
@@ -130,11 +129,11 @@ def import_(
     if (rejects or retry) and (paths or narrowing or strict or (rejects and retry)):
         raise InputError("--rejects and --retry take no other arguments than the name of a source")
     if rejects or retry:
-        return _show_rejects(app, source, as_json) if rejects else _retry(app, source, as_json)
+        return _show_rejects(app, source) if rejects else _retry(app, source)
     if source == _SCORES and (narrowing or strict or not paths):
         raise InputError("`replay import scores FILE… --by FIELD` takes files, and no other options")
     if source == _SCORES:
-        return _attach(app, paths, by or "trace_id", as_json)
+        return _attach(app, paths, by or "trace_id")
     if by is not None:
         raise InputError("--by goes with `replay import scores FILE`")
     if source is None:
@@ -144,11 +143,11 @@ def import_(
     if paths:
         _check_for_files(options, narrowing)
     if minutes is not None:
-        if options["since"] != "last" or as_json:
+        if options["since"] != "last" or app.as_json:
             raise InputError("--live goes with `--since last`, and without --json")
         _repeat(app, source, options, minutes, strict=strict)
     report = app.project.import_(*paths, source=source, strict=strict, **options)
-    return _show(report, as_json)
+    return _show(app, report)
 
 
 def _check_for_files(options: LiveOptions, narrowing: Sequence[str]) -> None:
@@ -175,17 +174,16 @@ def _repeat(app: App, source: str, options: LiveOptions, minutes: float, *, stri
             say(f"{error}; trying again in {minutes:g} minutes")
         else:
             if report.new or report.updated or report.rejected:
-                _show(report, as_json=False)
+                _show(app, report)
         sleep(minutes * 60)
 
 
-def _show(imported: ImportReport, as_json: bool) -> ExitCode:
+def _show(app: App, imported: ImportReport) -> ExitCode:
     from replaydiff.replay.api.import_overview import content_lines, tool_lines
     from replaydiff.replay.api.importing import summary
     from replaydiff.replay.api.tool_notes import describe_proofs
 
-    if as_json:
-        print_json(imported.to_dict())
+    if app.printed_json(imported.to_dict):
         return imported.exit_code
     for report in imported.reports:
         for line in summary(report):
@@ -208,15 +206,13 @@ def _show(imported: ImportReport, as_json: bool) -> ExitCode:
     return imported.exit_code
 
 
-def _attach(app: App, paths: Sequence[str], by: str, as_json: bool) -> ExitCode:
+def _attach(app: App, paths: Sequence[str], by: str) -> ExitCode:
     from dataclasses import asdict
 
     from replaydiff.replay.api.import_overview import count
 
     attached = app.project.import_scores(*paths, by=by)
-    if as_json:
-        print_json(asdict(attached))
-    else:
+    if not app.printed_json(asdict(attached)):
         names = ", ".join(attached.names) or "no score"
         _echo(f"{names}: attached to {count(attached.traces, 'trace')} from {count(attached.rows, 'row')}")
         if attached.unmatched:
@@ -225,17 +221,16 @@ def _attach(app: App, paths: Sequence[str], by: str, as_json: bool) -> ExitCode:
     return ExitCode.PARTIAL if attached.unmatched else ExitCode.OK
 
 
-def _show_rejects(app: App, source: str | None, as_json: bool) -> ExitCode:
+def _show_rejects(app: App, source: str | None) -> ExitCode:
     from dataclasses import asdict
 
     from replaydiff.replay.api.importing import rejects_summary
 
     rejected_records = app.project.store.rejects(source)
-    if as_json:
-        print_json(
-            [{**asdict(reject), "rejected_at": reject.rejected_at.isoformat()} for reject in rejected_records]
-        )
-    elif rejected_records:
+    rows = [{**asdict(reject), "rejected_at": reject.rejected_at.isoformat()} for reject in rejected_records]
+    if app.printed_json(rows):
+        return ExitCode.OK
+    if rejected_records:
         for line, excerpt in rejects_summary(rejected_records):
             _echo(line)
             if excerpt is not None:
@@ -245,11 +240,11 @@ def _show_rejects(app: App, source: str | None, as_json: bool) -> ExitCode:
     return ExitCode.OK
 
 
-def _retry(app: App, source: str | None, as_json: bool) -> ExitCode:
+def _retry(app: App, source: str | None) -> ExitCode:
     report = app.project.store.retry_rejects(source)
-    if not report.reports and not as_json:
+    if not report.reports and not app.as_json:
         say("there is no rejected record that can be tried again; `replay import --rejects` says why")
-    return _show(report, as_json)
+    return _show(app, report)
 
 
 def _echo(line: str) -> None:

@@ -60,6 +60,7 @@ class App:
     debug: bool = False
     assignments: tuple[str, ...] = ()
     log: LogFile | None = None
+    as_json: bool = False
 
     @cached_property
     def settings(self) -> Settings:
@@ -82,6 +83,12 @@ class App:
 
         channel = Channel(message=say, progress=progress, status=status)
         return Project(self.settings, self.store_path, channel=channel)
+
+    def printed_json(self, document: Any) -> bool:
+        """Print a document (or what this function returns) if `--json` was given; return whether it was."""
+        if self.as_json:
+            print_json(document() if callable(document) else document)
+        return self.as_json
 
 
 def _set(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
@@ -212,7 +219,10 @@ def requires_extra(name: str, *modules: str) -> Iterator[None]:
         ) from None
 
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout.")
+json_option = click.option(
+    "--json", is_flag=True, expose_value=False, callback=_set("as_json"),
+    help="Print one JSON document on stdout.",
+)  # fmt: skip
 metrics_option = click.option(
     "--metric",
     "metrics",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from replaydiff.replay.commands.options import App, command, json_option, print_json
+from replaydiff.replay.commands.options import App, command, json_option
 from replaydiff.replay.terminal.text import Column, show, table, terminal_width
 
 if TYPE_CHECKING:
@@ -49,9 +49,7 @@ if TYPE_CHECKING:
     "left out, and print how often it does or gives something else than the real user.",
 )
 @json_option
-def plan(
-    app: App, run: str | None, new: tuple[str, ...], as_json: bool, **options: Unpack[PlanOptions]
-) -> None:
+def plan(app: App, run: str | None, new: tuple[str, ...], **options: Unpack[PlanOptions]) -> None:
     """Report what comparisons are likely to answer, at what price.
 
     It uses the noise and the prices of RUN (a run's id or a unique beginning of it; default: the latest
@@ -67,9 +65,7 @@ def plan(
     """
     options["candidates"] = max(len(new), 1)
     planned = app.project.plan(run, **options)
-    if as_json:
-        print_json(planned.to_dict())
-    else:
+    if not app.printed_json(planned.to_dict):
         show(_text(planned, terminal_width()))
 
 

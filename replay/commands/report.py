@@ -47,7 +47,6 @@ def diff(
     gate: tuple[str, ...],
     lane: str | None,
     verbose: bool,
-    as_json: bool,
 ) -> ExitCode:
     """Report which items improved or regressed, and whether to ship.
 
@@ -69,7 +68,7 @@ def diff(
     from replaydiff.reports import terminal
 
     diff_of_run = app.project.diff(run, metrics=metrics, gate=gate, lane=lane)
-    if as_json:
+    if app.as_json:
         print_json_parts(diff_of_run.json_parts(is_bounded=not verbose))
     else:
         terminal.show(diff_of_run.result, brief=not verbose)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from replaydiff.replay.commands.options import App, command, json_option, print_json
+from replaydiff.replay.commands.options import App, command, json_option
 from replaydiff.replay.errors import ExitCode
 from replaydiff.replay.terminal.text import show, single_line, terminal_width
 
@@ -31,7 +31,7 @@ run_option = click.option("--run", metavar="RUN", help="The run the items are fr
     help="Also the items that no signal points at, and what was skipped before.",
 )
 @json_option
-def triage(app: App, run: str | None, everything: bool, as_json: bool) -> None:
+def triage(app: App, run: str | None, everything: bool) -> None:
     """Review what changed or looks odd.
 
     RUN is a run's id or a unique beginning of it; without it, the latest run. Regressed items come first,
@@ -47,15 +47,13 @@ def triage(app: App, run: str | None, everything: bool, as_json: bool) -> None:
       replay triage
       replay triage 20261120-221305-ab12 | head -20
     """
-    is_interactive = not as_json and sys.stdin.isatty() and sys.stdout.isatty()
+    is_interactive = not app.as_json and sys.stdin.isatty() and sys.stdout.isatty()
     if is_interactive:
         click.echo("reading the run; keys count from the first page on")
     queue = app.project.cases.triage(run, everything=everything, again=everything)
-    if as_json:
-        print_json(queue.to_dict())
-    elif is_interactive and queue.entries:
+    if is_interactive and queue.entries:
         app.project.cases.review(queue)
-    else:
+    elif not app.printed_json(queue.to_dict):
         show(queue.text(terminal_width()))
 
 
@@ -95,7 +93,6 @@ def promote(
     ids: tuple[str, ...],
     traits: tuple[str, ...],
     path: Path | None,
-    as_json: bool,
     **options: Any,
 ) -> ExitCode:
     """Turn items into cases of the golden set.
@@ -118,18 +115,16 @@ def promote(
         cases=golden,
         **options,
     )
-    if as_json:
-        rows = [
-            {
-                "case": promotion.case.id,
-                "expected_from": promotion.expected_from,
-                "draft_traits": list(promotion.drafts),
-            }
-            for promotion in result.promoted
-        ]
-        refused = [{"id": name, "reason": reason} for name, reason in result.not_promoted]
-        print_json({"cases": str(golden), "promoted": rows, "not_promoted": refused})
-    else:
+    rows = [
+        {
+            "case": promotion.case.id,
+            "expected_from": promotion.expected_from,
+            "draft_traits": list(promotion.drafts),
+        }
+        for promotion in result.promoted
+    ]
+    refused = [{"id": name, "reason": reason} for name, reason in result.not_promoted]
+    if not app.printed_json({"cases": str(golden), "promoted": rows, "not_promoted": refused}):
         _show_promotions(result, golden)
     return result.exit_code
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from replaydiff.replay.api.options import RunOptions
-from replaydiff.replay.commands.options import App, command, json_option, print_json, say
+from replaydiff.replay.commands.options import App, command, json_option, say
 from replaydiff.replay.errors import ExitCode, SettingsError
 from replaydiff.replay.terminal.text import show, single_line
 
@@ -216,7 +216,6 @@ def run(
     resume: str | None,
     retry: str | None,
     accept_changes: bool,
-    as_json: bool,
 ) -> ExitCode:
     """Replay a sample or golden set against two versions.
 
@@ -251,9 +250,7 @@ def run(
         report = app.project.resume(resume or None, retry=statuses, accept_changes=accept_changes, **options)
     else:
         report = app.project.run(sample, cases=golden_of(cases), **options)
-    if as_json:
-        print_json(report.to_dict())
-    else:
+    if not app.printed_json(report.to_dict):
         show(summary(report))
         say(f"next: replay diff {report.id}")
     return report.exit_code

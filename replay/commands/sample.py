@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Unpack
 import click
 
 from replaydiff.replay.api.sampling import LATEST, SampleOptions, versions_to_compare
-from replaydiff.replay.commands.options import App, Seed, command, json_option, print_json, say
+from replaydiff.replay.commands.options import App, Seed, command, json_option, say
 from replaydiff.replay.terminal.text import Column, show, single_line, table, terminal_width
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ _SHOWN_STRATA = 12
 @click.option("--name", help="Name of the sample; default the month, or `all`.")
 @click.option("--new-only", is_flag=True, help="Leave out what is in the golden set or was triaged already.")
 @json_option
-def sample(app: App, as_json: bool, **options: Unpack[SampleOptions]) -> None:
+def sample(app: App, **options: Unpack[SampleOptions]) -> None:
     """Draw a stratified, reproducible sample of traces.
 
     Each kind of trace (--by) is drawn as often as its share of the traces asks for; a fifth of the sample is
@@ -62,8 +62,7 @@ def sample(app: App, as_json: bool, **options: Unpack[SampleOptions]) -> None:
       replay sample --month 2026-10 --size 50 --by tool_path --by metadata.plan --name october
     """
     drawn = app.project.sample(**options)
-    if as_json:
-        print_json(drawn.to_dict())
+    if app.printed_json(drawn.to_dict):
         return
     _show(drawn)
     if not drawn.created:

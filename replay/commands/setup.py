@@ -22,7 +22,7 @@ from replaydiff.replay.api.setup import (
     write_setup,
 )
 from replaydiff.replay.api.tool_notes import describe_notes
-from replaydiff.replay.commands.options import App, command, json_option, print_json
+from replaydiff.replay.commands.options import App, command, json_option
 from replaydiff.replay.errors import ExitCode
 from replaydiff.replay.masking import masked
 from replaydiff.replay.terminal.text import single_line, terminal_width, visible, wrapped
@@ -41,7 +41,7 @@ from replaydiff.replay.trust import is_trusted, trust
     help="Also write instructions for coding agents: a section of AGENTS.md, and a skill in .claude/skills.",
 )
 @json_option
-def init(_app: App, folder: Path, yes: bool, no_probe: bool, agents: bool, as_json: bool) -> ExitCode:
+def init(app: App, folder: Path, yes: bool, no_probe: bool, agents: bool) -> ExitCode:
     """Write replay.toml, a golden set and a CI workflow.
 
     Run it in your agent's repository. The code is read, not run, to propose the entrypoint, the tools, their
@@ -56,7 +56,7 @@ def init(_app: App, folder: Path, yes: bool, no_probe: bool, agents: bool, as_js
       replay init --yes
       replay init --agents
     """
-    is_asking = not yes and not as_json and sys.stdin.isatty() and sys.stdout.isatty()
+    is_asking = not yes and not app.as_json and sys.stdin.isatty() and sys.stdout.isatty()
     is_new = not (folder / "replay.toml").exists()
     if not is_new:
         from replaydiff.replay.settings import load
@@ -64,7 +64,7 @@ def init(_app: App, folder: Path, yes: bool, no_probe: bool, agents: bool, as_js
         # Nothing is written beside settings that cannot be read.
         load(folder)
     proposal = propose(folder)
-    if not as_json and is_new:
+    if not app.as_json and is_new:
         _show_proposal(proposal)
     if is_asking and is_new:
         proposal = _ask(proposal)
@@ -73,7 +73,7 @@ def init(_app: App, folder: Path, yes: bool, no_probe: bool, agents: bool, as_js
     written = [*write_setup(folder, proposal), *instructions]
     if is_new and not is_trusted(folder):
         trust(folder)
-    if not as_json:
+    if not app.as_json:
         for file in written:
             click.echo(f"{file.state:<8} {file.path}")
     wants_probe = (yes or is_asking) and not no_probe
@@ -81,10 +81,8 @@ def init(_app: App, folder: Path, yes: bool, no_probe: bool, agents: bool, as_js
         question = "Start the agent once to check this? Its tools do not run"
         wants_probe = click.confirm(question, default=True)
     diagnosis = check_setup(folder, probe=wants_probe)
-    if as_json:
-        files = [{"path": str(file.path), "state": file.state} for file in written]
-        print_json({"proposal": proposal.to_dict(), "files": files, "doctor": diagnosis.to_dict()})
-    else:
+    files = [{"path": str(file.path), "state": file.state} for file in written]
+    if not app.printed_json({"proposal": proposal.to_dict(), "files": files, "doctor": diagnosis.to_dict()}):
         _show_end(folder, proposal, diagnosis)
     return ExitCode.OK if diagnosis.ok else ExitCode.PARTIAL
 
@@ -213,7 +211,7 @@ CURRENT_FOLDER = "."
     "replay a trace; its model is called.",
 )
 @json_option
-def doctor(app: App, probe: str | None, as_json: bool) -> ExitCode:
+def doctor(app: App, probe: str | None) -> ExitCode:
     """Check versions, settings, keys, the store and the agent.
 
     Nothing is changed, and without --probe nothing of yours is run: entrypoint and tools are looked up in the
@@ -226,9 +224,7 @@ def doctor(app: App, probe: str | None, as_json: bool) -> ExitCode:
       replay doctor --probe candidate
     """
     diagnosis = diagnose(lambda: app.settings, lambda: app.store_path, probe=probe)
-    if as_json:
-        print_json(diagnosis.to_dict())
-    else:
+    if not app.printed_json(diagnosis.to_dict):
         for finding in diagnosis.findings:
             _echo_finding(f"{finding.state:<6} {finding.name:<12} ", visible(masked(finding.text)))
     return diagnosis.exit_code

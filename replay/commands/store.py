@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from replaydiff.replay.commands.options import App, command, common_options, json_option, print_json
+from replaydiff.replay.commands.options import App, command, common_options, json_option
 
 
 @click.group("store")
@@ -26,7 +26,7 @@ def store() -> None:
 
 @command("info")
 @json_option
-def info(app: App, as_json: bool) -> None:
+def info(app: App) -> None:
     """Report how large the store is, what is in it, and what waits beside it.
 
     Trials of a run in progress or killed, votes of the judge and decisions wait until a command writes.
@@ -36,9 +36,8 @@ def info(app: App, as_json: bool) -> None:
     waiting, simulated = file.waiting(), file.simulated()
     rows = file.rows()
     size = app.store_path.stat().st_size
-    if as_json:
-        facts = {"bytes": size, "rows": rows, "waiting": waiting, "simulated": simulated}
-        print_json({"store": str(app.store_path), **facts})
+    facts = {"bytes": size, "rows": rows, "waiting": waiting, "simulated": simulated}
+    if app.printed_json({"store": str(app.store_path), **facts}):
         return
     click.echo(f"{app.store_path}: {_size(size)}")
     for table, count in rows.items():
@@ -59,7 +58,7 @@ def info(app: App, as_json: bool) -> None:
 @command("merge")
 @click.argument("source", type=click.Path(path_type=Path))
 @json_option
-def merge(app: App, source: Path, as_json: bool) -> None:
+def merge(app: App, source: Path) -> None:
     """Copy what another store has and this one has not.
 
     What both have stays as it is here. The other store is not changed.
@@ -69,8 +68,7 @@ def merge(app: App, source: Path, as_json: bool) -> None:
       replay store merge ../laptop/.replay/replay.duckdb
     """
     taken = app.project.store.merge(source)
-    if as_json:
-        print_json({"store": str(app.store_path), "taken": taken})
+    if app.printed_json({"store": str(app.store_path), "taken": taken}):
         return
     words = ", ".join(f"{count:,} {table.replace('_', ' ')}" for table, count in taken.items() if count)
     click.echo(f"copied from {source}: {words or 'nothing, this store has it all'}")
@@ -80,7 +78,7 @@ def merge(app: App, source: Path, as_json: bool) -> None:
 @click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
 @click.option("--run", "runs", multiple=True, metavar="RUN", help="Only this run; may be repeated.")
 @json_option
-def publish(app: App, folder: Path, runs: tuple[str, ...], as_json: bool) -> None:
+def publish(app: App, folder: Path, runs: tuple[str, ...]) -> None:
     """Write finished runs as Parquet to a folder that others read.
 
     DIR is on a mounted drive or bucket. Each run is written once, with its items, trials, grades, decisions
@@ -91,8 +89,7 @@ def publish(app: App, folder: Path, runs: tuple[str, ...], as_json: bool) -> Non
       replay store publish /mnt/team/replays
     """
     written = app.project.store.publish(folder, runs)
-    if as_json:
-        print_json({"folder": str(folder), "published": written})
+    if app.printed_json({"folder": str(folder), "published": written}):
         return
     for run in written:
         click.echo(run)
@@ -104,7 +101,7 @@ def publish(app: App, folder: Path, runs: tuple[str, ...], as_json: bool) -> Non
 @command("attach")
 @click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
 @json_option
-def attach(app: App, folder: Path, as_json: bool) -> None:
+def attach(app: App, folder: Path) -> None:
     """Make the runs of a shared folder readable here, and list them.
 
     DIR is what `replay store publish` wrote. Every command that reads takes it as `--db DIR`, for instance
@@ -119,8 +116,7 @@ def attach(app: App, folder: Path, as_json: bool) -> None:
 
     check_shared(folder)
     attached = Project(app.settings, folder).runs()
-    if as_json:
-        print_json({"folder": str(folder), "runs": [run.id for run in attached]})
+    if app.printed_json({"folder": str(folder), "runs": [run.id for run in attached]}):
         return
     for run in attached:
         click.echo(run.id)
@@ -130,7 +126,7 @@ def attach(app: App, folder: Path, as_json: bool) -> None:
 @command("backup")
 @click.argument("target", type=click.Path(path_type=Path), metavar="FILE")
 @json_option
-def backup(app: App, target: Path, as_json: bool) -> None:
+def backup(app: App, target: Path) -> None:
     """Copy the store to a file, also while a run writes to it.
 
     The copy is the last committed state, with the votes and decisions that wait beside the store. It is
@@ -142,9 +138,7 @@ def backup(app: App, target: Path, as_json: bool) -> None:
       replay store backup /mnt/backup/replay.duckdb
     """
     size = app.project.store.backup(target)
-    if as_json:
-        print_json({"store": str(app.store_path), "file": str(target), "bytes": size})
-    else:
+    if not app.printed_json({"store": str(app.store_path), "file": str(target), "bytes": size}):
         click.echo(f"{target}: {_size(size)}")
 
 
@@ -158,7 +152,7 @@ def backup(app: App, target: Path, as_json: bool) -> None:
 @click.option("--runs", is_flag=True, help="Also delete runs made before it, with their trials and grades.")
 @click.option("--yes", is_flag=True, help="Delete; without it, report what would be deleted.")
 @json_option
-def prune(app: App, before: str, runs: bool, yes: bool, as_json: bool) -> None:
+def prune(app: App, before: str, runs: bool, yes: bool) -> None:
     """Delete old traces, with --runs old runs, and what no run needs.
 
     No run needs checkouts and virtual environments beside the store that no stored run used, checkouts of
@@ -178,11 +172,10 @@ def prune(app: App, before: str, runs: bool, yes: bool, as_json: bool) -> None:
     from replaydiff.replay.api.store_file import is_shared
 
     if is_shared(app.store_path):
-        _expire(app.store_path, before, yes, as_json)
+        _expire(app, before, yes)
         return
     deleted = app.project.store.prune(before, runs=runs, really=yes)
-    if as_json:
-        print_json({"store": str(app.store_path), "done": yes, **deleted})
+    if app.printed_json({"store": str(app.store_path), "done": yes, **deleted}):
         return
     gone = f"{deleted['traces']:,} traces" + (f" and {deleted['runs']:,} runs" if runs else "")
     sampled = (
@@ -204,21 +197,19 @@ def prune(app: App, before: str, runs: bool, yes: bool, as_json: bool) -> None:
 
 @command("compact")
 @json_option
-def compact(app: App, as_json: bool) -> None:
+def compact(app: App) -> None:
     """Rewrite the store without the space that deleted rows left."""
     before, after = app.project.store.compact()
-    if as_json:
-        print_json({"store": str(app.store_path), "bytes_before": before, "bytes_after": after})
-    else:
+    if not app.printed_json({"store": str(app.store_path), "bytes_before": before, "bytes_after": after}):
         click.echo(f"{app.store_path}: {_size(before)}, now {_size(after)}")
 
 
-def _expire(folder: Path, before: str, yes: bool, as_json: bool) -> None:
+def _expire(app: App, before: str, yes: bool) -> None:
     from replaydiff.replay.api.store_file import expire
 
+    folder = app.store_path
     count = expire(folder, before, really=yes)
-    if as_json:
-        print_json({"folder": str(folder), "done": yes, "runs": count})
+    if app.printed_json({"folder": str(folder), "done": yes, "runs": count}):
         return
     click.echo(f"{count:,} runs {'were deleted' if yes else 'would be deleted'} from {folder}")
     if not yes:

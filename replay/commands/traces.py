@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from replaydiff.replay.commands.options import App, command, golden_option, json_option, print_json, say
+from replaydiff.replay.commands.options import App, command, golden_option, json_option, say
 from replaydiff.replay.model import TraceState
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _SHORTEST_ID = 12
 @click.option("--month", metavar="YYYY-MM", help="Only traces of this month ([project] timezone).")
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many to list.")
 @json_option
-def traces(app: App, where: str | None, month: str | None, limit: int, as_json: bool) -> None:
+def traces(app: App, where: str | None, month: str | None, limit: int) -> None:
     """List the traces in the store.
 
     The newest come first. A condition is an SQL expression over the columns of a trace and over its
@@ -39,9 +39,9 @@ def traces(app: App, where: str | None, month: str | None, limit: int, as_json: 
       replay traces --month 2026-10 --where "metadata.plan = 'gold' AND tools = 'cancel_order'"
     """
     listed, total = app.project.traces(where=where, month=month, limit=limit)
-    if as_json:
-        print_json([_document(trace) for trace in listed])
-    elif listed:
+    if app.printed_json([_document(trace) for trace in listed]):
+        return
+    if listed:
         from replaydiff.replay.terminal.text import show
 
         show(_table(listed))
@@ -106,7 +106,7 @@ def _id_size(ids: Sequence[str]) -> int:
 @golden_option
 @click.option("-v", "--verbose", "full", is_flag=True, help="Show long texts to their end.")
 @json_option
-def show(app: App, /, name: str, path: Path | None, full: bool, as_json: bool, **chosen: Any) -> None:
+def show(app: App, /, name: str, path: Path | None, full: bool, **chosen: Any) -> None:
     """Show a trace, trial or case as a readable transcript.
 
     With --run it is the item of that run: what was recorded, then each trial with the rule that answered its
@@ -125,9 +125,7 @@ def show(app: App, /, name: str, path: Path | None, full: bool, as_json: bool, *
     from replaydiff.replay.terminal.transcript import Transcript
 
     shown = app.project.find(name, cases=path, **chosen)
-    if as_json:
-        print_json(to_json_value(shown))
-    else:
+    if not app.printed_json(lambda: to_json_value(shown)):
         put(transcript_text(shown, Transcript(terminal_width(), full=full)))
         if isinstance(shown, ReplayedItem) and shown.origin is not None and shown.trials:
             put(_beside_origin(shown, shown.origin, terminal_width()))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from replaydiff.replay.commands.options import App, command, json_option, print_json
+from replaydiff.replay.commands.options import App, command, json_option
 from replaydiff.replay.terminal.text import Column, show, table, terminal_width
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _PLOT = 24
 )
 @click.option("--limit", type=click.IntRange(2), default=12, show_default=True, help="How many runs.")
 @json_option
-def trend(app: App, series: str | None, metric: str, lane: str, limit: int, as_json: bool) -> None:
+def trend(app: App, series: str | None, metric: str, lane: str, limit: int) -> None:
     """Report a metric over runs, and which runs drifted.
 
     SERIES is the path of a golden set, for its runs, or `samples` for those of monthly samples; by default
@@ -45,9 +45,7 @@ def trend(app: App, series: str | None, metric: str, lane: str, limit: int, as_j
       replay trend samples --metric judge --lane old
     """
     trend_of_metric = app.project.trend(series, metric=metric, lane=lane, last=limit)
-    if as_json:
-        print_json(trend_of_metric.to_dict())
-    else:
+    if not app.printed_json(trend_of_metric.to_dict):
         show(_text(metric, lane, trend_of_metric.series, trend_of_metric.points, terminal_width()))
 
 
