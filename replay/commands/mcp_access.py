@@ -12,7 +12,7 @@ import secrets
 import shlex
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -167,10 +167,7 @@ async def opened_project(ctx: Context[Workspace, Any], *, writes: bool = False) 
     workspace: Workspace = ctx.request_context.lifespan_context
     notes: list[str] = []
     try:
-        if writes:
-            async with workspace.writing:
-                yield Opened(workspace.project(ctx, notes), notes, workspace.ceiling)
-        else:
+        async with workspace.writing if writes else nullcontext():
             yield Opened(workspace.project(ctx, notes), notes, workspace.ceiling)
     except ReplayError as error:
         raise ToolError(visible(masked(str(error)))) from None
