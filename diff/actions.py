@@ -24,7 +24,7 @@ from replaydiff.diff.behaviour import RECORDING
 from replaydiff.diff.graders import answer, assertions, end_state, limits, tool_calls
 from replaydiff.diff.graders.arguments import ArgumentRules, canonical, equal
 from replaydiff.diff.graders.base import JUDGE, PAIRWISE, SCORE_PREFIX
-from replaydiff.diff.graders.matching import same_values
+from replaydiff.diff.graders.matching import counts_tool, same_values
 from replaydiff.diff.result import Block, GradedTrial
 from replaydiff.replay.model import ExpectedCall, Item, JsonObject, Rule, Status, ToolCall, Trial
 from replaydiff.replay.settings import Settings
@@ -214,14 +214,14 @@ class MetricSight:
         if behaviour.kind not in _OF_CALLS:
             return False
         rules = tool_calls.match_rules(item, self._by_metric.get(metric, self._settings))
-        if any(not tool_calls.counts_tool(name, rules) for name in behaviour.tools[:1]):
+        if any(not counts_tool(name, rules) for name in behaviour.tools[:1]):
             return False
         if behaviour.kind in ("extra", "more", "repeated", "called", "stopped", "unanswered"):
             return rules.mode not in ("in_order", "superset")
         if behaviour.kind in ("omitted", "fewer", "silent"):
             return rules.mode != "subset"
         if behaviour.kind in ("order", "skipped"):
-            is_counted = all(tool_calls.counts_tool(name, rules) for name in behaviour.tools)
+            is_counted = all(counts_tool(name, rules) for name in behaviour.tools)
             return is_counted and (behaviour.kind == "skipped" or rules.mode in ("strict", "in_order"))
         if rules.tools.get(behaviour.parts[0]) == "ignore":
             return False

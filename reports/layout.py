@@ -55,6 +55,12 @@ def plain_table() -> Table:
     return Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_edge=False)
 
 
+def add_figures(table: Table, *headings: str) -> None:
+    """Add columns of figures, which are never broken."""
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
+
+
 def hanging(label: str | Text, text: Text, style: str = "", *, gap: int = 1) -> RenderableType:
     """Return a label, and text beside it that wraps under itself."""
     rows = Table.grid(padding=(0, gap))

@@ -26,13 +26,14 @@ from replaydiff.diff.result import (
     Verdict,
     property_words,
 )
-from replaydiff.replay.model import Lane, Status
+from replaydiff.replay.model import Status
 from replaydiff.replay.terminal.text import encodable, single_line, visible
 from replaydiff.reports import causes, phrases
 from replaydiff.reports import format as fmt
 from replaydiff.reports.layout import (
     ANSWER_STYLE,
     VERDICT_STYLE,
+    add_figures,
     broken_at_joints,
     colored,
     hanging,
@@ -222,7 +223,9 @@ def _lanes(result: DiffResult, width: int) -> RenderableType:
             table.add_row(label, *cells)
     if len(lanes) > 1:
         table.width = min(width, _LANES_WIDTH)
-    return Group(Text(""), table, *_unrecorded_calls(result, lanes))
+    calls_by_lane = phrases.unrecorded_calls(result, lanes)
+    missed = (hanging(f"not answered, {lane}:", Text(calls), "dim") for lane, calls in calls_by_lane)
+    return Group(Text(""), table, *missed)
 
 
 def _lane_facts(lane: LaneSummary) -> dict[str, Text]:
@@ -262,11 +265,9 @@ def _metrics(result: DiffResult, width: int, *, notes: bool = True) -> Renderabl
     table = plain_table()
     table.add_column("metric", overflow="fold", min_width=10)
     sure = f"{fmt.share(result.confidence)} interval"
-    for heading in ("new",) if single else ("old → new", "delta", sure, "p"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for verdict in (Verdict.IMPROVED, Verdict.REGRESSED):
-        name = phrases.verdict_name(result, verdict) if single else f"{verdict}"
-        table.add_column(name, justify="right", no_wrap=True)
+    add_figures(table, *(("new",) if single else ("old → new", "delta", sure, "p")))
+    verdicts = (Verdict.IMPROVED, Verdict.REGRESSED)
+    add_figures(table, *(phrases.verdict_name(result, verdict) for verdict in verdicts))
     room = max(_LEAST_NAME, width - _FIGURE_COLUMNS)
     for name, metric in result.metrics.items():
         label = broken_at_joints(single_line(name, 60), room)
@@ -287,14 +288,12 @@ def _metrics(result: DiffResult, width: int, *, notes: bool = True) -> Renderabl
             colored(better, "green"),
             colored(metric.regressed, "red"),
         )
-    return Group(Text(""), table, *(_metric_notes(result) if notes else _first_notes(result)))
-
-
-def _first_notes(result: DiffResult) -> Iterable[RenderableType]:
-    """Yield what the first screen needs: what agreement measures, what labels make of a judge's change."""
-    for name, metric in result.metrics.items():
-        if note := phrases.first_note(metric):
-            yield hanging(f"  {single_line(name, _LABEL)}:", Text(note), "dim")
+    if notes:
+        return Group(Text(""), table, *_metric_notes(result))
+    # What the figures cannot say by themselves: what agreement measures, what labels make of a judge.
+    first = [(name, phrases.first_note(metric)) for name, metric in result.metrics.items()]
+    lines = (hanging(f"  {single_line(name, _LABEL)}:", Text(note), "dim") for name, note in first if note)
+    return Group(Text(""), table, *lines)
 
 
 def _metric_notes(result: DiffResult) -> Iterable[RenderableType]:
@@ -325,8 +324,7 @@ def _slices(result: DiffResult) -> RenderableType:
     )
     if several:
         table.add_column("metric", overflow="fold", min_width=10)
-    for heading in ("items", "delta", "p", "improved", "regressed"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    add_figures(table, "items", "delta", "p", "improved", "regressed")
     for part in result.slices[:12]:
         table.add_row(
             property_words(part.by, part.value),
@@ -343,8 +341,7 @@ def _slices(result: DiffResult) -> RenderableType:
 def _groups(result: DiffResult) -> RenderableType:
     table = plain_table()
     table.add_column("group", overflow="fold")
-    for heading in ("cases", "passed", "failed", "undecided", "rate"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    add_figures(table, "cases", "passed", "failed", "undecided", "rate")
     for part in result.groups[:_GROUPS]:
         needed = "" if part.threshold is None else f", {fmt.share(part.threshold)} must"
         table.add_row(
@@ -380,8 +377,7 @@ def _ranking(result: DiffResult) -> RenderableType:
     table.add_column("lane", no_wrap=True)
     table.add_column("version", overflow="fold", min_width=8)
     table.add_column("answer", no_wrap=True)
-    for heading in ("delta", f"{fmt.share(result.confidence)} interval", "p"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    add_figures(table, "delta", f"{fmt.share(result.confidence)} interval", "p")
     for candidate in result.ranking:
         lane = Text(str(candidate.lane), style="bold" if candidate.shown else "")
         name = Text(single_line(phrases.version_name(candidate.summary.version), 60))
@@ -409,17 +405,10 @@ def _usage(result: DiffResult) -> RenderableType:
     """Render cost, latency and tokens of a trial in both lanes, with the interval of their change."""
     table = plain_table()
     table.add_column("a trial takes", style="dim", no_wrap=True)
-    for heading in ("old → new", "delta", f"{fmt.share(result.confidence)} interval"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    add_figures(table, "old → new", "delta", f"{fmt.share(result.confidence)} interval")
     for row in phrases.usage_rows(result):
         table.add_row(row.label, row.values, row.change, row.interval)
     return Group(Text(""), table)
-
-
-def _unrecorded_calls(result: DiffResult, lanes: list[Lane]) -> Iterable[RenderableType]:
-    """Yield the calls without an answer, a line a lane."""
-    for lane, calls in phrases.unrecorded_calls(result, lanes):
-        yield hanging(f"not answered, {lane}:", Text(calls), "dim")
 
 
 _CAUSES_SHOWN = {

@@ -141,9 +141,8 @@ class _Pair:
     ) -> None:
         self._all_expected, self._all_actual, self.rules = expected, actual, rules
         if rules.only_tools or rules.ignore_tools:
-            only, ignored = frozenset(rules.only_tools), frozenset(rules.ignore_tools)
-            expected = [call for call in expected if _counts(call.name, only, ignored)]
-            actual = [call for call in actual if _counts(call.name, only, ignored)]
+            expected = [call for call in expected if counts_tool(call.name, rules)]
+            actual = [call for call in actual if counts_tool(call.name, rules)]
         self.expected, self.actual = expected, actual
         self._ignore_by_tool, self._root = ignore_by_tool, root
         self._rules: dict[str, ArgumentRules | None] = {}
@@ -354,8 +353,9 @@ class _Pair:
         return f"{prefix}{shown}{rule}"
 
 
-def _counts(name: str, only: frozenset[str], ignored: frozenset[str]) -> bool:
-    return (not only or name in only) and name not in ignored
+def counts_tool(name: str, rules: Match) -> bool:
+    """Return whether calls of a tool are compared at all."""
+    return (not rules.only_tools or name in rules.only_tools) and name not in rules.ignore_tools
 
 
 def _at_paths(values: Iterable[tuple[str, tuple[Json, ...]]]) -> JsonObject:

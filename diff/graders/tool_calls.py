@@ -129,11 +129,6 @@ def match_rules(item: Item, settings: Settings) -> Match:
     return _expected(item, settings)[1]
 
 
-def counts_tool(name: str, rules: Match) -> bool:
-    """Return whether calls of a tool are compared at all."""
-    return (not rules.only_tools or name in rules.only_tools) and name not in rules.ignore_tools
-
-
 def _tools(rules: Mapping[str, str | ToolMatch], settings: Settings) -> dict[str, str | ToolMatch]:
     """Return the rules of single tools, with `[tools.NAME]` as fallback."""
     tools = dict(rules)
@@ -147,21 +142,23 @@ def ignores(tool: str, argument: str, settings: Settings) -> bool:
     """Return whether a tool's argument never counts against a recording, whatever its value."""
     if argument in settings.agent.ignore_args or argument in _ignored_by_tool(settings).get(tool, ()):
         return True
-    rules = _tools(settings.match.tools, settings)
-    merged = merge_rules(rules.get(tool), rules.get(ANY))
-    if merged is None:
-        return settings.match.args == "ignore"
+    merged = _merged(tool, settings)
     return (merged.args or settings.match.args) == "ignore" or merged.paths.get(argument) == "ignore"
 
 
 def argument_rules(tool: str, settings: Settings) -> ArgumentRules | None:
     """Return how two calls of a tool are compared argument by argument; None where arguments never count."""
-    rules = _tools(settings.match.tools, settings)
-    merged = merge_rules(rules.get(tool), rules.get(ANY)) or ToolMatch()
+    merged = _merged(tool, settings)
     if (merged.args or settings.match.args) == "ignore":
         return None
     ignored = (*settings.agent.ignore_args, *_ignored_by_tool(settings).get(tool, ()))
     return ArgumentRules(merged, "exact", ignored, settings.root)
+
+
+def _merged(tool: str, settings: Settings) -> ToolMatch:
+    """Return the rules of a tool, those for every tool included."""
+    rules = _tools(settings.match.tools, settings)
+    return merge_rules(rules.get(tool), rules.get(ANY)) or ToolMatch()
 
 
 def _ignored_by_tool(settings: Settings) -> Mapping[str, Sequence[str]]:

@@ -22,7 +22,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,7 +69,7 @@ class JudgeStatus:
     may_gate: bool = False
     refusal: str | None = None
     """Why it may not decide, in a sentence."""
-    document: JsonObject | None = field(default=None)
+    document: JsonObject | None = None
     """The calibration as reports show it; None where none speaks for these grades."""
     pairs: tuple[LabelledPair, ...] = ()
     """The labelled pairs that correct its change."""
@@ -505,14 +505,7 @@ def compared(rows: Sequence[LabelledResponse]) -> dict[str, Any]:
         if row.lane:
             sides.setdefault(_side(row.lane), []).append(row)
     return {
-        "agreement": whole.share,
-        "agreement_low": whole.share_low,
-        "labels": whole.labels,
-        "kappa": whole.kappa,
-        "kappa_ci": whole.kappa_ci,
-        "kappa_low": whole.kappa_low,
-        "constant": whole.constant,
-        "confusion": whole.confusion,
+        **{field.name: getattr(whole, field.name) for field in fields(whole)},
         "lanes": {side: msgspec.to_builtins(_lane_agreement(sides[side])) for side in SIDES if side in sides},
         "pairs": msgspec.to_builtins(_pairs(rows)),
         "disagreements": _disagreements(rows),
@@ -524,17 +517,10 @@ def _agreement(rows: Sequence[LabelledResponse]) -> Agreement:
 
 
 def _lane_agreement(rows: Sequence[LabelledResponse]) -> LaneAgreement:
-    agreement = _agreement(rows)
-    return LaneAgreement(
-        labels=agreement.labels,
-        agreement=agreement.share,
-        agreement_low=agreement.share_low,
-        constant=agreement.constant,
-        kappa=agreement.kappa,
-        kappa_low=agreement.kappa_low,
-        higher=sum(row.judge > row.label for row in rows),
-        lower=sum(row.judge < row.label for row in rows),
-    )
+    lane = msgspec.convert(_agreement(rows), LaneAgreement, from_attributes=True)
+    lane.higher = sum(row.judge > row.label for row in rows)
+    lane.lower = sum(row.judge < row.label for row in rows)
+    return lane
 
 
 def _pairs(rows: Sequence[LabelledResponse]) -> list[LabelledPair]:
@@ -619,7 +605,7 @@ def between(people: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
             pair = agreement([people[first][k] for k in shared], [people[second][k] for k in shared], POINTS)
             agreements[f"{first} and {second}"] = {
                 "labels": pair.labels,
-                "agreement": pair.share,
+                "agreement": pair.agreement,
                 "kappa": pair.kappa,
                 "kappa_ci": pair.kappa_ci,
             }

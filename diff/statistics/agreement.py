@@ -21,19 +21,20 @@ _PRIOR = 2.0
 class Agreement:
     """Of two raters over the same things."""
 
+    agreement: float
+    """Share of things to which both gave the same grade."""
+    agreement_low: float
+    """Its one-sided lower 95 % bound."""
     labels: int
-    share: float
-    """On how many both gave the same grade."""
-    share_low: float
-    """One-sided lower 95 % bound of `share`."""
-    constant: float
-    """What a second rater who always gives the first one's most frequent grade would reach."""
+    """How many things both graded."""
     kappa: float | None
     """Cohen's kappa with linear weights; None where one grade is all there is."""
     kappa_ci: tuple[float, float] | None
     """95 % interval of kappa."""
     kappa_low: float | None
     """One-sided lower 95 % bound of kappa."""
+    constant: float
+    """What a second rater who always gives the first one's most frequent grade would reach."""
     confusion: tuple[tuple[int, ...], ...]
     """Rows: the first rater's grades in ascending order; columns: the second's."""
 
@@ -49,8 +50,8 @@ def agreement(
     bounds = _kappa_bounds(table, seed) if defined and total > 1 else None
     return Agreement(
         labels=int(total),
-        share=float(np.trace(table) / total),
-        share_low=wilson_low(int(np.trace(table)), int(total)),
+        agreement=float(np.trace(table) / total),
+        agreement_low=wilson_low(int(np.trace(table)), int(total)),
         constant=float(table.sum(axis=1).max() / total),
         kappa=kappa if defined else None,
         kappa_ci=None if bounds is None else (min(bounds[0], kappa), max(bounds[1], kappa)),

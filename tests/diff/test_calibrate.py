@@ -37,7 +37,7 @@ def test_kappa_is_that_of_statsmodels(pairs: list[tuple[int, int]]) -> None:
     found = agreement(first, second, (1, 2, 3))
     table = np.array(found.confusion)
     assert table.sum() == len(pairs) == found.labels
-    assert found.share == pytest.approx(np.mean([one == other for one, other in pairs]))
+    assert found.agreement == pytest.approx(np.mean([one == other for one, other in pairs]))
     assert found.constant == pytest.approx(max(first.count(grade) for grade in (1, 2, 3)) / len(pairs))
     if found.kappa is None:
         assert len({*first, *second}) == 1
