@@ -1,4 +1,4 @@
-"""Write the adapter with which `replay` calls an agent that no entrypoint names: a route's.
+"""Write the adapter with which `replay` calls an agent that no entrypoint names: a route's, a framework's.
 
 The agent's own code stays as it is. An adapter imports that of each revision; see docs/frameworks/adapter.md.
 """
@@ -7,9 +7,47 @@ from __future__ import annotations
 
 import re
 
-from replaydiff.replay.api.agent_code import Service
+from replaydiff.replay.api.agent_code import CodeReference, Service
 
 FILE = "replay_adapter.py"
+_RUNNERS = {
+    "openai-agents": """from agents import Runner
+
+from {module} import {name}
+
+
+async def run_agent(text):
+    return await Runner.run({name}, text)
+""",
+    "google-adk": """from google.adk.runners import InMemoryRunner
+from google.genai import types
+
+from {module} import {name}
+
+
+async def run_agent(text):
+    runner = InMemoryRunner(agent={name}, app_name="replay")
+    session = await runner.session_service.create_session(app_name="replay", user_id="user")
+    message = types.Content(role="user", parts=[types.Part(text=text)])
+    answer = ""
+    async for event in runner.run_async(user_id="user", session_id=session.id, new_message=message):
+        if event.is_final_response() and event.content:
+            answer = "".join(part.text or "" for part in event.content.parts or ())
+    return answer
+""",
+}
+"""Framework → how its runner is called with an agent."""
+
+
+def adapter_of_agent(framework: str, agent: CodeReference) -> str:
+    """Return an adapter that calls a framework's runner with an agent.
+
+    Args:
+        framework: by its name in `tools`.
+        agent: its module and name.
+    """
+    module, _, name = agent.value.partition(":")
+    return _head(agent.location) + _RUNNERS[framework].format(module=module, name=name)
 
 
 def adapter_of_service(service: Service) -> str | None:

@@ -48,8 +48,11 @@ _ENTRY_NAMES = re.compile(
 _ENTRY_CLASSES = re.compile(r"(Agent|Bot|Assistant|Chat)")
 _ENTRY_METHODS = ("run", "solve", "answer", "chat", "invoke", "ainvoke", "__call__")
 _TEXTS = _words("text message messages input question query prompt user_input user_message content state")
+_TEXT_TYPES = re.compile(
+    r"['\"]?(typing\.|t\.)?(str|Any|Optional\[str|Annotated\[str|Union\[str|list|List|Sequence|Iterable|dict|Dict|Mapping)\b"
+)
 _MODEL_CALLS = _words("create stream run run_sync invoke ainvoke parse kickoff complete completion")
-_MODEL_FUNCTIONS = _words("query ClaudeSDKClient generate_text")
+_MODEL_FUNCTIONS = _words("query ClaudeSDKClient generate_text completion acompletion")
 _GRAPHS = _words("create_react_agent create_agent compile AgentExecutor create_deep_agent")
 _AGENT_CLASSES = {
     "pydantic_ai": _words("Agent"),
@@ -57,6 +60,8 @@ _AGENT_CLASSES = {
     "smolagents": _words("CodeAgent ToolCallingAgent"),
 }
 """Imported package → its classes whose objects are called with a text."""
+_RUN_AGENTS = _words("Agent LlmAgent SequentialAgent LoopAgent ParallelAgent")
+"""Classes of the OpenAI SDK and of ADK; a runner is called with their objects."""
 _THREADS = re.compile(r"^(session|thread|conversation|chat)(_?id)?$")
 _TOOL_NAMES = _words("name tool tool_name function function_name fn_name")
 _TOOL_ARGS = _words("args arguments input params tool_input tool_args parameters inputs kwargs")
@@ -121,6 +126,8 @@ class CodeFindings:
     """The findings in the code that was read."""
 
     entrypoints: list[CodeReference] = field(default_factory=list)
+    agents: list[tuple[str, CodeReference]] = field(default_factory=list)
+    """Agents that a runner of their framework, which is named first, is called with."""
     dispatchers: list[CodeReference] = field(default_factory=list)
     tables: list[CodeReference] = field(default_factory=list)
     filled_tables: list[CodeReference] = field(default_factory=list)
@@ -129,6 +136,10 @@ class CodeFindings:
     frameworks: Counter[str] = field(default_factory=Counter)
     names: dict[str, None] = field(default_factory=dict)
     """Names of tools, in their order."""
+    listed: dict[str, None] = field(default_factory=dict)
+    """Functions in the list of tools that an agent is made with."""
+    decorated: set[str] = field(default_factory=set)
+    """Functions whose decorator makes a tool, perhaps of another name."""
     servers: dict[str, None] = field(default_factory=dict)
     """Names of the servers that an agent of the Claude Agent SDK is given."""
     local: set[str] = field(default_factory=set)
@@ -205,6 +216,7 @@ class CodeReader:
                 self._needs(keys_of_class(name))
             if node.module.startswith("google.adk"):
                 self._findings.frameworks["google-adk"] += 1
+                self._packages.add("google.adk")
         elif isinstance(node, ast.Dict):
             self._read_definition(node)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -215,6 +227,9 @@ class CodeReader:
             for decorator in node.decorator_list:
                 if _called(decorator) in _TOOL_DECORATORS:
                     self._findings.names.setdefault(_explicit_name(decorator) or node.name)
+                    self._findings.decorated.add(node.name)
+        elif isinstance(node, ast.keyword) and node.arg == "tools" and isinstance(node.value, ast.List):
+            self._findings.listed.update((name, None) for name in map(_function_of, node.value.elts) if name)
         elif isinstance(node, ast.keyword) and node.arg == "mcp_servers" and isinstance(node.value, ast.Dict):
             servers = (_text_of(key) for key in node.value.keys)
             self._findings.servers.update((name, None) for name in servers if name)
@@ -322,6 +337,9 @@ class CodeReader:
                 self._findings.services.append(service)
             return
         chosen = entry_method or next((name for name in methods if _ENTRY_NAMES.match(name)), None)
+        if chosen is None:
+            asking = (name for name, method in methods.items() if name[0] != "_" and _asks_model(method))
+            chosen = next(asking, None)
         if chosen is None or not _takes_text(_parameters(methods[chosen])[1:]):
             return
         score = 4 * bool(_ENTRY_CLASSES.search(node.name)) + 2 * any(map(_asks_model, methods.values()))
@@ -341,6 +359,13 @@ class CodeReader:
             self._findings.flask_apps.insert(0, f"{self._module}:{target.id}")
         if self._is_agent(value):
             self._findings.entrypoints.append(self._guess(target.id, node, 5))
+        elif isinstance(value, ast.Call) and _called(value) in _RUN_AGENTS:
+            for package, framework in (("agents", "openai-agents"), ("google.adk", "google-adk")):
+                if package in self._packages:
+                    # One that hands over to others, or has the name that ADK looks for, comes first.
+                    hands_over = {"handoffs", "sub_agents"} & {keyword.arg for keyword in value.keywords}
+                    score = 2 * bool(hands_over) + (target.id == "root_agent")
+                    self._findings.agents.append((framework, self._guess(target.id, node, score)))
         names = _names_in_table(value) if value is not None and _TABLES.search(target.id) else []
         if names:
             self._findings.tables.append(self._guess(target.id, node, len(names)))
@@ -455,7 +480,13 @@ def _takes_thread(node: Function, parameters: list[ast.arg]) -> bool:
 
 
 def _takes_text(parameters: list[ast.arg]) -> bool:
-    return bool(parameters) and parameters[0].arg in _TEXTS
+    """Return whether the first parameter may be a text or messages; `message: cl.Message` is neither."""
+    if not parameters or parameters[0].arg not in _TEXTS:
+        return False
+    annotation = parameters[0].annotation
+    return (
+        annotation is None or parameters[0].arg == "state" or bool(_TEXT_TYPES.match(ast.unparse(annotation)))
+    )
 
 
 def _is_dispatcher(parameters: list[ast.arg]) -> bool:
@@ -526,6 +557,16 @@ def _read_key(node: Function) -> str | None:
     }
     texts = [key for key in keys if key in _TEXTS]
     return texts[0] if len(texts) == 1 else None
+
+
+def _function_of(element: ast.expr) -> str | None:
+    """Return the function that an element of a list of tools is or wraps: `f`, `function_tool(shop.f)`."""
+    if isinstance(element, ast.Call):
+        is_wrapped = _called(element) in {*_TOOL_DECORATORS, "FunctionTool"} and element.args
+        return _function_of(element.args[0]) if is_wrapped else None
+    if isinstance(element, ast.Attribute):
+        return element.attr
+    return element.id if isinstance(element, ast.Name) else None
 
 
 def _text_of(node: ast.AST | None) -> str | None:

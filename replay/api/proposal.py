@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from replaydiff.replay.api.adapters import FILE, adapter_of_service
+from replaydiff.replay.api.adapters import FILE, adapter_of_agent, adapter_of_service
 from replaydiff.replay.api.agent_code import CodeFindings, CodeReader, CodeReference, Service, source_files
 from replaydiff.replay.api.node_code import ENDINGS, add_functions_of_tools, read_node_code
 from replaydiff.replay.api.reach import needs_of, outside_tools
@@ -91,6 +91,8 @@ def propose(folder: Path) -> SetupProposal:
     modules: dict[str, tuple[str, ast.Module]] = {}
     for file in source_files(root, ".py"):
         shown = file.relative_to(folder).as_posix()
+        if shown == FILE:
+            continue
         try:
             tree = ast.parse(file.read_bytes())
         except (SyntaxError, ValueError, OSError, RecursionError, MemoryError):
@@ -177,7 +179,9 @@ def _proposal(
         unsure.append("no entrypoint was recognised: name the function that answers the user's text")
     elif len(entrypoints) > 1 and entrypoints[1].score >= entrypoints[0].score - 1:
         unsure.append(f"the entrypoint could also be {entrypoints[1].value} ({entrypoints[1].location})")
-    names = [name for name in findings.names if name.isidentifier() or name in recorded]
+    plain = findings.functions.keys() - findings.decorated
+    listed = dict.fromkeys(name for name in findings.listed if name in plain)
+    names = [name for name in {**findings.names, **listed} if name.isidentifier() or name in recorded]
     names = _as_called(names, findings, tools)
     shown = {note.effect.name: note.effect.effect for note in notes}
     effects = {name: shown.get(name) or effect_by_name(name) for name in names}
@@ -220,7 +224,7 @@ def _as_called(names: Collection[str], findings: CodeFindings, tools: tuple[str,
 
 
 def _adapter(findings: CodeFindings) -> tuple[str | None, str | None]:
-    """Return an adapter for a route, and where that is."""
+    """Return an adapter for a route or for an agent that a runner is called with, and where that is."""
     settings = findings.django_settings or ""
     for service in findings.services:
         if service.framework in ("django", "rest_framework"):
@@ -229,6 +233,9 @@ def _adapter(findings: CodeFindings) -> tuple[str | None, str | None]:
             service = replace(service, app=next(iter(findings.flask_apps), ""))
         if (text := adapter_of_service(service)) is not None:
             return text, service.location
+    if findings.agents:
+        framework, agent = max(findings.agents, key=lambda guess: guess[1].score)
+        return adapter_of_agent(framework, agent), agent.location
     return None, None
 
 

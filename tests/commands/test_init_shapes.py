@@ -182,6 +182,34 @@ async def support(prompt):
     assert proposal.effects == {"mcp__shop__cancel_order": "write"}
 
 
+@pytest.mark.parametrize(
+    ("framework", "imported", "name"),
+    [("openai-agents", "from agents import Agent, Runner", "triage"), ("google-adk", "from google.adk.agents import Agent", "root_agent")],
+)  # fmt: skip
+def test_an_agent_that_a_runner_is_called_with_gets_an_adapter(
+    framework: str, imported: str, name: str, tmp_path: Path
+) -> None:
+    code = f"{imported}\ndef get_order(order_id): ...\nlast = Agent(name='a', tools=[get_order])\n{name} = Agent(name='b', handoffs=[last])\n"
+    proposal = propose(write(tmp_path, {"shop/agent.py": code + "other = Agent(name='c')\n"}))
+    assert (proposal.entrypoint, proposal.tools, proposal.effects) == (
+        None,
+        (framework,),
+        {"get_order": "read"},
+    )
+    assert f"from shop.agent import {name}\n" in (proposal.adapter or "")
+    compile(proposal.adapter or "", "adapter", "exec")
+
+
+def test_a_method_that_asks_a_model_is_an_entrypoint_by_any_name(tmp_path: Path) -> None:
+    code = "from litellm import completion\nclass Assistant:\n    def send(self, message: str): return completion(message)\n"
+    assert propose(write(tmp_path, {"loop.py": code})).entrypoint == "loop:Assistant.send"
+
+
+def test_a_message_of_a_framework_is_no_text(tmp_path: Path) -> None:
+    code = "import chainlit as cl\n@cl.on_message\nasync def main(message: cl.Message): await client.responses.create()\n"
+    assert propose(write(tmp_path, {"app.py": code})).entrypoint is None
+
+
 def test_tools_of_a_server_have_its_name_where_the_code_lists_none(tmp_path: Path) -> None:
     code = """
 from claude_agent_sdk import ClaudeAgentOptions, create_sdk_mcp_server, tool
