@@ -7,21 +7,31 @@ counted anew before each decision, so a trial of an earlier process counts as on
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
+import numpy as np
+
+from replaydiff.diff.actions import fails_as
+from replaydiff.diff.graders.registry import free_grades
+from replaydiff.diff.result import GradedTrial
 from replaydiff.replay.api.channel import Channel
+from replaydiff.replay.bisect.history import Commit, History
+from replaydiff.replay.bisect.hunks import compose, parse_hunks
+from replaydiff.replay.bisect.inference import Floats, changed
+from replaydiff.replay.bisect.minimise import Effect, minimise
+from replaydiff.replay.bisect.result import BisectResult, TestedCommit, TestedHunk, TestedSetting
+from replaydiff.replay.bisect.search import Search, SearchResult
+from replaydiff.replay.engine import revisions
+from replaydiff.replay.engine.checkout import patched_checkout
+from replaydiff.replay.engine.experiment import AdaptiveRun
+from replaydiff.replay.engine.versions import at_commit, in_folder
 from replaydiff.replay.errors import InputError, VersionError
+from replaydiff.replay.model import GradeState, Status, Trial, Version
 from replaydiff.replay.settings import Settings
-
-if TYPE_CHECKING:
-    from replaydiff.replay.bisect.history import Commit, History
-    from replaydiff.replay.bisect.inference import Floats
-    from replaydiff.replay.bisect.result import BisectResult, TestedHunk, TestedSetting
-    from replaydiff.replay.bisect.search import Search, SearchResult
-    from replaydiff.replay.engine.experiment import AdaptiveRun
-    from replaydiff.replay.model import Trial, Version
+from replaydiff.replay.store.runs import EXPERIMENT
+from replaydiff.replay.terminal.text import single_line
 
 ALL = "all"
 """The metric that a trial passes if it passes every metric that costs nothing."""
@@ -39,24 +49,22 @@ def read_history(settings: Settings, good: str, bad: str) -> History:
     Raises:
         VersionError: there are none.
     """
-    from replaydiff.replay.bisect.history import Commit, History
-    from replaydiff.replay.engine import revisions
-    from replaydiff.replay.terminal.text import single_line
 
-    def commit(name: str, parents: tuple[str, ...], subject: str) -> Commit:
-        return Commit(id=name, parents=parents, subject=single_line(subject, 200))
+    commits = [
+        Commit(id=name, parents=parents, subject=single_line(subject, 200))
+        for name, parents, subject in revisions.commits_between(settings.root, good, bad)
+    ]
+    return History(good=_commit(settings, good), commits=tuple(commits))
 
-    commits = [commit(*fields) for fields in revisions.commits_between(settings.root, good, bad)]
-    first = commit(good, (), revisions.subject_of(settings.root, good))
-    return History(good=first, commits=tuple(commits))
+
+def _commit(settings: Settings, name: str) -> Commit:
+    return Commit(id=name, subject=single_line(revisions.subject_of(settings.root, name), 200))
 
 
 class Bisection:
     """A bisection in this process."""
 
     def __init__(self, experiment: AdaptiveRun, settings: Settings, channel: Channel) -> None:
-        from replaydiff.replay.store.runs import EXPERIMENT
-
         self._experiment, self._settings, self._channel = experiment, settings, channel
         facts: Any = experiment.run.settings[EXPERIMENT]
         self._facts: Mapping[str, Any] = facts
@@ -66,9 +74,6 @@ class Bisection:
 
     async def run(self) -> BisectResult:
         """Search the commits, then the requested hunks and settings."""
-        from replaydiff.replay.bisect.history import History
-        from replaydiff.replay.bisect.result import BisectResult, TestedCommit
-
         facts, settings = self._facts, self._settings
         tested_settings: tuple[TestedSetting, ...] | None = None
         reason = ""
@@ -76,15 +81,15 @@ class Bisection:
             tested_settings, reason = await self._cross_settings()
         search, finding = None, None
         if facts["good"] != facts["bad"]:
-            versions = _Commits(
-                read_history(settings, facts["good"], facts["bad"]), facts["bad_spec"], settings
+            history = read_history(settings, facts["good"], facts["bad"])
+            points = history.points
+            search = await self._search(
+                history, lambda point: at_commit(facts["bad_spec"], points[point].id, settings)
             )
-            search = await self._search(versions.history, versions.version)
             finding = search.finding()
             reason = f"{reason}; {finding.reason}" if reason else finding.reason
-            history = versions.history
         else:
-            history = History(good=_history_point(settings, facts["good"]), commits=())
+            history = History(good=_commit(settings, facts["good"]), commits=())
         commit = None if finding is None or finding.commit is None else history.commits[finding.commit]
         hunks: tuple[TestedHunk, ...] | None = None
         if facts["hunks"] and search is not None and finding is not None and commit is not None:
@@ -93,7 +98,6 @@ class Bisection:
             reason = f"{self._spent()}; {reason}"
         if not self._stopped and not (search is not None and search.trial_count >= search.max_trials):
             self._experiment.finish()
-        table = [_tested(history, search, position) for position in range(len(history.points))]
         return BisectResult(
             run=self._experiment.run.id,
             commit=None if commit is None else commit.id,
@@ -102,7 +106,7 @@ class Bisection:
             trials=len(self._experiment.trials),
             cost_usd=self._experiment.cost_usd,
             metric=str(facts["metric"]),
-            history=tuple(TestedCommit(**row) for row in table),
+            history=tuple(_tested(history, search, position) for position in range(len(history.points))),
             hunks=hunks,
             settings=tested_settings,
             finished=not self._stopped,
@@ -140,8 +144,6 @@ class Bisection:
 
     def _counted(self, history: History, versions: dict[int, Version], skipped: Mapping[int, str]) -> Search:
         """Return the search with every trial so far, those of an earlier process included."""
-        from replaydiff.replay.bisect.search import Search
-
         facts = self._facts
         search = Search(
             history,
@@ -177,9 +179,6 @@ class Bisection:
 
     def _failed(self, trial: Trial, *, errors_fail: bool) -> bool | None:
         """Return whether a trial failed its item by the metric; None where that is not known."""
-        from replaydiff.diff.graders.registry import free_grades
-        from replaydiff.replay.model import GradeState, Status
-
         if cause := self._facts.get("cause"):
             return self._shows(trial, str(cause["id"]), more=bool(cause["more"]))
         if trial.status.is_error:
@@ -202,10 +201,6 @@ class Bisection:
 
     def _shows(self, trial: Trial, cause: str, *, more: bool) -> bool | None:
         """Return whether a trial shows the cause that is searched for; None where that is not known."""
-        from replaydiff.diff.actions import fails_as
-        from replaydiff.diff.graders.registry import free_grades
-        from replaydiff.diff.result import GradedTrial
-
         item = self._experiment.items[trial.item_id]
         graded = GradedTrial(trial=trial, grades=free_grades(item, trial, self._settings))
         return fails_as(cause, item, graded, self._settings, more=more)
@@ -226,11 +221,6 @@ class Bisection:
         self, search: Search, finding: SearchResult, commit: Commit
     ) -> tuple[TestedHunk, ...]:
         """Find the smallest set of the commit's hunks that has its effect."""
-        from replaydiff.replay.bisect.hunks import compose, parse_hunks
-        from replaydiff.replay.bisect.minimise import minimise
-        from replaydiff.replay.bisect.result import TestedHunk
-        from replaydiff.replay.engine import revisions
-
         settings, number = self._settings, finding.commit or 0
         parent = commit.parents[0]
         hunks = parse_hunks(revisions.changes_of(settings.root, parent, commit.id))
@@ -246,29 +236,18 @@ class Bisection:
                 self._channel.message(f"hunks {named} cannot be tried alone: {error}")
                 return None
 
-        reproducing = await self._minimal(len(hunks), has_effect, minimise)
+        reproducing = await self._minimal(len(hunks), has_effect)
         return tuple(
             TestedHunk(file=hunk.file, lines=hunk.lines, reproduces=position in reproducing)
             for position, hunk in enumerate(hunks)
         )
 
-    async def _minimal(
-        self,
-        parts: int,
-        has_effect: Callable[[frozenset[int]], Awaitable[bool | None]],
-        minimise: Callable[
-            [int, Callable[[frozenset[int]], Awaitable[bool | None]]], Awaitable[tuple[int, ...]]
-        ],
-    ) -> tuple[int, ...]:
+    async def _minimal(self, parts: int, has_effect: Effect) -> tuple[int, ...]:
         """Return the smallest parts with the effect; none where the budget ended the search for them."""
         reproducing = await minimise(parts, has_effect)
         return () if self._stopped else reproducing
 
     def _patched(self, parent: str, patch: bytes, named: str) -> Version:
-        from replaydiff.replay.engine import revisions
-        from replaydiff.replay.engine.checkout import patched_checkout
-        from replaydiff.replay.engine.versions import in_folder
-
         settings = self._settings
         folder = patched_checkout(settings.root, parent, patch, settings.data_folder)
         name = f"git:{parent[:12]} with hunks {named}"
@@ -276,10 +255,6 @@ class Bisection:
 
     async def _shows_change(self, version: Version, rates: tuple[Floats, Floats]) -> bool | None:
         """Replay until it is known whether a version fails as after the change; None where it is not."""
-        import numpy as np
-
-        from replaydiff.replay.bisect.inference import changed
-
         before, after = rates
         spread, batch = after - before, max(self._settings.run.concurrency, 1)
         while True:
@@ -303,10 +278,6 @@ class Bisection:
 
     async def _cross_settings(self) -> tuple[tuple[TestedSetting, ...], str]:
         """Find the settings of the bad version that have the effect on the good version's code."""
-        from replaydiff.replay.bisect.history import Commit, History
-        from replaydiff.replay.bisect.minimise import minimise
-        from replaydiff.replay.bisect.result import TestedSetting
-
         facts = self._facts
         good, bad, differing = differing_settings(
             facts["good_spec"], facts["bad_spec"], facts["good"], self._settings
@@ -323,7 +294,7 @@ class Bisection:
         if search.finding().commit is not None:
             rates = _rates(search, 0)
             reproducing = await self._minimal(
-                len(differing), lambda chosen: self._shows_change(crossed(chosen), rates), minimise
+                len(differing), lambda chosen: self._shows_change(crossed(chosen), rates)
             )
             reason = "with the code of the good version"
         else:
@@ -334,36 +305,6 @@ class Bisection:
             )
             for position, name in enumerate(differing)
         ), reason
-
-
-@dataclass(frozen=True, slots=True)
-class _Commits:
-    """The versions of a history's commits, each resolved when it is first needed."""
-
-    history: History
-    spec: str
-    settings: Settings
-    _resolved: dict[int, Version] = field(default_factory=dict)
-
-    def version(self, point: int) -> Version:
-        """Return the version of one of the history's points.
-
-        Raises:
-            VersionError: it cannot be checked out, or not be run as it is described.
-        """
-        from replaydiff.replay.engine.versions import at_commit
-
-        if point not in self._resolved:
-            self._resolved[point] = at_commit(self.spec, self.history.points[point].id, self.settings)
-        return self._resolved[point]
-
-
-def _history_point(settings: Settings, commit: str) -> Commit:
-    from replaydiff.replay.bisect.history import Commit
-    from replaydiff.replay.engine import revisions
-    from replaydiff.replay.terminal.text import single_line
-
-    return Commit(id=commit, subject=single_line(revisions.subject_of(settings.root, commit), 200))
 
 
 def _errors_fail(good: Sequence[Trial], bad: Sequence[Trial]) -> bool:
@@ -378,34 +319,28 @@ def _errors_fail(good: Sequence[Trial], bad: Sequence[Trial]) -> bool:
     return share(bad) >= 0.5 > share(good) and bool(good)
 
 
-def _tested(history: History, search: Search | None, position: int) -> dict[str, Any]:
-    from replaydiff.replay.terminal.text import single_line
-
+def _tested(history: History, search: Search | None, position: int) -> TestedCommit:
     commit = history.points[position]
-    skipped = None if search is None else search.skipped.get(position)
-    return {
-        "commit": commit.id,
-        "subject": commit.subject,
-        "trials": 0 if search is None else int(search.trials[position].sum()),
-        "failures": 0 if search is None else int(search.failures[position].sum()),
-        "probability": 0.0
-        if search is None or position == 0
-        else float(search.belief.probability[position - 1]),
-        "skipped": None if skipped is None else single_line(skipped, 300),
-    }
+    if search is None:
+        return TestedCommit(commit=commit.id, subject=commit.subject, trials=0, failures=0, probability=0.0)
+    skipped = search.skipped.get(position)
+    return TestedCommit(
+        commit=commit.id,
+        subject=commit.subject,
+        trials=int(search.trials[position].sum()),
+        failures=int(search.failures[position].sum()),
+        probability=float(search.belief.probability[position - 1]) if position else 0.0,
+        skipped=None if skipped is None else single_line(skipped, 300),
+    )
 
 
 def _credible(search: Search) -> int:
     """Return how many of the likeliest commits together have the wanted probability."""
-    import numpy as np
-
     ordered = np.sort(search.belief.probability[:-1])[::-1]
     return int(np.searchsorted(np.cumsum(ordered), search.confidence) + 1)
 
 
 def _remaining(history: History, search: Search, number: int) -> str:
-    import numpy as np
-
     best = history.commits[int(np.argmax(search.belief.probability[:-1]))]
     return f"{number} of {len(history.commits)} commits remain; most likely {best.id[:12]} ({best.subject})"
 
@@ -433,8 +368,6 @@ def differing_settings(
     Raises:
         InputError: they differ in none.
     """
-    from replaydiff.replay.engine.versions import at_commit
-
     good_version, bad_version = at_commit(good, commit, settings), at_commit(bad, commit, settings)
     differing = _differing(good_version, bad_version)
     if not differing:
@@ -447,16 +380,13 @@ def differing_settings(
 
 def _differing(good: Version, bad: Version) -> list[str]:
     """Return the settings in which two versions differ: `args.NAME`, `env.NAME`."""
-    names = []
-    pairs: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
-        "args": (good.args, bad.args),
-        "env": (good.env, bad.env),
-    }
-    for kind, (good_values, bad_values) in pairs.items():
-        for name in sorted({*good_values, *bad_values}):
-            if (name in good_values) != (name in bad_values) or good_values.get(name) != bad_values.get(name):
-                names.append(f"{kind}.{name}")
-    return names
+    absent = object()
+    return [
+        f"{kind}.{name}"
+        for kind in ("args", "env")
+        for name in sorted({*getattr(good, kind), *getattr(bad, kind)})
+        if getattr(good, kind).get(name, absent) != getattr(bad, kind).get(name, absent)
+    ]
 
 
 def _with_settings(good: Version, bad: Version, names: Sequence[str]) -> Version:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from replaydiff.replay.errors import ExitCode, InputError
 from replaydiff.replay.files import write_whole
-from replaydiff.replay.terminal.text import single_line
+from replaydiff.replay.terminal.text import Column, single_line, table
 
 SCHEMA = "replaydiff.bisect/1"
 _BAR = 10
@@ -90,34 +92,14 @@ class BisectResult:
             "cost_usd": self.cost_usd,
             "metric": self.metric,
             "history": [
-                {
-                    "commit": commit.commit,
-                    "subject": commit.subject,
-                    "trials": commit.trials,
-                    "failures": commit.failures,
-                    "probability": round(commit.probability, 6),
-                    "skipped": commit.skipped,
-                }
-                for commit in self.history
+                asdict(commit) | {"probability": round(commit.probability, 6)} for commit in self.history
             ],
-            "hunks": None
-            if self.hunks is None
-            else [
-                {"file": commit.file, "lines": commit.lines, "reproduces": commit.reproduces}
-                for commit in self.hunks
-            ],
-            "settings": None
-            if self.settings is None
-            else [
-                {"name": commit.name, "good": commit.good, "bad": commit.bad, "reproduces": commit.reproduces}
-                for commit in self.settings
-            ],
+            "hunks": None if self.hunks is None else [*map(asdict, self.hunks)],
+            "settings": None if self.settings is None else [*map(asdict, self.settings)],
         }
 
     def to_text(self, width: int = 100) -> str:
         """Return the report for a terminal of so many columns."""
-        from replaydiff.replay.terminal.text import Column, table
-
         columns = [
             Column("commit"),
             Column("failed", right=True),
@@ -126,14 +108,8 @@ class BisectResult:
             Column("subject", grows=True, least=12),
         ]
         rows = [
-            (
-                commit.commit[:12],
-                f"{commit.failures} of {commit.trials}" if commit.trials else "-",
-                _bar(commit),
-                "-" if number == 0 else _percent(commit.probability),
-                commit.subject if commit.skipped is None else f"skipped: {commit.skipped}",
-            )
-            for number, commit in enumerate(self.history)
+            (commit.commit[:12], counts, _bar(commit), share, shown)
+            for commit, counts, share, shown in self._rows()
         ]
         parts = [self.headline(), "", table(columns, rows, width)]
         for title, listed in self._details():
@@ -146,17 +122,23 @@ class BisectResult:
         """Return the report as Markdown."""
         lines = [f"**{_escaped(self.headline())}**", ""]
         lines += ["| commit | failed | probability | subject |", "| --- | ---: | ---: | --- |"]
-        for number, commit in enumerate(self.history):
-            shown = commit.subject if commit.skipped is None else f"skipped: {commit.skipped}"
-            counts = f"{commit.failures} of {commit.trials}" if commit.trials else "-"
-            share = "-" if number == 0 else _percent(commit.probability)
-            lines.append(
-                f"| `{commit.commit[:12]}` | {counts} | {share} | {_escaped(single_line(shown, 200))} |"
-            )
+        for commit, counts, share, shown in self._rows():
+            subject = _escaped(single_line(shown, 200))
+            lines.append(f"| `{commit.commit[:12]}` | {counts} | {share} | {subject} |")
         for title, listed in self._details():
             lines += ["", _escaped(title), "", *(f"- {_escaped(line)}" for line in listed)]
         lines += ["", f"{self.trials} trials; metric `{self.metric}`."]
         return "\n".join(lines) + "\n"
+
+    def _rows(self) -> Iterator[tuple[TestedCommit, str, str, str]]:
+        """Yield each commit with how many trials failed, its probability and its subject, in words."""
+        for number, commit in enumerate(self.history):
+            yield (
+                commit,
+                f"{commit.failures} of {commit.trials}" if commit.trials else "-",
+                _percent(commit.probability) if number else "-",
+                commit.subject if commit.skipped is None else f"skipped: {commit.skipped}",
+            )
 
     def headline(self) -> str:
         """Return what was found, in one sentence."""
@@ -176,8 +158,6 @@ class BisectResult:
         Raises:
             InputError: the name ends otherwise, or the file cannot be written.
         """
-        import json
-
         target = Path(path)
         if target.suffix == ".json":
             content = json.dumps(self.to_dict(), ensure_ascii=False, indent=1, allow_nan=False) + "\n"

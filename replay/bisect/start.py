@@ -13,18 +13,29 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from replaydiff.diff.actions import fails_as
+from replaydiff.diff.compute import compute
+from replaydiff.diff.expectations import is_quarantined
+from replaydiff.diff.graders.registry import free_grades, graders
+from replaydiff.diff.result import Cause, DiffResult, GradedTrial
 from replaydiff.replay.api.channel import Channel
+from replaydiff.replay.api.diff import diff_of
 from replaydiff.replay.api.options import RunOptions, check_runs_here, resumed_settings, settings_with
 from replaydiff.replay.bisect.bisection import ALL, Bisection, differing_settings, read_history
+from replaydiff.replay.bisect.result import BisectResult
+from replaydiff.replay.engine.experiment import AdaptiveRun, new_experiment
+from replaydiff.replay.engine.versions import revision_of
 from replaydiff.replay.errors import InputError, Interrupted, ReplayError, SettingsError, UnknownNameError
+from replaydiff.replay.event_loop import run_sync
+from replaydiff.replay.golden import item_of, read_golden
+from replaydiff.replay.model import Item, JsonObject, Lane, RunRecord
 from replaydiff.replay.settings import Settings
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.runs import EXPERIMENT, chosen_run, get_run, iter_items, latest_run, list_runs
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-    from replaydiff.diff.result import Cause, DiffResult
-    from replaydiff.replay.bisect.result import BisectResult
-    from replaydiff.replay.model import Item, JsonObject, RunRecord
 
 KIND = "bisect"
 DEFAULT_MAX_TRIALS = 600
@@ -97,11 +108,6 @@ def bisect(
         SettingsError: `[run] executor` starts agents on other machines.
         Interrupted: by a signal; resumable.
     """
-    from replaydiff.replay.engine.experiment import new_experiment
-    from replaydiff.replay.engine.versions import revision_of
-    from replaydiff.replay.store.connection import open_store
-    from replaydiff.replay.store.runs import EXPERIMENT
-
     if not request.good or not request.bad:
         raise SettingsError("name two revisions: --good where the items pass, --bad where they fail")
     if chosen.golden is not None and (chosen.run is not None or chosen.cause is not None):
@@ -173,9 +179,6 @@ def resume_bisect(
         InputError: there is none.
         SettingsError: `[run] executor` starts agents on other machines.
     """
-    from replaydiff.replay.store.connection import open_store
-    from replaydiff.replay.store.runs import EXPERIMENT, get_run, latest_run
-
     settings = resumed_settings(base, options)
     check_runs_here(settings, "replay bisect")
     with open_store(store, read_only=True) as con:
@@ -216,10 +219,6 @@ def items_of_run(
         UnknownNameError: there is no such run.
         InputError: none of its items regressed, or it compares another version.
     """
-    from replaydiff.replay.model import Lane
-    from replaydiff.replay.store.connection import open_store
-    from replaydiff.replay.store.runs import chosen_run, iter_items
-
     with open_store(store, read_only=True) as con:
         record = chosen_run(con, run, compared=True)
         if every:
@@ -237,17 +236,12 @@ def items_of_run(
 
 def _regressed(con: DuckDBPyConnection, run: RunRecord, settings: Settings) -> list[Item]:
     """Return the items of a run that are worse, on every metric or on some."""
-    from replaydiff.diff.compute import compute
-
     verdicts = compute(con, run.id, settings).items
     return [verdict.item for verdict in verdicts if str(verdict.verdict) in ("regressed", "mixed")]
 
 
 def _better_run(con: DuckDBPyConnection, refused: RunRecord, bad: str, settings: Settings) -> str:
     """Return which run of the last ones has items to search with, or how to make one."""
-    from replaydiff.replay.model import Lane
-    from replaydiff.replay.store.runs import list_runs
-
     for run in list_runs(con)[: -_RUNS - 1 : -1]:
         new = run.lanes.get(Lane.NEW)
         if run.id != refused.id and new is not None and new.commit == bad and _regressed(con, run, settings):
@@ -270,8 +264,6 @@ def cause_of_run(store: Path, settings: Settings, run: str | None, name: str) ->
     Raises:
         UnknownNameError: there is no such run or cause.
     """
-    from replaydiff.replay.api.diff import diff_of
-
     diff = diff_of(store, settings, run)
     cause, result = diff.cause(name), diff.result
     if cause.part is not None:
@@ -289,11 +281,6 @@ def cause_of_run(store: Path, settings: Settings, run: str | None, name: str) ->
 
 def _is_shown_alone(cause: Cause, result: DiffResult, settings: Settings, *, more: bool) -> bool:
     """Return whether the trials of its examples show a cause (new) and do not (old), each by itself."""
-    from replaydiff.diff.actions import fails_as
-    from replaydiff.diff.graders.registry import free_grades
-    from replaydiff.diff.result import GradedTrial
-    from replaydiff.replay.model import Lane
-
     items = {verdict.item.id: verdict for verdict in result.items}
     for example in cause.examples:
         verdict = items[example.item]
@@ -313,9 +300,6 @@ def items_of_cases(path: Path) -> list[Item]:
     Raises:
         InputError: the file cannot be read, or has no case.
     """
-    from replaydiff.diff.expectations import is_quarantined
-    from replaydiff.replay.golden import item_of, read_golden
-
     if not path.is_file():
         raise InputError(f"there is no golden set at {path}", hint="name a file with --cases")
     items = [item for item in map(item_of, read_golden(path)) if not is_quarantined(item)]
@@ -353,8 +337,6 @@ def _metric_of_slice(cause: SearchedCause, items: Sequence[Item], settings: Sett
 
 
 def _metric(name: str | None, items: Sequence[Item], settings: Settings) -> str:
-    from replaydiff.diff.graders.registry import graders
-
     applicable = [grader for grader in graders(settings) if grader.applies is None or any(
         grader.applies(item, settings) for item in items)]  # fmt: skip
     if name is None or name == ALL:
@@ -368,10 +350,6 @@ def _metric(name: str | None, items: Sequence[Item], settings: Settings) -> str:
 
 
 def _go(store: Path, run: RunRecord, settings: Settings, channel: Channel) -> BisectResult:
-    from replaydiff.replay.engine.experiment import AdaptiveRun
-    from replaydiff.replay.event_loop import run_sync
-    from replaydiff.replay.store.connection import open_store
-
     async def work() -> BisectResult:
         async with AsyncExitStack() as stack:
             con = stack.enter_context(open_store(store))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -11,12 +13,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from replaydiff.replay.errors import ExitCode, InputError
-from replaydiff.replay.model import Status
+from replaydiff.replay.model import RunRecord, ServedCall, Status, Trial
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.runs import EXPERIMENT, get_run, list_runs
+from replaydiff.replay.store.trials import trials_of
+from replaydiff.replay.tape import show_call
+from replaydiff.replay.terminal.text import Column, single_line, table
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-    from replaydiff.replay.model import RunRecord, ServedCall, Trial
 
 KIND = "fork"
 ABLATED = "this tool has no answer"
@@ -140,8 +146,6 @@ class ForkResult:
 
     def to_text(self, width: int = 100) -> str:
         """Return the origin and each fork side by side, in so many columns."""
-        from replaydiff.replay.terminal.text import Column, single_line, table
-
         half = max((width - 2) // 2, 10)
         parts = []
         for fact in self.facts:
@@ -177,9 +181,6 @@ class ForkSummary:
 
 def forks(store: Path) -> list[ForkSummary]:
     """Return the runs of forks in a store, newest first."""
-    from replaydiff.replay.store.connection import open_store
-    from replaydiff.replay.store.runs import list_runs
-
     with open_store(store, read_only=True) as con:
         runs = list_runs(con, experiments=True)
     return [fork for run in reversed(runs) if (fork := summary(run)) is not None]
@@ -187,8 +188,6 @@ def forks(store: Path) -> list[ForkSummary]:
 
 def summary(run: RunRecord) -> ForkSummary | None:
     """Return what a run forked; None for other runs."""
-    from replaydiff.replay.store.runs import EXPERIMENT
-
     facts: Any = run.settings.get(EXPERIMENT) or {}
     if facts.get("kind") != KIND or "at" not in facts:
         return None
@@ -227,10 +226,6 @@ def stored_forks(store: Path, run_id: str) -> ForkResult | None:
         UnknownNameError: there is no such run.
         InputError: the trial that it forked is no longer in the store.
     """
-    from replaydiff.replay.store.connection import open_store
-    from replaydiff.replay.store.runs import get_run
-    from replaydiff.replay.store.trials import trials_of
-
     with open_store(store, read_only=True) as con:
         run = get_run(con, run_id)
         of = summary(run)
@@ -259,8 +254,6 @@ def stored_forks(store: Path, run_id: str) -> ForkResult | None:
 
 def forked_from(con: DuckDBPyConnection, run: RunRecord) -> Trial | None:
     """Return the trial that a run forked; None for other runs, and where it was removed."""
-    from replaydiff.replay.store.trials import trials_of
-
     of = summary(run)
     if of is None:
         return None
@@ -331,9 +324,6 @@ def _chance(edited: Sequence[tuple[str, ...]], repeated: Sequence[tuple[str, ...
 
     Two groups differ by the distance between their shares of each behaviour.
     """
-    import itertools
-    import random
-
     names: dict[tuple[str, ...], int] = {}
     behaviours = [names.setdefault(behaviour, len(names)) for behaviour in (*edited, *repeated)]
     whole = Counter(behaviours)
@@ -354,8 +344,6 @@ def _chance(edited: Sequence[tuple[str, ...]], repeated: Sequence[tuple[str, ...
 
 
 def _call(served: ServedCall) -> str:
-    from replaydiff.replay.tape import show_call
-
     return show_call(served.call.name, served.call.args)
 
 

@@ -11,16 +11,20 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from replaydiff.replay.api.channel import Channel
 from replaydiff.replay.api.options import RunOptions, check_runs_here, settings_with
+from replaydiff.replay.engine.experiment import AdaptiveRun, new_experiment
+from replaydiff.replay.engine.versions import version_as_replayed
 from replaydiff.replay.errors import InputError, Interrupted, SettingsError, VersionError
+from replaydiff.replay.event_loop import run_sync
 from replaydiff.replay.fork.forks import ABLATED, KIND, ForkResult, compare_fork, fork_id, repeated_id
+from replaydiff.replay.model import Item, Json, Lane, RunRecord, ServedCall, Trial, Version, VersionKind
 from replaydiff.replay.settings import Settings
-
-if TYPE_CHECKING:
-    from replaydiff.replay.model import Item, Json, RunRecord, ServedCall, Trial, Version
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.runs import EXPERIMENT, chosen_run, get_item
+from replaydiff.replay.store.trials import trials_of
 
 DEFAULT_TRIALS = 5
 
@@ -62,11 +66,6 @@ def fork(
         SettingsError: `[run] executor` starts agents on other machines.
         VersionError: its version is no longer what it was.
     """
-    from replaydiff.replay.engine.experiment import AdaptiveRun, new_experiment
-    from replaydiff.replay.event_loop import run_sync
-    from replaydiff.replay.store.connection import open_store
-    from replaydiff.replay.store.runs import EXPERIMENT
-
     settings = settings_with(base, options)
     check_runs_here(settings, "replay fork")
     run, item, origin = _origin(store, request)
@@ -123,11 +122,6 @@ def fork(
 
 
 def _origin(store: Path, request: ForkRequest) -> tuple[RunRecord, Item, Trial]:
-    from replaydiff.replay.model import Lane
-    from replaydiff.replay.store.connection import open_store
-    from replaydiff.replay.store.runs import chosen_run, get_item
-    from replaydiff.replay.store.trials import trials_of
-
     lane = Lane.parse(request.lane)
     with open_store(store, read_only=True) as con:
         run = chosen_run(con, request.run)
@@ -147,9 +141,6 @@ def _origin(store: Path, request: ForkRequest) -> tuple[RunRecord, Item, Trial]:
 
 def _version(run: RunRecord, origin: Trial, settings: Settings, request: ForkRequest) -> Version:
     """Return the version of the trial, with the system prompt of the request."""
-    from replaydiff.replay.engine.versions import version_as_replayed
-    from replaydiff.replay.model import VersionKind
-
     now = version_as_replayed(run, origin.lane, settings)
     if request.system is None:
         return now
