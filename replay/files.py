@@ -10,6 +10,7 @@ import errno
 import fcntl
 import os
 import re
+import secrets
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -258,6 +259,29 @@ def locked_folder(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+def append(file: int, lines: bytes) -> None:
+    """Append lines to an open file; no kill of this process loses them once this returns.
+
+    A line that a killed process did not finish takes none of these with it.
+
+    Args:
+        file: a descriptor for reading and writing.
+        lines: whole ones.
+
+    Raises:
+        OSError: they cannot be written; the file is as it was.
+    """
+    size = os.lseek(file, 0, os.SEEK_END)
+    if size and os.pread(file, 1, size - 1) != b"\n":
+        lines = b"\n" + lines
+    try:
+        while lines:
+            lines = lines[os.write(file, lines) :]
+    except OSError:
+        os.ftruncate(file, size)
+        raise
+
+
 def is_locked(descriptor: int) -> bool:
     """Return whether another holder has the lock of an open file."""
     try:
@@ -298,6 +322,41 @@ def alone(folder: Path) -> Iterator[None]:
     """Hold the lock of this folder."""
     with locked(folder.parent / f"{folder.name}.lock"):
         yield
+
+
+def claimed_folder(homes: Path) -> tuple[Path, int]:
+    """Make a folder for this process alone, and remove those of processes that were killed.
+
+    Args:
+        homes: where such folders are; it is made where it is missing.
+
+    Returns:
+        The folder, and the descriptor of its lock, which is held until that is closed.
+    """
+    private_folder(homes)
+    for lock in homes.glob("*.lock"):
+        with contextlib.suppress(OSError):
+            # Held meanwhile: its folder may be about to be made.
+            descriptor = acquire(lock, wait=False, flags=os.O_RDWR)
+            try:
+                remove_tree(lock.with_suffix(""))
+                lock.unlink()
+            finally:
+                os.close(descriptor)
+    home = homes / secrets.token_hex(6)
+    descriptor = acquire(home.with_suffix(".lock"), wait=True)
+    home.mkdir(mode=0o700)
+    return home, descriptor
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder, also one with folders that nobody may read: overlays leave such, and agents may."""
+    for path, names, _ in os.walk(folder):
+        for name in names:
+            inner = Path(path, name)
+            if not inner.is_symlink():
+                inner.chmod(0o700)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def has_locks(folder: Path) -> bool:

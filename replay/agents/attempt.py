@@ -518,6 +518,11 @@ class ReplayedTrial:
         return True
 
 
+def infra_error(reason: str) -> Outcome:
+    """Return the outcome of a trial that did not begin, or was lost with no fault of the agent's."""
+    return Outcome(status=Status.INFRA_ERROR, reason=reason, started_at=utc_now())
+
+
 def cancelled() -> Outcome:
     """Return the outcome of a trial whose agent was closed while it ran."""
     return Outcome(status=Status.CANCELLED, reason="it was stopped before it ended", started_at=utc_now())

@@ -18,9 +18,10 @@ the status that says so. It raises only where no trial could ever run (`VersionE
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Awaitable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -249,69 +250,31 @@ class Rules:
 
     def to_json(self) -> JsonObject:
         """Return what a run stores of it."""
-        return {
-            "timeout": self.timeout_s,
-            "on_miss": self.on_miss,
-            "ignore_args": [*self.ignore_args],
-            "tools": {
-                name: {
-                    "effect": tool.effect,
-                    **({"answer": tool.answer} if tool.answer else {}),
-                    "ignore_args": [*tool.ignore_args],
-                    "renamed_from": tool.renamed_from,
-                    "renamed_args": {**tool.renamed_args},
-                    **({"result": tool.result} if tool.result else {}),
-                    **({} if tool.objects is None else {"objects": [*tool.objects]}),
-                }
-                for name, tool in self.tools.items()
-            },
-            "live": [*self.live],
-            "ignore": [*self.ignore],
-            "corpus": self.from_corpus,
-            "proven": self.proven,
-            "max_false": self.max_false,
-            "isolation": self.isolation,
-            "keep": [*self.keep],
-            "memory_mb": self.memory_mb,
-            "boundary": self.boundary,
-            "network": [*self.network],
-            "writable": [*self.writable],
-            "simulate": self.simulate,
-            "turns": self.turns,
-            "user": self.user,
-            "record": self.record,
-            "replay_model": self.replay_model,
-            "results": dict(self.results),
-            "facts": self.facts.to_json(),
-        }
+        values = {_KEYS.get(name, name): getattr(self, name) for name in _stored_fields()}
+        # How arguments are compared is a matter of the grading.
+        values["tools"] = {name: replace(tool, match=None) for name, tool in self.tools.items()}
+        values["facts"] = self.facts.to_json()
+        # As it comes from the store, where tuples are lists, since runs are compared by it.
+        stored: JsonObject = msgspec.json.decode(msgspec.json.encode(values))
+        return stored
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Rules:
-        """Return what `to_json` wrote; a run of an earlier release lacks the younger rules."""
-        return cls(
-            timeout_s=stored["timeout"],
-            on_miss=stored["on_miss"],
-            ignore_args=tuple(stored["ignore_args"]),
-            tools=msgspec.convert(stored["tools"], dict[str, ToolSection]),
-            live=tuple(stored.get("live") or ()),
-            ignore=tuple(stored.get("ignore") or ()),
-            from_corpus=bool(stored.get("corpus")),
-            proven=stored["proven"],
-            max_false=stored["max_false"],
-            isolation=stored.get("isolation", "auto"),
-            keep=tuple(stored.get("keep") or ()),
-            memory_mb=stored.get("memory_mb"),
-            boundary=stored["boundary"],
-            network=tuple(stored["network"]),
-            writable=tuple(stored["writable"]),
-            simulate=stored.get("simulate"),
-            turns=stored.get("turns") or "recorded",
-            user=stored.get("user"),
-            record=bool(stored.get("record")),
-            replay_model=stored.get("replay_model"),
-            results=dict(stored.get("results") or {}),
-            facts=RecordedFacts.from_json(stored.get("facts") or {}),
-        )
+        """Return what `to_json` wrote."""
+        values = {name: stored[_KEYS.get(name, name)] for name in _stored_fields()}
+        values["tools"] = msgspec.convert(values["tools"], dict[str, ToolSection])
+        values["facts"] = RecordedFacts.from_json(values["facts"])
+        return cls(**values)
+
+
+_KEYS = {"timeout_s": "timeout", "from_corpus": "corpus"}
+"""Field of the rules → its key in what a run stores, where that is another."""
+
+
+@functools.cache
+def _stored_fields() -> tuple[str, ...]:
+    names = tuple(rule.name for rule in fields(Rules))
+    return names[: names.index("concurrency")]
 
 
 ANY_TOOL = "*"
@@ -354,33 +317,28 @@ class Outcome:
         self, run_id: str, item_id: str, lane: Lane, index: int, *, cost_usd: float | None, attempts: int = 1
     ) -> Trial:
         """Return the trial that this attempt, the last of so many, came to; `cost_usd` is all it cost."""
+        shared: dict[str, Any] = {name: getattr(self, name) for name in _OF_TRIAL}
         return Trial(
             run_id=run_id,
             item_id=item_id,
             lane=lane,
             index=index,
-            status=self.status,
-            reason=self.reason,
-            final_response=self.final_response,
-            served=self.served,
-            usage=self.usage,
-            cost_usd=cost_usd,
-            latency_ms=self.latency_ms,
-            started_at=self.started_at,
             attempts=attempts,
-            stderr=self.stderr,
-            turns=self.turns,
-            blocked=self.blocked,
-            files=self.files,
+            cost_usd=cost_usd,
+            **shared,
         )
+
+
+_TRIAL = {part.name for part in fields(Trial)} - {"cost_usd"}
+_OF_TRIAL = [part.name for part in fields(Outcome) if part.name in _TRIAL]
+"""What a trial has of its last attempt."""
 
 
 class Lost(Enum):
     """Why an attempt does not count for its trial, which is therefore run again."""
 
-    SUSPECT = "its process was lost while it and others were running"
+    SUSPECT = "its process was lost while it was running, or other trials in it may have affected it"
     BYSTANDER = "its process was lost before its turn"
-    DOUBTFUL = "its process had run other trials before, which may have affected it"
 
 
 class AgentAdapter(Protocol):

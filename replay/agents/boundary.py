@@ -102,19 +102,24 @@ def refusal_of(kind: Kind) -> str | None:
     """Return why this kernel builds no boundary of a kind; None where it does. Starts a process once."""
     if sys.platform != "linux":
         return f"it needs Linux, and this is {sys.platform}"
+    message, ended = _tried(f"kind={kind}")
+    if message.startswith("ok") and ended.returncode == 0:
+        return None
+    last = ended.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
+    return message.removeprefix("failed: ") or (last[0] if last else f"exit code {ended.returncode}")
+
+
+def _tried(*keys: str) -> tuple[str, subprocess.CompletedProcess[bytes]]:
+    """Build a boundary around nothing; return what its inner side said, and how it ended."""
     channel, inner_channel = socket.socketpair()
     with channel, inner_channel:
-        argv = [*START, str(inner_channel.fileno()), f"kind={kind}", "--"]
+        argv = [*START, str(inner_channel.fileno()), *keys, "--"]
         # Elsewhere than the current folder, which may be gone.
         ended = subprocess.run(
             argv, pass_fds=[inner_channel.fileno()], cwd="/", capture_output=True, check=False
         )
         inner_channel.close()
-        message = channel.recv(LONGEST_MESSAGE).decode("utf-8", "replace")
-    if message.startswith("ok") and ended.returncode == 0:
-        return None
-    last = ended.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
-    return message.removeprefix("failed: ") or (last[0] if last else f"exit code {ended.returncode}")
+        return channel.recv(LONGEST_MESSAGE).decode("utf-8", "replace"), ended
 
 
 @functools.cache
@@ -125,21 +130,19 @@ def can_overlay(lower: str, home: str) -> bool:
         lower: the folder.
         home: a folder of the file system that gets what is written.
     """
-    channel, inner_channel = socket.socketpair()
-    with channel, inner_channel, tempfile.TemporaryDirectory(dir=home, prefix="overlay-") as scratch:
+    with tempfile.TemporaryDirectory(dir=home, prefix="overlay-") as scratch:
         layers = [Path(scratch, name) for name in ("upper", "work")]
         for layer in layers:
             layer.mkdir()
-        keys = ["kind=namespaces", "\t".join([f"overlay={lower}", *map(str, layers)])]
-        argv = [*START, str(inner_channel.fileno()), *keys, "--"]
-        ended = subprocess.run(
-            argv, pass_fds=[inner_channel.fileno()], cwd="/", capture_output=True, check=False
-        )
-        inner_channel.close()
-        message = channel.recv(LONGEST_MESSAGE)
+        message, ended = _tried("kind=namespaces", "\t".join([f"overlay={lower}", *map(str, layers)]))
         for inner in layers[1].iterdir():
             inner.chmod(0o700)
-    return message.startswith(b"ok") and ended.returncode == 0
+    return message.startswith("ok") and ended.returncode == 0
+
+
+def overlay_of(boundary: Boundary | None) -> Callable[[str, str], bool] | None:
+    """Return what tells whether a boundary lays overlays over folders; None where it lays none."""
+    return can_overlay if boundary is not None and boundary.kind == "namespaces" else None
 
 
 def boundary_of(rules: Rules, environment: Mapping[str, str], *servers: Server) -> Boundary | None:

@@ -22,14 +22,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from replaydiff.replay.agents import exchange
-from replaydiff.replay.agents.attempt import Attempt, cancelled
+from replaydiff.replay.agents.attempt import Attempt, cancelled, infra_error
 from replaydiff.replay.agents.base import Address, Outcome, Rules
-from replaydiff.replay.agents.boundary import boundary_of, can_overlay
+from replaydiff.replay.agents.boundary import boundary_of, overlay_of
 from replaydiff.replay.agents.exchange import Endpoint
 from replaydiff.replay.agents.folder import Folders, TrialFolder
 from replaydiff.replay.agents.pool import Pool, PoolClosedError
 from replaydiff.replay.agents.program import Program, ProgramGuard
-from replaydiff.replay.clock import utc_now
 from replaydiff.replay.errors import VersionError
 from replaydiff.replay.model import Item, JsonObject, Status, Version
 
@@ -48,15 +47,10 @@ class CommandAgent:
     def __init__(self, version: Version, rules: Rules) -> None:
         self._version, self._rules = version, rules
         self._folder = version.path or str(Path.cwd())
-        self._conversations: dict[str, TrialFolder] = {}
-        """Conversation → its folder, between two turns of which the earlier one wrote files."""
         self._endpoint = Endpoint() if version.tools else None
         servers = [] if self._endpoint is None else [self._endpoint.server]
         self._boundary = boundary_of(rules, version.env, *servers)
-        has_namespaces = self._boundary is not None and self._boundary.kind == "namespaces"
-        self._folders = Folders(
-            self._folder, can_overlay=can_overlay if has_namespaces else None, keep=rules.keep
-        )
+        self._folders = Folders(self._folder, can_overlay=overlay_of(self._boundary), keep=rules.keep)
         self._numbers = itertools.count()
         self._guard: ProgramGuard | None = None
         self._running: set[Program] = set()
@@ -111,8 +105,8 @@ class CommandAgent:
             if self._pool is None:
                 with self._request(item, attempt, number, index) as sent, self._models(line) as models:
                     return await self._run_in_folder(item, attempt, sent, models)
-            if item.conversation in self._conversations:
-                server = await self._new_server(self._conversations.pop(item.conversation))
+            if item.conversation in self._folders.conversations:
+                server = await self._new_server(self._folders.conversations.pop(item.conversation))
                 try:
                     return await self._run_on(server, item, attempt, number, index, line)
                 finally:
@@ -120,8 +114,7 @@ class CommandAgent:
             async with self._pool.slot() as server:
                 return await self._run_on(server, item, attempt, number, index, line)
         except (OSError, VersionError) as error:
-            reason = f"the program could not be started: {error}"
-            return Outcome(status=Status.INFRA_ERROR, reason=reason, started_at=utc_now())
+            return infra_error(f"the program could not be started: {error}")
         except PoolClosedError:
             return cancelled()
 
@@ -164,7 +157,7 @@ class CommandAgent:
         """Run a process in a clean folder, or in that of an earlier turn."""
         if not self._folders.are_private:
             return await self._run_process(attempt, sent, models, None)
-        folder = self._conversations.pop(item.conversation, None) or await self._folders.new()
+        folder = self._folders.conversations.pop(item.conversation, None) or await self._folders.new()
         try:
             outcome = await self._run_process(attempt, sent, models, folder)
         except BaseException:
@@ -178,17 +171,12 @@ class CommandAgent:
     async def _with_files(self, outcome: Outcome, folder: TrialFolder, item: Item) -> Outcome:
         """Return an outcome with the files that the trial wrote; the next turn goes on in its folder."""
         outcome = replace(outcome, files=await asyncio.to_thread(folder.written))
-        if item.conversation:
-            self._conversations[item.conversation] = folder
-        else:
-            await asyncio.to_thread(self._folders.remove, folder)
+        await self._folders.leave(folder, item.conversation)
         return outcome
 
     async def end_conversation(self, conversation: str) -> None:
         """Remove the folder of a conversation that has ended."""
-        folder = self._conversations.pop(conversation, None)
-        if folder is not None:
-            await asyncio.to_thread(self._folders.remove, folder)
+        await self._folders.end(conversation)
 
     async def _run_process(
         self, attempt: Attempt, sent: JsonObject, models: Mapping[str, str], folder: TrialFolder | None

@@ -11,12 +11,10 @@ agent and does not count.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import ctypes
 import hashlib
 import itertools
 import os
-import secrets
 import shutil
 import stat
 import struct
@@ -27,7 +25,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from replaydiff.replay.errors import SHORT_OF, NoSpaceError, VersionError
-from replaydiff.replay.files import FILE_CONTENTS, acquire, mark_of, private_folder, write_whole
+from replaydiff.replay.files import (
+    FILE_CONTENTS,
+    claimed_folder,
+    mark_of,
+    private_folder,
+    remove_tree,
+    write_whole,
+)
 from replaydiff.replay.model import WrittenFile
 
 WORKTREES = "worktrees"
@@ -73,6 +78,8 @@ class Folders:
         self._folders: set[TrialFolder] = set()
         self._idle: list[TrialFolder] = []
         """Clean ones that no process uses."""
+        self.conversations: dict[str, TrialFolder] = {}
+        """Conversation → its folder, between two turns of which the earlier one wrote files."""
         self._home: Path | None = None
         self._lock = threading.Lock()
         """Of creating the home, which threads do."""
@@ -115,6 +122,19 @@ class Folders:
         self._folders.discard(folder)
         folder.remove()
 
+    async def leave(self, folder: TrialFolder, conversation: str) -> None:
+        """Remove a folder whose process has ended, unless the next turn of a conversation goes on in it."""
+        if conversation and not folder.is_clean:
+            self.conversations[conversation] = folder
+        else:
+            await asyncio.to_thread(self.remove, folder)
+
+    async def end(self, conversation: str) -> None:
+        """Remove the folder of a conversation that has ended."""
+        folder = self.conversations.pop(conversation, None)
+        if folder is not None:
+            await asyncio.to_thread(self.remove, folder)
+
     def close(self) -> None:
         """Remove all folders. May be called at any time, and twice."""
         self._idle.clear()
@@ -122,7 +142,7 @@ class Folders:
             self.remove(folder)
         with self._lock:
             if self._home is not None:
-                _remove_tree(self._home)
+                remove_tree(self._home)
                 self._home.with_suffix(".lock").unlink(missing_ok=True)
                 os.close(self._home_lock)
                 self._home = None
@@ -133,13 +153,7 @@ class Folders:
         data_folder = self.top.parent.parent if self._is_local else self.top.parent
         with self._lock:
             if self._home is None:
-                homes = data_folder / HOME
-                private_folder(homes)
-                _remove_left(homes)
-                home = homes / secrets.token_hex(6)
-                self._home_lock = acquire(home.with_suffix(".lock"), wait=True)
-                home.mkdir(mode=0o700)
-                self._home = home
+                self._home, self._home_lock = claimed_folder(data_folder / HOME)
         base = self._home / str(next(self._numbers))
         base.mkdir()
         overlay = self._can_overlay is not None and self._can_overlay(str(self.top), str(self._home))
@@ -211,7 +225,7 @@ class TrialFolder:
     def _layer(self, lower: str, upper: Path) -> str:
         work = _work_of(upper)
         # One that was used before is refused.
-        _remove_tree(work)
+        remove_tree(work)
         work.mkdir()
         return f"{lower}\t{upper}\t{work}"
 
@@ -260,7 +274,7 @@ class TrialFolder:
         """Remove it; its process has ended."""
         if self._watch is not None:
             self._watch.close()
-        _remove_tree(self._base)
+        remove_tree(self._base)
 
     def _describe(self, name: str, path: Path) -> WrittenFile:
         try:
@@ -461,16 +475,6 @@ def _work_of(upper: Path) -> Path:
     return upper.with_name(f"{upper.name}.work")
 
 
-def _remove_tree(folder: Path) -> None:
-    """Remove a folder, also one with folders that nobody may read: overlays leave such, and agents may."""
-    for path, names, _ in os.walk(folder):
-        for name in names:
-            inner = Path(path, name)
-            if not inner.is_symlink():
-                inner.chmod(0o700)
-    shutil.rmtree(folder, ignore_errors=True)
-
-
 def _is_empty(folder: Path) -> bool:
     with os.scandir(folder) as entries:
         return next(entries, None) is None
@@ -485,16 +489,3 @@ def _state(path: Path) -> tuple[int, ...]:
     if stat.S_ISREG(state.st_mode):
         return state.st_mode, state.st_size, state.st_mtime_ns
     return (state.st_mode, hash(path.readlink())) if stat.S_ISLNK(state.st_mode) else (state.st_mode,)
-
-
-def _remove_left(homes: Path) -> None:
-    """Remove the folders of engines that were killed."""
-    for lock in homes.glob("*.lock"):
-        with contextlib.suppress(OSError):
-            # Held meanwhile: its folder may be about to be made.
-            descriptor = acquire(lock, wait=False, flags=os.O_RDWR)
-            try:
-                _remove_tree(lock.with_suffix(""))
-                lock.unlink()
-            finally:
-                os.close(descriptor)

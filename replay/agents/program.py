@@ -13,7 +13,7 @@ from pathlib import Path
 
 from replaydiff.replay.agents.boundary import Boundary
 from replaydiff.replay.agents.folder import TrialFolder
-from replaydiff.replay.agents.subprocess import TAIL_BYTES, Child, Tail, started
+from replaydiff.replay.agents.subprocess import TAIL_BYTES, Child, Tail
 from replaydiff.replay.model import Blocked
 from replaydiff.replay.serving import LARGEST
 
@@ -51,18 +51,17 @@ class ProgramGuard:
             os.write(self._process.stdin.fileno(), line.encode())
 
 
-class Program:
+class Program(Child):
     """One process of a program. Made by `Program.spawn`."""
 
-    _child: Child
     _stdin: asyncio.WriteTransport | None = None
 
-    def __init__(self, guard: ProgramGuard, on_line: Callable[[bytes], bool] | None) -> None:
-        self._guard = guard
-        self._complaints = Tail()
+    def __init__(
+        self, guard: ProgramGuard, on_line: Callable[[bytes], bool] | None, on_end: Callable[[str], None]
+    ) -> None:
+        super().__init__(self._ended)
+        self._guard, self._on_end = guard, on_end
         self._output = _Output(on_line)
-        self._transports: list[asyncio.BaseTransport] = []
-        self._ended = asyncio.Event()
 
     @classmethod
     async def spawn(
@@ -88,52 +87,36 @@ class Program:
             memory_mb: it is ended once it holds more; None for any.
             boundary: what it may reach and change; None: everything.
             trial_folder: its own folder; None where it runs in the version's.
-            on_line: gets each line it writes, and says whether the line was meant for it; without it the
-                whole output is kept.
+            on_line: gets each line, and says whether it was meant for it; None: the whole output is kept.
             on_end: called with how it ended.
 
         Raises:
             OSError: program or folder cannot be used.
             VersionError: the kernel refuses its boundary.
         """
-        program = cls(guard, on_line)
-        confinement = await started(boundary, folder, trial_folder)
+        program = cls(guard, on_line, on_end)
         stdin_theirs, stdin = os.pipe()
         stdout, stdout_theirs = os.pipe()
         stderr, stderr_theirs = os.pipe()
-
-        def ended(ending: str) -> None:
-            guard.forget(program._child.pid)
-            program._ended.set()
-            on_end(ending)
-
+        files = os.fdopen(stdin, "wb", 0), os.fdopen(stdout, "rb", 0), os.fdopen(stderr, "rb", 0)
         try:
-            program._child = Child.spawn(
-                argv,
-                folder=folder,
-                environment=environment,
-                stdin=stdin_theirs,
-                stdout=stdout_theirs,
-                stderr=stderr_theirs,
-                memory_mb=memory_mb,
-                confinement=confinement,
-                last_words=program._output.closed.wait,
-                on_end=ended,
-            )
-        except OSError:
-            for descriptor in (stdin, stdout, stderr):
-                os.close(descriptor)
-            if confinement is not None:
-                confinement.close()
-            raise
-        finally:
-            for descriptor in (stdin_theirs, stdout_theirs, stderr_theirs):
-                os.close(descriptor)
-        guard.watch(program._child.pid)
-        files = (os.fdopen(stdin, "wb", 0), os.fdopen(stdout, "rb", 0), os.fdopen(stderr, "rb", 0))
-        try:
-            if confinement is not None:
-                await confinement.open()
+            try:
+                await program._start(
+                    argv,
+                    folder=folder,
+                    environment=environment,
+                    stdin=stdin_theirs,
+                    stdout=stdout_theirs,
+                    stderr=stderr_theirs,
+                    memory_mb=memory_mb,
+                    boundary=boundary,
+                    trial_folder=trial_folder,
+                )
+            finally:
+                for descriptor in (stdin_theirs, stdout_theirs, stderr_theirs):
+                    os.close(descriptor)
+            guard.watch(program.pid)
+            await program._open_boundary()
             await program._connect(*files)
         except BaseException:
             await program.kill()
@@ -142,32 +125,11 @@ class Program:
             raise
         return program
 
-    @property
-    def alive(self) -> bool:
-        """Return whether it can be written to."""
-        return self._child.ending is None and not self._child.killed
-
-    @property
-    def killed(self) -> bool:
-        """Return whether it was ended from here."""
-        return self._child.killed
-
     def take_blocked(self) -> tuple[Blocked, ...]:
         """Return what its boundary refused since this was last asked."""
-        refused = self._child.refused
-        events = dict.fromkeys(Blocked(what=refusal.destination) for refusal in refused)
-        refused.clear()
+        events = dict.fromkeys(Blocked(what=refusal.destination) for refusal in self.refused)
+        self.refused.clear()
         return tuple(events)
-
-    @property
-    def code(self) -> int | None:
-        """Return the exit code, negative for a signal; None while it runs."""
-        return self._child.code
-
-    @property
-    def ending(self) -> str | None:
-        """Return how it ended; None while it runs."""
-        return self._child.ending
 
     def write(self, data: bytes, *, last: bool = False) -> None:
         """Write to its standard input, and close that after the `last` of it."""
@@ -182,43 +144,35 @@ class Program:
         Raises:
             ValueError: it wrote too much.
         """
-        await self._ended.wait()
+        await self._gone.wait()
         return self._output.text()
 
     async def printed(self) -> str | None:
         """Return the end of what it printed that was no answer."""
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        parts = (self._output.noise.text(), self._complaints.text())
-        return "\n".join(part for part in parts if part)[-TAIL_BYTES:] or None
+        complaints = await super().printed()
+        return "\n".join(filter(None, (self._output.noise.text(), complaints)))[-TAIL_BYTES:] or None
 
     def forget_printed(self) -> None:
         """Discard the output so far."""
+        super().forget_printed()
         self._output.noise.clear()
-        self._complaints.clear()
 
-    async def stop(self, grace_s: float) -> None:
-        """Close its standard input and let it end by itself for so many seconds, then end it."""
-        if self._child.ending is None and self._stdin is not None:
+    def _ended(self, ending: str) -> None:
+        self._guard.forget(self.pid)
+        self._on_end(ending)
+
+    def _ask_to_end(self) -> None:
+        if self._stdin is not None:
             self._stdin.close()
-            try:
-                async with asyncio.timeout(grace_s):
-                    await self._child.gone()
-            except TimeoutError:
-                pass
-        await self.kill()
 
-    async def kill(self) -> None:
-        """End it and all that it started."""
-        await self._child.kill()
-        for transport in self._transports:
-            transport.close()
+    async def _read_all(self) -> None:
+        await self._output.closed.wait()
 
     async def _connect(self, stdin: FileIO, stdout: FileIO, stderr: FileIO) -> None:
         loop = asyncio.get_running_loop()
         self._stdin, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, stdin)
         self._transports.append(self._stdin)
-        for file, protocol in ((stdout, self._output), (stderr, self._complaints)):
+        for file, protocol in ((stdout, self._output), (stderr, self._tail)):
             transport, _ = await loop.connect_read_pipe(functools.partial(_protocol_itself, protocol), file)
             self._transports.append(transport)
 

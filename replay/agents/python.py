@@ -21,14 +21,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from replaydiff.replay.agents.attempt import Attempt, as_chat, as_input, cancelled, thread_of
+from replaydiff.replay.agents.attempt import Attempt, as_chat, as_input, cancelled, infra_error, thread_of
 from replaydiff.replay.agents.base import Lost, Outcome, Rules
-from replaydiff.replay.agents.boundary import boundary_of, can_overlay
+from replaydiff.replay.agents.boundary import boundary_of, overlay_of
 from replaydiff.replay.agents.folder import Folders, TrialFolder
 from replaydiff.replay.agents.pool import Pool, PoolClosedError
 from replaydiff.replay.agents.subprocess import Launch
 from replaydiff.replay.agents.worker import WorkerClient, WorkerDied
-from replaydiff.replay.clock import utc_now
 from replaydiff.replay.errors import VersionError
 from replaydiff.replay.model import Blocked, Item, JsonObject, Status, Version
 
@@ -70,7 +69,7 @@ class PythonAgent:
         )
         self._numbers = itertools.count()
         self._shared: Pool[WorkerClient] | None = None
-        self._isolated: Pool[WorkerClient] | None = None
+        """The workers that run one trial after the other, or several at a time."""
         self._takes = "text"
         self._closed = False
         self._packages: dict[str, str] = {}
@@ -84,15 +83,10 @@ class PythonAgent:
         """What return annotations promise of results, as `WorkerClient.returns`."""
         self.signature = ""
         """What is called, for a person, known once it has started."""
-        boundary = self._launch.boundary
-        has_namespaces = boundary is not None and boundary.kind == "namespaces"
-        self._folders = Folders(
-            self._launch.folder, can_overlay=can_overlay if has_namespaces else None, keep=rules.keep
-        )
+        overlay = overlay_of(self._launch.boundary)
+        self._folders = Folders(self._launch.folder, can_overlay=overlay, keep=rules.keep)
         self._folder_of: dict[WorkerClient, TrialFolder] = {}
         """The folder of each worker, where it has one of its own."""
-        self._conversations: dict[str, TrialFolder] = {}
-        """Conversation → its folder, between two turns of which the earlier one wrote files."""
         self._conversation_workers: dict[str, WorkerClient] = {}
         """Conversation → its process, of an agent that keeps the conversation itself."""
         self._conversation_ends: dict[str, contextlib.AsyncExitStack] = {}
@@ -104,6 +98,7 @@ class PythonAgent:
         self._spare: WorkerClient | None = None
         """A worker without a trial yet."""
         self._rooms = asyncio.Semaphore(self._concurrency)
+        self._rooms_again = asyncio.Semaphore(ISOLATED_LIMIT)
 
     def _program(self, version: Version) -> Sequence[str]:
         """Return the interpreter of a worker, and its script."""
@@ -138,7 +133,6 @@ class PythonAgent:
         slots, limit = (self._concurrency, 1) if together else (1, self._concurrency)
         self._overlaps = together
         self._shared = Pool(self._new_worker, slots=slots, limit=limit, start_s=start_s)
-        self._isolated = Pool(self._new_worker, slots=1, limit=ISOLATED_LIMIT, start_s=start_s)
         if first in self._folder_of:
             await asyncio.to_thread(self._folder_of[first].share_bytecode)
         if self._is_alone:
@@ -153,9 +147,8 @@ class PythonAgent:
     async def close(self) -> None:
         """End all workers, and the trials they were running."""
         self._closed = True
-        for pool in (self._shared, self._isolated):
-            if pool is not None:
-                await pool.close()
+        if self._shared is not None:
+            await self._shared.close()
         if self._spare is not None:
             await self._spare.stop()
         for worker in [*self._conversation_workers.values()]:
@@ -164,39 +157,28 @@ class PythonAgent:
         await asyncio.to_thread(self._folders.close)
 
     async def run(self, item: Item, index: int, line: Line | None = None) -> Outcome:  # noqa: ARG002
-        """Run the item once, in a process of its own where its last attempt was no bystander.
+        """Run the item once, again in a process of its own where its last attempt was no bystander.
 
         `index` makes no difference to a Python agent.
         """
-        if self._shared is None or self._isolated is None:
+        if self._shared is None:
             raise RuntimeError("the agent was not started")
-        outcome: Outcome | Lost = Lost.BYSTANDER
         try:
             if item.conversation and not self.takes_messages:
                 return await self._run_turn(item, line)
+            outcome: Outcome | Lost = Lost.BYSTANDER
             for _ in range(TURNS):
                 if outcome is not Lost.BYSTANDER or self._runs_alone(item):
                     break
                 async with self._shared.slot() as worker:
                     outcome = await self._attempt(item, worker, line, isolated=False)
-            if isinstance(outcome, Outcome):
-                return outcome
-            if self._runs_alone(item):
+            if isinstance(outcome, Lost):
                 outcome = await self._run_alone(item, line)
-                return cancelled() if isinstance(outcome, Lost) else outcome
-            outcome = Lost.DOUBTFUL
-            # Each turn ends one process that others may have spoilt.
-            while outcome is Lost.DOUBTFUL:
-                async with self._isolated.slot() as worker:
-                    outcome = await self._attempt(item, worker, line, isolated=True)
-            if isinstance(outcome, Outcome):
-                return outcome
+            return cancelled() if isinstance(outcome, Lost) else outcome
         except VersionError as error:
-            reason = f"no worker could be started: {error}"
-            return Outcome(status=Status.INFRA_ERROR, reason=reason, started_at=utc_now())
+            return infra_error(f"no worker could be started: {error}")
         except PoolClosedError:
-            pass
-        return cancelled()
+            return cancelled()
 
     async def _run_turn(self, item: Item, line: Line | None) -> Outcome:
         """Run a turn in the process of its conversation, which keeps what was said before."""
@@ -213,24 +195,21 @@ class PythonAgent:
         outcome = await self._attempt(item, worker, line, isolated=True) if worker.alive else Lost.SUSPECT
         if isinstance(outcome, Outcome):
             return outcome
-        reason = "the process that held the conversation was lost"
-        return (
-            cancelled()
-            if self._closed
-            else Outcome(status=Status.INFRA_ERROR, reason=reason, started_at=utc_now())
-        )
+        return cancelled() if self._closed else infra_error("the process that held the conversation was lost")
 
     def _is_fresh(self, worker: WorkerClient) -> bool:
         """Return whether a worker has run one trial alone, or one conversation."""
         return worker.trials == 1 or worker in self._conversation_workers.values()
 
     def _runs_alone(self, item: Item) -> bool:
-        return self._is_alone or item.conversation in self._conversations
+        return self._is_alone or item.conversation in self._folders.conversations
 
     async def _run_alone(self, item: Item, line: Line | None) -> Outcome | Lost:
         """Run an item in a process that runs nothing else."""
-        async with self._rooms:
-            folder = self._conversations.pop(item.conversation, None)
+        async with self._rooms if self._runs_alone(item) else self._rooms_again:
+            if self._closed:
+                raise PoolClosedError
+            folder = self._folders.conversations.pop(item.conversation, None)
             worker = None
             if folder is None:
                 worker, self._spare = self._spare, None
@@ -282,18 +261,13 @@ class PythonAgent:
         folder = self._folder_of.pop(worker, None)
         if folder is None:
             return
-        if conversation and not folder.is_clean:
-            self._conversations[conversation] = folder
-        else:
-            await asyncio.to_thread(self._folders.remove, folder)
+        await self._folders.leave(folder, conversation)
 
     async def end_conversation(self, conversation: str) -> None:
         """Remove process and folder of a conversation that has ended."""
         if self._conversation_workers.pop(conversation, None) is not None:
             await self._conversation_ends.pop(conversation).aclose()
-        folder = self._conversations.pop(conversation, None)
-        if folder is not None:
-            await asyncio.to_thread(self._folders.remove, folder)
+        await self._folders.end(conversation)
 
     async def _with_files(self, outcome: Outcome | Lost, sent: _Sent, worker: WorkerClient) -> Outcome | Lost:
         """Return an outcome with the files that its trial wrote.
@@ -379,7 +353,7 @@ class PythonAgent:
             ended_itself = died.isolated and not self._closed
             lost = None if ended_itself else Lost.SUSPECT if died.began else Lost.BYSTANDER
             if died.isolated and not self._is_fresh(worker) and not attempt.stopped and not self._closed:
-                return Lost.DOUBTFUL
+                return Lost.SUSPECT
             reason = f"the agent's process ended: {died}"
             status = Status.CRASHED
         else:
@@ -389,7 +363,7 @@ class PythonAgent:
             if outcome.status is Status.AGENT_ERROR and not attempt.stopped:
                 was_fresh = await self._retire(worker)
                 if not was_fresh and not self._closed:
-                    return Lost.DOUBTFUL
+                    return Lost.SUSPECT
             return outcome
         if lost and not attempt.stopped and (self._closed or not isolated):
             return lost

@@ -17,8 +17,9 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 
 from replaydiff.replay.agents.boundary import Boundary, Confinement, Refusal
@@ -53,26 +54,28 @@ DEFAULT_ENVIRONMENT = {
 
 
 class Child:
-    """A running process. Made by `Child.spawn`."""
+    """A running process."""
 
     ending: str | None = None
     """How it ended: `exit code 3`, `killed by SIGSEGV`; None while it runs."""
     killed = False
-    """Return whether it was ended from here."""
-    code: int | None = None
-    """The exit code, negative for a signal; None while it runs."""
+    """Whether it was ended from here."""
+    _popen: subprocess.Popen[bytes]
     _watch: asyncio.Task[None]
     _confinement: Confinement | None = None
     _weighing: asyncio.Task[None] | None = None
     _too_heavy: str | None = None
 
-    def __init__(self, popen: subprocess.Popen[bytes], mark: str) -> None:
-        self._popen, self._mark = popen, mark
+    def __init__(self, on_end: Callable[[str], None]) -> None:
+        """Start nothing yet; `on_end` is called with how it ended, once it and its children are gone."""
+        self._report_end, self._mark = on_end, secrets.token_hex(16)
+        self._transports: list[asyncio.BaseTransport] = []
+        self._tail = Tail()
+        """The end of what it printed."""
         self._gone = asyncio.Event()
 
-    @classmethod
-    def spawn(
-        cls,
+    async def _start(
+        self,
         argv: Sequence[str],
         *,
         folder: str,
@@ -82,11 +85,10 @@ class Child:
         stderr: int,
         pass_fds: Sequence[int] = (),
         memory_mb: float | None = None,
-        confinement: Confinement | None = None,
-        last_words: Callable[[], Awaitable[object]],
-        on_end: Callable[[str], None],
-    ) -> Child:
-        """Start a process.
+        boundary: Boundary | None = None,
+        trial_folder: TrialFolder | None = None,
+    ) -> None:
+        """Start the process behind its boundary.
 
         Args:
             argv: program and arguments; no shell reads them.
@@ -97,36 +99,45 @@ class Child:
             stderr: where its complaints go.
             pass_fds: further file descriptors that it gets.
             memory_mb: it is ended once it and its children hold more than this; None for any.
-            confinement: the boundary it is started behind, which ends with the process; None for none.
-            last_words: waits until what it wrote has been read; given up after `LAST_WORDS_S`.
-            on_end: called with how it ended, once it and its children are gone.
+            boundary: what it may reach and change; None: everything.
+            trial_folder: its own folder; None where it runs in the version's.
 
         Raises:
             OSError: program or folder cannot be used.
+            VersionError: the kernel refuses its boundary.
         """
-        mark = secrets.token_hex(16)
-        variables = {**DEFAULT_ENVIRONMENT, **os.environ, **environment, MARK: mark}
-        if confinement is not None:
-            _check_program(argv[0], folder, variables)
-            variables |= confinement.environment
-        popen = subprocess.Popen(
-            argv if confinement is None else confinement.wrap(argv),
-            cwd=folder,
-            env=variables,
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
-            pass_fds=pass_fds if confinement is None else (*pass_fds, confinement.descriptor),
-            start_new_session=True,
-        )
-        ADOPTION.add(popen.pid)
-        child = cls(popen, mark)
-        child._confinement = confinement
+        variables = {**DEFAULT_ENVIRONMENT, **os.environ, **environment, MARK: self._mark}
+        try:
+            if boundary is not None:
+                _check_program(argv[0], folder, variables)
+                self._confinement = boundary.confine(folder, trial_folder)
+                await self._confinement.prepare()
+                variables |= self._confinement.environment
+                argv, pass_fds = self._confinement.wrap(argv), (*pass_fds, self._confinement.descriptor)
+            self._popen = subprocess.Popen(
+                argv,
+                cwd=folder,
+                env=variables,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                pass_fds=pass_fds,
+                start_new_session=True,
+            )
+        except BaseException:
+            self._gone.set()
+            if self._confinement is not None:
+                self._confinement.close()
+            raise
+        ADOPTION.add(self.pid)
         loop = asyncio.get_running_loop()
-        child._watch = loop.create_task(child._wait_for_end(last_words, on_end))
+        self._watch = loop.create_task(self._wait_for_end())
         if memory_mb is not None:
-            child._weighing = loop.create_task(child._weigh(memory_mb))
-        return child
+            self._weighing = loop.create_task(self._weigh(memory_mb))
+
+    async def _open_boundary(self) -> None:
+        if self._confinement is not None:
+            await self._confinement.open()
 
     @property
     def pid(self) -> int:
@@ -134,40 +145,68 @@ class Child:
         return self._popen.pid
 
     @property
+    def alive(self) -> bool:
+        """Return whether it can be written to."""
+        return self.ending is None and not self.killed
+
+    @property
     def refused(self) -> list[Refusal]:
         """Return what it asked its boundary's proxy for in vain, and nobody has taken out of this list."""
         return [] if self._confinement is None else self._confinement.refused
 
-    async def gone(self) -> None:
-        """Wait until it has ended."""
-        await self._gone.wait()
+    async def printed(self) -> str | None:
+        """Return the end of what was printed since `forget_printed`; None for nothing."""
+        # What was printed before a reply is in another pipe, and one round of the loop behind it.
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        return self._tail.text()
+
+    def forget_printed(self) -> None:
+        """Discard what was printed so far."""
+        self._tail.clear()
+
+    async def stop(self, grace_s: float) -> None:
+        """Let it end by itself for so many seconds, then end it."""
+        if self.ending is None:
+            self._ask_to_end()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(grace_s):
+                    await self._gone.wait()
+        await self.kill()
 
     async def kill(self) -> None:
         """End it, its group, and what left the group. Returns when the process is gone."""
         self.killed = True
         self._kill_process()
         await self._gone.wait()
+        for transport in self._transports:
+            transport.close()
 
-    async def _wait_for_end(
-        self, last_words: Callable[[], Awaitable[object]], on_end: Callable[[str], None]
-    ) -> None:
+    def _ask_to_end(self) -> None:
+        raise NotImplementedError
+
+    async def _read_all(self) -> None:
+        """Wait until what it wrote has been read; given up after `LAST_WORDS_S`."""
+        raise NotImplementedError
+
+    async def _wait_for_end(self) -> None:
         try:
             await self._until_exited()
             await self._kill_strays()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LAST_WORDS_S):
-                    await last_words()
+                    await self._read_all()
         finally:
             self._kill_process()
-            self.code = self._popen.wait()
+            code = self._popen.wait()
             ADOPTION.remove(self.pid)
-            self.ending = self._too_heavy or _describe_exit(self.code, self.killed)
+            self.ending = self._too_heavy or _describe_exit(code, self.killed)
             if self._weighing is not None:
                 self._weighing.cancel()
             if self._confinement is not None:
                 self._confinement.close()
             self._gone.set()
-            on_end(self.ending)
+            self._report_end(self.ending)
 
     async def _until_exited(self) -> None:
         exited = asyncio.ensure_future(_exited(self._popen))
@@ -188,7 +227,7 @@ class Child:
 
     def _kill_process(self) -> None:
         # Until it is collected, nobody else can have its number.
-        if self._popen.returncode is None:
+        if not self._gone.is_set() and self._popen.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._popen.pid, signal.SIGKILL)
 
@@ -207,17 +246,6 @@ class Child:
                     os.kill(pid, signal.SIGKILL)
             dying = collect({*strays, *dying})
             await asyncio.sleep(STRAY_PAUSE_S)
-
-
-async def started(
-    boundary: Boundary | None, folder: str, trial_folder: TrialFolder | None = None
-) -> Confinement | None:
-    """Return the boundary of a process that is about to start in a folder; None for none."""
-    if boundary is None:
-        return None
-    confinement = boundary.confine(folder, trial_folder)
-    await confinement.prepare()
-    return confinement
 
 
 def _check_program(program: str, folder: str, environment: Mapping[str, str]) -> None:
@@ -337,37 +365,8 @@ class Launch:
     """Its own folder; None where it runs in the version's."""
 
 
-class Process:
+class Process(Child):
     """A running worker process and its channels. Made by `Process.spawn`."""
-
-    _child: Child
-
-    def __init__(self, life: int) -> None:
-        self._life = life
-        self._tail = Tail()
-        self._transports: list[asyncio.BaseTransport] = []
-        self._control_closed = asyncio.Event()
-        self._tools_closed = asyncio.Event()
-
-    @property
-    def pid(self) -> int:
-        """Return the process id."""
-        return self._child.pid
-
-    @property
-    def ending(self) -> str | None:
-        """Return how it ended: `exit code 3`, `killed by SIGSEGV`; None while it runs."""
-        return self._child.ending
-
-    @property
-    def killed(self) -> bool:
-        """Return whether it was ended from here."""
-        return self._child.killed
-
-    @property
-    def refused(self) -> list[Refusal]:
-        """Return what it asked its boundary's proxy for in vain, and nobody has taken out of this list."""
-        return self._child.refused
 
     @classmethod
     async def spawn(
@@ -385,51 +384,48 @@ class Process:
         Raises:
             VersionError: interpreter or folder cannot be used, or the kernel refuses its boundary.
         """
-        confinement = await started(launch.boundary, launch.folder, launch.trial_folder)
+        process = cls(on_end)
+        process._control_closed, process._tools_closed = asyncio.Event(), asyncio.Event()
         control, control_theirs = socket.socketpair()
         tools, tools_theirs = socket.socketpair()
-        life_theirs, life = os.pipe()
-        printed, printed_theirs = os.pipe()
-        process = cls(life)
+        life_theirs, process._life = os.pipe()
+        output, output_theirs = os.pipe()
+        printed = os.fdopen(output, "rb", 0)
         passed_fds = (control_theirs.fileno(), tools_theirs.fileno(), life_theirs)
-
         try:
-            process._child = Child.spawn(
-                [*launch.program, *map(str, passed_fds)],
-                folder=launch.folder,
-                environment=launch.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=printed_theirs,
-                stderr=printed_theirs,
-                pass_fds=passed_fds,
-                memory_mb=launch.memory_mb,
-                confinement=confinement,
-                last_words=process._all_read,
-                on_end=on_end,
-            )
-        except OSError as error:
-            control.close()
-            tools.close()
-            os.close(life)
-            os.close(printed)
-            if confinement is not None:
-                confinement.close()
-            raise VersionError(_no_start(launch, error)) from None
-        finally:
-            control_theirs.close()
-            tools_theirs.close()
-            os.close(life_theirs)
-            os.close(printed_theirs)
-        try:
-            if confinement is not None:
-                await confinement.open()
+            try:
+                await process._start(
+                    [*launch.program, *map(str, passed_fds)],
+                    folder=launch.folder,
+                    environment=launch.environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output_theirs,
+                    stderr=output_theirs,
+                    pass_fds=passed_fds,
+                    memory_mb=launch.memory_mb,
+                    boundary=launch.boundary,
+                    trial_folder=launch.trial_folder,
+                )
+            except OSError as error:
+                raise VersionError(_no_start(launch, error)) from None
+            finally:
+                control_theirs.close()
+                tools_theirs.close()
+                os.close(life_theirs)
+                os.close(output_theirs)
+            await process._open_boundary()
             await process._connect(control, tools, printed, on_control, on_tools)
         except BaseException:
             await process.kill()
-            control.close()
-            tools.close()
+            for endpoint in (control, tools, printed):
+                endpoint.close()
             raise
         return process
+
+    _life: int
+    """The descriptor of a pipe that ends the worker when we are gone; -1 once it is closed."""
+    _control_closed: asyncio.Event
+    _tools_closed: asyncio.Event
 
     def send_control(self, line: bytes) -> None:
         """Write to the control channel; what a dead process cannot read is dropped."""
@@ -439,36 +435,17 @@ class Process:
         """Write to the tools channel."""
         self._tools.write(line)
 
-    def forget_printed(self) -> None:
-        """Start a new tail."""
-        self._tail.clear()
-
-    async def printed(self) -> str | None:
-        """Return the end of what was printed since `forget_printed`; None for nothing."""
-        # What was printed before a reply is in another pipe, and one round of the loop behind it.
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        return self._tail.text()
-
-    async def stop(self, grace_s: float) -> None:
-        """Let it end by itself for so many seconds, then end it."""
-        if self.ending is None:
-            self._control.close()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(grace_s):
-                    await self._child.gone()
-        await self.kill()
-
     async def kill(self) -> None:
         """End it, its group, and what left the group. Returns when the process is gone."""
-        await self._child.kill()
-        for transport in self._transports:
-            transport.close()
+        await super().kill()
         if self._life >= 0:
             os.close(self._life)
             self._life = -1
 
-    async def _all_read(self) -> None:
+    def _ask_to_end(self) -> None:
+        self._control.close()
+
+    async def _read_all(self) -> None:
         await self._control_closed.wait()
         await self._tools_closed.wait()
 
@@ -476,7 +453,7 @@ class Process:
         self,
         control: socket.socket,
         tools: socket.socket,
-        printed: int,
+        printed: FileIO,
         on_control: Callable[[bytes], None],
         on_tools: Callable[[bytes], None],
     ) -> None:
@@ -487,7 +464,7 @@ class Process:
         self._tools, _ = await loop.create_connection(
             lambda: Lines(on_tools, self._tools_closed.set), sock=tools
         )
-        output, _ = await loop.connect_read_pipe(lambda: self._tail, os.fdopen(printed, "rb", 0))
+        output, _ = await loop.connect_read_pipe(lambda: self._tail, printed)
         self._transports = [self._control, self._tools, output]
 
 

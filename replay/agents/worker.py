@@ -139,7 +139,7 @@ class WorkerClient:
     @property
     def alive(self) -> bool:
         """Return whether it takes trials."""
-        return self._process.ending is None and not self._process.killed
+        return self._process.alive
 
     @property
     def in_flight(self) -> int:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from replaydiff.replay.agents.base import Rules
 from replaydiff.replay.agents.boundary import KINDS, boundary_of, refusal_of
-from replaydiff.replay.agents.subprocess import started
 from replaydiff.replay.engine.agents import BOUNDARY_SUMMARY, NO_BOUNDARY
 
 AVAILABLE = [kind for kind in KINDS if refusal_of(kind) is None]
@@ -60,8 +59,8 @@ def run(
         rules = Rules(timeout_s=1, boundary=kind, network=network, writable=writable)
         boundary = boundary_of(rules, environment or {})
         assert boundary is not None
-        confinement = await started(boundary, str(folder))
-        assert confinement is not None
+        confinement = boundary.confine(str(folder))
+        await confinement.prepare()
         command = confinement.wrap(argv)
         if user is not None:
             # That of the tests may be where only its owner gets to.

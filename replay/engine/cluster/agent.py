@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from replaydiff.replay.agents import Outcome, Rules
@@ -27,6 +28,14 @@ _numbers = itertools.count()
 class RemoteAgent:
     """Fits `replay.agents.base.Agent`; all agents of a run share the hosts."""
 
+    tools: tuple[str, ...] = ()
+    """The tools whose calls are answered, known once it has started."""
+    patched: tuple[str, ...] = ()
+    """What is patched, as in `app:TOOLS['cancel'].runner`."""
+    takes_messages = takes_thread = False
+    """It gets the whole conversation, or keeps it under the id that it gets."""
+    _packages: Mapping[str, str] = MappingProxyType({})
+
     def __init__(
         self,
         plan: int,
@@ -44,42 +53,11 @@ class RemoteAgent:
         """
         self._plan, self._rules = plan, rules
         self._open, self._hosts = open_hosts, hosts
-        self._facts = AgentFacts(packages={})
         self._background: set[asyncio.Task[None]] = set()
         self._conversations: dict[str, Host] = {}
         """Conversation → the host that its next turn runs on, with the files of the turns before."""
         self._with_files: set[str] = set()
         """Conversations in which a turn wrote files."""
-
-    @property
-    def tools(self) -> tuple[str, ...]:
-        """Return the tools whose calls are answered, known once it has started."""
-        return self._facts.tools
-
-    @property
-    def patched(self) -> tuple[str, ...]:
-        """Return what is patched, as in `app:TOOLS['cancel'].runner`."""
-        return self._facts.patched
-
-    @property
-    def returns(self) -> dict[str, str]:
-        """Return what return annotations promise of results: tool → `text` or `json`."""
-        return self._facts.returns
-
-    @property
-    def signature(self) -> str:
-        """Return what is called, for a person."""
-        return self._facts.signature
-
-    @property
-    def takes_messages(self) -> bool:
-        """Return whether it gets the whole conversation."""
-        return self._facts.takes_messages
-
-    @property
-    def takes_thread(self) -> bool:
-        """Return whether it keeps the conversation under the id that it gets."""
-        return self._facts.takes_thread
 
     async def start(self) -> None:
         """Wait until a host has started the version.
@@ -88,11 +66,13 @@ class RemoteAgent:
             VersionError: it does not start there.
             UnavailableError: there is no host.
         """
-        self._facts = (await self._open())[self._plan]
+        facts = (await self._open())[self._plan]
+        self.tools, self.patched, self._packages = facts.tools, facts.patched, facts.packages
+        self.takes_messages, self.takes_thread = facts.takes_messages, facts.takes_thread
 
     def describe(self) -> dict[str, str]:
         """Return interpreter and package versions, as the nodes report them."""
-        return dict(self._facts.packages)
+        return dict(self._packages)
 
     async def close(self) -> None:
         """End the hosts, and so the trials of all versions: they are closed together."""

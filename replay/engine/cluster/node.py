@@ -8,13 +8,10 @@ answer is asked of the driver: the result of `run` is then a `ToolQuestion`, and
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import os
 import platform
-import shutil
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,7 +23,7 @@ from replaydiff.replay.agents.base import CorpusRecording
 from replaydiff.replay.engine.cluster.shipping import unpack
 from replaydiff.replay.engine.environments import environment
 from replaydiff.replay.errors import ReplayError, VersionError
-from replaydiff.replay.files import acquire, private_folder
+from replaydiff.replay.files import claimed_folder, remove_tree
 from replaydiff.replay.llm.base import ModelFailure
 from replaydiff.replay.model import Item, Json, JsonObject, ServedCall, ToolCall, Version
 from replaydiff.replay.tape import State
@@ -63,8 +60,6 @@ class AgentFacts:
     packages: dict[str, str]
     tools: tuple[str, ...] = ()
     patched: tuple[str, ...] = ()
-    returns: dict[str, str] = field(default_factory=dict)
-    signature: str = ""
     takes_messages: bool = False
     takes_thread: bool = False
 
@@ -139,7 +134,7 @@ class NodeHost:
         """
         node = platform.node()
         try:
-            self._home, self._lock = _working_folder()
+            self._home, self._lock = claimed_folder(_cache_folder() / "jobs")
             _hide_shipped_code()
             for number, plan in plans.items():
                 self._agents[number] = build(*await asyncio.to_thread(self._localized, plan))
@@ -211,11 +206,10 @@ class NodeHost:
         """End all workers and remove the code."""
         await asyncio.gather(*(agent.close() for agent in self._agents.values()))
         if self._home is not None:
-            shutil.rmtree(self._home, ignore_errors=True)
+            remove_tree(self._home)
             self._home.with_suffix(".lock").unlink(missing_ok=True)
-        if self._lock >= 0:
             os.close(self._lock)
-            self._lock = -1
+            self._home = None
 
     async def ask(self, item: Item, **question: Any) -> Any:
         """Ask the driver, and return its answer.
@@ -291,8 +285,6 @@ def _facts(agent: Agent) -> AgentFacts:
         packages=agent.describe(),
         tools=tuple(getattr(agent, "tools", ())),
         patched=tuple(getattr(agent, "patched", ())),
-        returns=dict(getattr(agent, "returns", {})),
-        signature=getattr(agent, "signature", ""),
         takes_messages=bool(getattr(agent, "takes_messages", False)),
         takes_thread=bool(getattr(agent, "takes_thread", False)),
     )
@@ -339,24 +331,3 @@ def _hide_shipped_code() -> None:
 def _cache_folder() -> Path:
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "replaydiff"
-
-
-def _working_folder() -> tuple[Path, int]:
-    """Make a folder for this process, and remove those of processes that were killed.
-
-    Returns:
-        The folder, and the descriptor of its lock.
-    """
-    jobs = _cache_folder() / "jobs"
-    private_folder(jobs)
-    for lock in jobs.glob("*.lock"):
-        with contextlib.suppress(OSError):
-            # Held meanwhile: its folder may be about to be made.
-            descriptor = acquire(lock, wait=False, flags=os.O_RDWR)
-            try:
-                shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
-                lock.unlink()
-            finally:
-                os.close(descriptor)
-    home = Path(tempfile.mkdtemp(prefix="job-", dir=jobs))
-    return home, acquire(home.with_suffix(".lock"), wait=True)
