@@ -21,7 +21,7 @@ import msgspec
 
 from replaydiff.replay.agents.attempt import as_text
 from replaydiff.replay.errors import StoreWriteError
-from replaydiff.replay.files import private_folder, write_whole
+from replaydiff.replay.files import append, private_folder, write_whole
 from replaydiff.replay.llm.base import Model, ModelFailure, ModelRequest, Stop, bare, fenced
 from replaydiff.replay.masking import masked
 from replaydiff.replay.messages import canonical_args, parse, replace_base64
@@ -103,8 +103,6 @@ class AnswerFile:
         self.paid_usd = 0.0
         """The known cost of all answers of this run."""
         self._texts: dict[str, str] = {}
-        self._is_whole = False
-        """The last line was written by this process, to its end."""
         for source_id in (*earlier, run_id):
             for line in _lines(answers_path(store, source_id)):
                 if line.text is not None:
@@ -132,16 +130,10 @@ class AnswerFile:
         line = encode(_Line(key=key, text=stored_text, cost_usd=cost_usd)).encode() + b"\n"
         try:
             private_folder(self._path.parent)
-            file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
             try:
-                # The line that a killed process did not finish must not take this one with it.
-                if os.fstat(file).st_size and not self._is_whole:
-                    line = b"\n" + line
-                self._is_whole = False
-                while line:
-                    line = line[os.write(file, line) :]
+                append(file, line)
                 os.fsync(file)
-                self._is_whole = True
             finally:
                 os.close(file)
         except OSError as error:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from replaydiff.replay.errors import StoreWriteError
+from replaydiff.replay.files import append
 from replaydiff.replay.masking import masker
 from replaydiff.replay.model import ModelCall, Trial
 from replaydiff.replay.store import sql
@@ -75,13 +76,12 @@ class Journal:
         Raises:
             StoreWriteError: it cannot be written: the disk is full, say. What was kept before stays kept.
         """
-        left, redacted_trial, redacted_calls = self._line(trial, calls)
+        line, redacted_trial, redacted_calls = self._line(trial, calls)
         now = time.monotonic()
         if not self._waiting:
             self._oldest = now
         try:
-            while left:
-                left = left[os.write(self._file, left) :]
+            append(self._file, line)
         except OSError as error:
             raise StoreWriteError(
                 f"the journal {self._path} cannot be written: {error.strerror}; no finished trial is lost",

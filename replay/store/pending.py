@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from replaydiff.replay import files
 from replaydiff.replay.errors import StoreWriteError, remedy
 from replaydiff.replay.files import locked, private_folder
 from replaydiff.replay.store import sql
@@ -45,12 +46,7 @@ def append(store: Path, table: str, rows: Iterable[Sequence[Any]]) -> None:
     try:
         private_folder(path.parent)
         with locked(path) as file:
-            size = os.lseek(file, 0, os.SEEK_END)
-            try:
-                _write(file, lines)
-            except OSError:
-                os.ftruncate(file, size)
-                raise
+            files.append(file, lines)
     except OSError as error:
         raise StoreWriteError(
             f"{path} cannot be written: {error.strerror}; what was saved before is kept",
@@ -105,11 +101,6 @@ def path_of(store: Path, table: str) -> Path:
     """Return the file in which rows of a table wait."""
     store = store.absolute()
     return store.parent / "journal" / f"{store.name}.{table}.jsonl"
-
-
-def _write(file: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(file, data) :]
 
 
 def _rows(path: Path) -> Iterator[list[Any]]:
