@@ -17,10 +17,10 @@ from typing import Any
 
 from replaydiff.replay.clock import utc_now
 from replaydiff.replay.llm import prices
+from replaydiff.replay.llm.base import counted_usage
 from replaydiff.replay.messages import join_results, parse, read_messages
 from replaydiff.replay.model import (
     Json,
-    JsonObject,
     Lane,
     ModelCall,
     ToolCall,
@@ -164,38 +164,10 @@ def _present(values: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-_NONE_USED = Usage()
-
-
 def read_usage(value: Json) -> Usage | None:
-    """Return token counts from OpenAI's, Anthropic's or our field names; None if there are none.
-
-    Anthropic counts cached input apart; here `input_tokens` holds everything the model read.
-    """
-    if not isinstance(value, dict):
-        return None
-    details = value.get("prompt_tokens_details") or value.get("input_tokens_details")
-    cached = details if isinstance(details, dict) else {}
-    apart = "cache_read_input_tokens" in value or "cache_creation_input_tokens" in value
-    read = _count(value, "cache_read_tokens", "cache_read_input_tokens") or _count(cached, "cached_tokens")
-    write = _count(value, "cache_write_tokens", "cache_creation_input_tokens")
-    usage = Usage(
-        input_tokens=_count(value, "input_tokens", "prompt_tokens") + (read + write if apart else 0),
-        output_tokens=_count(value, "output_tokens", "completion_tokens"),
-        cache_read_tokens=read,
-        cache_write_tokens=write,
-    )
-    return usage if usage != _NONE_USED else None
-
-
-def _count(values: JsonObject, *names: str) -> int:
-    for name in names:
-        value = values.get(name)
-        if type(value) is int and value >= 0:
-            return value
-        if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
-            return int(value)
-    return 0
+    """Return token counts as `counted_usage`; None if there are none."""
+    usage = counted_usage(value)
+    return usage if usage != Usage() else None
 
 
 CUT = "the trial ended before the answer was whole"

@@ -18,10 +18,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import Any
 from urllib.parse import urlsplit
 
-from replaydiff.replay.errors import CredentialsError, KeyRefusedError, SettingsError
+from replaydiff.replay.errors import CredentialsError
 from replaydiff.replay.llm import prices
 from replaydiff.replay.llm.base import (
     PASSING,
@@ -31,7 +31,9 @@ from replaydiff.replay.llm.base import (
     ModelReply,
     ModelRequest,
     Stop,
+    counted_usage,
     foreign_answer,
+    refuse,
     retry_after,
 )
 from replaydiff.replay.llm.turns import as_tools, as_turns
@@ -235,7 +237,10 @@ class AnthropicModel:
             except anthropic.APIStatusError as error:
                 problem = _problem(error)
                 if error.status_code not in PASSING and error.status_code < 500:
-                    _refuse(error.status_code, problem, model, self._purpose)
+                    refuse(
+                        error.status_code, problem,
+                        address="the model's API", key=KEYS[0], model=model, setting=self._purpose.setting,
+                    )  # fmt: skip
                 retry_after_s = retry_after(error.response.headers)
                 certain = error.status_code == 429
                 problem = f"{self._address} answered {problem}"
@@ -264,12 +269,12 @@ class AnthropicModel:
     ) -> ModelReply:
         """Convert a message to a reply; its price is `share` of the list price."""
         counted = getattr(message, "usage", None)
-        usage = Usage() if counted is None else _usage(counted)
-        cost = None if counted is None else prices.cost(model, usage, self._prices)
+        usage = None if counted is None else counted_usage(counted.to_dict())
+        cost = None if usage is None else prices.cost(model, usage, self._prices)
         return ModelReply(
             text="".join(block.text for block in message.content if block.type == "text"),
             stop=_STOPS.get(getattr(message, "stop_reason", None) or "", Stop.UNKNOWN),
-            usage=usage,
+            usage=usage or Usage(),
             cost_usd=0.0 if self._free else None if cost is None else cost * share,
             attempts=attempts,
             calls=tuple(
@@ -311,47 +316,6 @@ def _is_message(message: Any) -> bool:
         else isinstance(getattr(block, "type", None), str)
         for block in content
     )
-
-
-def _usage(usage: Any) -> Usage:
-    # The API counts what was cached beside `input_tokens`; `Usage` counts it within.
-    # A proxy may leave any of them out.
-    read, write, new, output = (
-        getattr(usage, name, None) or 0
-        for name in (
-            "cache_read_input_tokens",
-            "cache_creation_input_tokens",
-            "input_tokens",
-            "output_tokens",
-        )
-    )
-    return Usage(
-        input_tokens=new + read + write,
-        output_tokens=output,
-        cache_read_tokens=read,
-        cache_write_tokens=write,
-    )
-
-
-def _refuse(status: int, problem: str, model: str, purpose: Purpose) -> NoReturn:
-    """Raise for a status that no further attempt would change: of all calls, or of this one."""
-    if status == 401:
-        raise KeyRefusedError(
-            f"the model's API does not accept the key ({problem})", hint=f"set {KEYS[0]} to a valid one"
-        )
-    if status == 402:
-        raise KeyRefusedError(
-            f"the model's API wants to be paid first ({problem})", hint="see to the account's billing"
-        )
-    if status == 403:
-        raise KeyRefusedError(
-            f"the key may not use {model} ({problem})", hint="use a key that may, or another model"
-        )
-    if status == 404:
-        raise SettingsError(
-            f"the model's API does not know {model} ({problem})", hint=f"correct {purpose.setting}"
-        )
-    raise ModelFailure(f"the request was refused: {problem}", passing=False)
 
 
 def _problem(error: Any) -> str:

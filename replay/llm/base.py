@@ -25,9 +25,9 @@ import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, NoReturn, Protocol
 
-from replaydiff.replay.errors import UnavailableError
+from replaydiff.replay.errors import KeyRefusedError, SettingsError, UnavailableError
 from replaydiff.replay.model import Json, JsonObject, Message, ToolCall, Usage
 from replaydiff.replay.terminal.text import single_line
 
@@ -265,6 +265,69 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         except (KeyError, ValueError):
             continue
     return None
+
+
+def refuse(status: int, problem: str, *, address: str, key: str, model: str, setting: str) -> NoReturn:
+    """Raise for a status that no further attempt would change: of all calls, or of this one.
+
+    Args:
+        status: of HTTP.
+        problem: the status with the API's own words.
+        address: what the API is called.
+        key: the variable that has the key.
+        model: that was asked for.
+        setting: where the model is named.
+
+    Raises:
+        KeyRefusedError: the key is not accepted, or nothing is paid.
+        SettingsError: there is no such model or API.
+        ModelFailure: the request itself is at fault.
+    """
+    if status == 401:
+        raise KeyRefusedError(
+            f"{address} does not accept the key ({problem})", hint=f"set {key} to a valid one"
+        )
+    if status in (402, 429):
+        raise KeyRefusedError(
+            f"{address} wants to be paid first ({problem})", hint="see to the account's billing"
+        )
+    if status == 403:
+        raise KeyRefusedError(
+            f"the key may not use {model} ({problem})", hint="use a key that may, or another model"
+        )
+    if status in (404, 405) or status < 400:
+        raise SettingsError(
+            f"{address} does not know {model}, or is another API ({problem})", hint=f"correct {setting}"
+        )
+    raise ModelFailure(f"the request was refused: {problem}", passing=False)
+
+
+def counted_usage(value: object) -> Usage | None:
+    """Return token counts from OpenAI's, Anthropic's or our field names; None where nothing is counted.
+
+    Anthropic counts cached input apart; here `input_tokens` holds everything the model read.
+    """
+    if not isinstance(value, dict):
+        return None
+    details = value.get("prompt_tokens_details") or value.get("input_tokens_details")
+    cached = details if isinstance(details, dict) else {}
+    apart = "cache_read_input_tokens" in value or "cache_creation_input_tokens" in value
+    read = _count(value, "cache_read_tokens", "cache_read_input_tokens") or _count(cached, "cached_tokens")
+    write = _count(value, "cache_write_tokens", "cache_creation_input_tokens")
+    return Usage(
+        input_tokens=_count(value, "input_tokens", "prompt_tokens") + (read + write if apart else 0),
+        output_tokens=_count(value, "output_tokens", "completion_tokens"),
+        cache_read_tokens=read,
+        cache_write_tokens=write,
+    )
+
+
+def _count(values: dict[str, Any], *names: str) -> int:
+    for name in names:
+        value = values.get(name)
+        if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
+            return int(value)
+    return 0
 
 
 class Budget:

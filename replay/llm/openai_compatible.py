@@ -21,10 +21,10 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
-from replaydiff.replay.errors import CredentialsError, KeyRefusedError, SettingsError
+from replaydiff.replay.errors import CredentialsError, SettingsError
 from replaydiff.replay.llm import prices
 from replaydiff.replay.llm.anthropic import JUDGE, TIMEOUT_S, Purpose, is_loopback
 from replaydiff.replay.llm.attachments import as_chat_part, pieces_of
@@ -37,7 +37,9 @@ from replaydiff.replay.llm.base import (
     ModelRequest,
     Stop,
     bare,
+    counted_usage,
     foreign_answer,
+    refuse,
     retry_after,
     with_schema,
 )
@@ -195,7 +197,10 @@ class OpenAICompatibleModel:
                 if status in (400, 404, 422, 500, 501) and self._put_plainly(request, problem, form, length):
                     continue
                 if (status not in PASSING and 300 <= status < 500) or _never_paid(body):
-                    self._refuse(status, problem, request.model)
+                    refuse(
+                        status, problem,
+                        address=self._address, key=KEY, model=request.model, setting=self._purpose.setting,
+                    )  # fmt: skip
                 retry_after_s = retry_after(answer.headers)
                 problem = f"{self._address} answered {problem}"
             except (httpx.TimeoutException, TimeoutError):
@@ -252,7 +257,7 @@ class OpenAICompatibleModel:
         message = message if isinstance(message, dict) else {}
         text, refusal = _text(message.get("content")), message.get("refusal")
         stop = _STOPS.get(str(choice.get("finish_reason")), Stop.UNKNOWN)
-        usage = _usage(body.get("usage"))
+        usage = counted_usage(body.get("usage"))
         cost = prices.cost(request.model, usage, self._prices) if usage is not None else None
         return ModelReply(
             text=bare(text) if request.schema is not None and form else text,
@@ -263,27 +268,6 @@ class OpenAICompatibleModel:
             content=message,
             latency_ms=ms,
         )
-
-    def _refuse(self, status: int, detail: str, model: str) -> NoReturn:
-        """Raise for a status that no further attempt would change: of all calls, or of this one."""
-        if status == 401:
-            raise KeyRefusedError(
-                f"{self._address} does not accept the key ({detail})", hint=f"set {KEY} to a valid one"
-            )
-        if status in (402, 429):
-            raise KeyRefusedError(
-                f"{self._address} wants to be paid first ({detail})", hint="see to the account's billing"
-            )
-        if status == 403:
-            raise KeyRefusedError(
-                f"the key may not use {model} ({detail})", hint="use a key that may, or another model"
-            )
-        if status in (404, 405) or status < 400:
-            raise SettingsError(
-                f"{self._address} does not know {model}, or is not where chat completions are ({detail})",
-                hint=f"correct {self._purpose.setting}",
-            )
-        raise ModelFailure(f"the request was refused: {detail}", passing=False)
 
 
 def _address(base_url: str | None, purpose: Purpose) -> str:
@@ -352,19 +336,3 @@ def _never_paid(body: JsonObject) -> bool:
     """Return whether a 429 means an empty account: then waiting does not help."""
     error = body.get("error")
     return isinstance(error, dict) and "insufficient_quota" in (error.get("code"), error.get("type"))
-
-
-def _usage(value: Any) -> Usage | None:
-    """Return the tokens as they were counted; None where they were not."""
-    if not isinstance(value, dict):
-        return None
-    details = value.get("prompt_tokens_details")
-    return Usage(
-        input_tokens=_count(value.get("prompt_tokens")),
-        output_tokens=_count(value.get("completion_tokens")),
-        cache_read_tokens=_count(details.get("cached_tokens")) if isinstance(details, dict) else 0,
-    )
-
-
-def _count(value: Any) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
