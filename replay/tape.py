@@ -475,14 +475,8 @@ def _argument(args: JsonObject, key: str) -> str:
 def _distance(requested: JsonObject, recorded: JsonObject, ignored: Collection[str]) -> tuple[int, float]:
     """Return how many arguments differ, then how much their texts do."""
     differing = _differing(requested, recorded, ignored)
-    unlike = sum(
-        1
-        - difflib.SequenceMatcher(
-            None, _argument(requested, key)[:200], _argument(recorded, key)[:200]
-        ).ratio()
-        for key in differing
-    )
-    return len(differing), unlike
+    pairs = [(_argument(requested, key)[:200], _argument(recorded, key)[:200]) for key in differing]
+    return len(differing), sum(1 - difflib.SequenceMatcher(None, *pair).ratio() for pair in pairs)
 
 
 def _differences(requested: JsonObject, recorded: JsonObject, ignored: Collection[str]) -> str:

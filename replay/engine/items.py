@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Self
 
 from replaydiff.replay.conversations import input_messages
 from replaydiff.replay.errors import InputError
@@ -35,71 +36,77 @@ NOT_IN_ITEMS = frozenset(
 """Fields of a trace of which an item has nothing; steps may be most of it."""
 
 
-class Source(Protocol):
+class Source:
     """Where a run's items come from."""
 
-    @property
-    def sample(self) -> str | None:
-        """Name of the sample; None for a golden set."""
-
-    @property
-    def golden_path(self) -> str | None:
-        """Return path of the golden set as it was given; None for a sample."""
+    sample: str | None = None
+    """Name of the sample; None for a golden set."""
+    golden_path: str | None = None
+    """Path of the golden set as it was given; None for a sample."""
+    _entries: dict[str, Any]
+    """Item id → what the item is made of."""
 
     def ids(self) -> list[str]:
         """Return the ids of all items."""
+        return list(self._entries)
+
+    def only(self, ids: Collection[str]) -> Self:
+        """Return the same with these items alone, in the same order."""
+        chosen = copy(self)
+        chosen._entries = {name: entry for name, entry in self._entries.items() if name in ids}
+        return chosen
 
     def strata(self) -> dict[str, str]:
         """Return item id → its stratum, for all items."""
+        raise NotImplementedError
 
     def item_traces(self) -> dict[str, str]:
         """Return item id → trace id, for the items that have a trace."""
+        raise NotImplementedError
 
     def values(self, con: DuckDBPyConnection, field: str) -> dict[str, str]:
         """Return item id → its value of a field as text, for the items that have one."""
+        raise NotImplementedError
 
     def read(self, con: DuckDBPyConnection, ids: Sequence[str]) -> Iterator[Item]:
         """Yield the items of these ids, in this order."""
+        raise NotImplementedError
 
     def conversation(self, trace_id: str) -> Sequence[str]:
         """Return the traces of the conversation that a drawn trace begins, it first; else the trace alone."""
+        return (trace_id,)
 
-    def recorded(self, item_id: str, trace: Trace) -> Trace:
+    def recorded(self, item_id: str, trace: Trace) -> Trace:  # noqa: ARG002
         """Return what production did for the item, of the trace that is paired with it."""
+        return trace
 
-    def merged(self, con: DuckDBPyConnection, field: str) -> Source:
+    def merged(self, con: DuckDBPyConnection, field: str) -> Self:  # noqa: ARG002
         """Return the same with one item for every value of a field, where items are drawn."""
-
-    def only(self, ids: Collection[str]) -> Source:
-        """Return the same with these items alone, in the same order."""
+        return self
 
     def keep(self, con: DuckDBPyConnection) -> None:
         """Write what must be in the store before a run of it."""
 
 
-class SampleSource:
-    """The traces of a sample."""
+class SampleSource(Source):
+    """The traces of a sample, in the order of the draw."""
 
-    golden_path = None
+    sample: str
+    _entries: dict[str, SampleItem]
 
     def __init__(self, name: str, items: Sequence[SampleItem], unsaved: SampleRecord | None = None) -> None:
         """Create the source of a sample; `unsaved` is the sample if it is drawn but not stored yet."""
         self.sample = name
-        self._items = {item.trace_id: item for item in items}
-        self._drawn = items
-        self._unsaved = unsaved
-
-    def ids(self) -> list[str]:
-        """Return the trace ids, in the order of the draw."""
-        return list(self._items)
+        self._entries = {item.trace_id: item for item in items}
+        self._drawn, self._unsaved = items, unsaved
 
     def strata(self) -> dict[str, str]:
         """Return the strata of the draw."""
-        return {name: item.stratum for name, item in self._items.items()}
+        return {name: item.stratum for name, item in self._entries.items()}
 
     def item_traces(self) -> dict[str, str]:
         """Return each item as its own trace."""
-        return {trace_id: trace_id for trace_id in self._items}
+        return {trace_id: trace_id for trace_id in self._entries}
 
     def values(self, con: DuckDBPyConnection, field: str) -> dict[str, str]:
         """Return the field of each item's trace."""
@@ -113,22 +120,18 @@ class SampleSource:
     def read(self, con: DuckDBPyConnection, ids: Sequence[str]) -> Iterator[Item]:
         """Read the items from the traces in the store."""
         for trace in iter_conversations(con, map(self.conversation, ids), without=NOT_IN_ITEMS):
-            yield item_of_trace(trace, self._items[trace.trace_id])
+            yield item_of_trace(trace, self._entries[trace.trace_id])
 
     def conversation(self, trace_id: str) -> Sequence[str]:
         """Return the traces of a drawn conversation."""
-        item = self._items.get(trace_id)
+        item = self._entries.get(trace_id)
         return (trace_id, *(item.turns if item else ()))
-
-    def recorded(self, item_id: str, trace: Trace) -> Trace:  # noqa: ARG002
-        """Return the whole trace."""
-        return trace
 
     def drawn(self, trace_id: str) -> SampleItem:
         """Return a trace of the sample, with its stratum and weight."""
-        return self._items[trace_id]
+        return self._entries[trace_id]
 
-    def merged(self, con: DuckDBPyConnection, field: str) -> SampleSource:
+    def merged(self, con: DuckDBPyConnection, field: str) -> Self:
         """Merge the traces of one value into the one drawn first, with the weight of all of them.
 
         Recorded lanes give an item every trace of its value, so several items of one value would be the same
@@ -137,20 +140,14 @@ class SampleSource:
         values = self.values(con, field)
         first: dict[str, str] = {}
         items: dict[str, SampleItem] = {}
-        for trace_id, item in self._items.items():
+        for trace_id, item in self._entries.items():
             value = values.get(trace_id)
             owner = trace_id if value is None else first.setdefault(value, trace_id)
             earlier = items.get(owner)
             items[owner] = item if earlier is None else replace(earlier, weight=earlier.weight + item.weight)
-        merged_source = SampleSource(self.sample, self._drawn, self._unsaved)
-        merged_source._items = items
+        merged_source = copy(self)
+        merged_source._entries = items
         return merged_source
-
-    def only(self, ids: Collection[str]) -> SampleSource:
-        """Return the sample with these traces alone; each keeps its weight."""
-        chosen = SampleSource(self.sample, self._drawn, self._unsaved)
-        chosen._items = {name: item for name, item in self._items.items() if name in ids}
-        return chosen
 
     def keep(self, con: DuckDBPyConnection) -> None:
         """Store the sample if it was drawn for this run."""
@@ -159,56 +156,35 @@ class SampleSource:
             write_sample(con, self._unsaved, drawn)
 
 
-class GoldenSource:
-    """The cases of a golden set."""
+class GoldenSource(Source):
+    """The cases of a golden set, in the order of the file."""
 
-    sample = None
+    golden_path: str
+    _entries: dict[str, Item]
 
     def __init__(self, golden_path: str, cases: Sequence[Case]) -> None:
         """Take cases as they were read from `golden_path`."""
         from replaydiff.replay.golden import item_of
 
         self.golden_path = golden_path
-        self._items = {case.id: item_of(case) for case in cases}
-
-    def ids(self) -> list[str]:
-        """Return the case ids, in the order of the file."""
-        return list(self._items)
+        self._entries = {case.id: item_of(case) for case in cases}
 
     def strata(self) -> dict[str, str]:
         """Return the categories of the cases."""
-        return {name: item.category or item.stratum for name, item in self._items.items()}
+        return {name: item.category or item.stratum for name, item in self._entries.items()}
 
     def item_traces(self) -> dict[str, str]:
         """Return the traces the cases were made from."""
-        return {name: item.trace_id for name, item in self._items.items() if item.trace_id is not None}
+        return {name: item.trace_id for name, item in self._entries.items() if item.trace_id is not None}
 
     def values(self, con: DuckDBPyConnection, field: str) -> dict[str, str]:  # noqa: ARG002
         """Return the case's own field if set, else its id."""
-        texts = {name: field_of(item, field) for name, item in self._items.items()}
+        texts = {name: field_of(item, field) for name, item in self._entries.items()}
         return {name: name if value is None else value for name, value in texts.items()}
 
     def read(self, con: DuckDBPyConnection, ids: Sequence[str]) -> Iterator[Item]:  # noqa: ARG002
         """Return these cases of the file, which was read once."""
-        return (self._items[name] for name in ids)
-
-    def conversation(self, trace_id: str) -> Sequence[str]:
-        """Return the trace that a case was made from."""
-        return (trace_id,)
-
-    def recorded(self, item_id: str, trace: Trace) -> Trace:  # noqa: ARG002
-        """Return the whole trace."""
-        return trace
-
-    def merged(self, con: DuckDBPyConnection, field: str) -> GoldenSource:  # noqa: ARG002
-        """Return the set itself: every case is an item of its own."""
-        return self
-
-    def only(self, ids: Collection[str]) -> GoldenSource:
-        """Return the golden set with these cases alone."""
-        chosen = GoldenSource(self.golden_path, ())
-        chosen._items = {name: item for name, item in self._items.items() if name in ids}
-        return chosen
+        return (self._entries[name] for name in ids)
 
     def keep(self, con: DuckDBPyConnection) -> None:
         """Copy the media of the cases beside the store, where a run finds them.
@@ -217,7 +193,7 @@ class GoldenSource:
             InputError: a file beside the golden set is missing.
         """
         folder, store = MediaFolder.beside(Path(self.golden_path)), MediaFolder.of(con)
-        for item in self._items.values():
+        for item in self._entries.values():
             folder.copy_to(store, to_json_value([item.messages, item.tape]))
 
 

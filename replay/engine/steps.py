@@ -11,13 +11,12 @@ agent code. The decisions of a trace are no independent observations: they are o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from copy import copy
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from replaydiff.replay.engine.items import SampleSource, item_of_trace
+from replaydiff.replay.engine.items import SampleSource, Source, item_of_trace
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.messages import canonical_args, read_messages
 from replaydiff.replay.model import (
@@ -65,10 +64,10 @@ def decisions(trace: Trace) -> list[RecordedDecision]:
     return of_steps or list(_of_conversation(trace))
 
 
-class StepSource:
-    """The decisions of a sample's traces. Fits `replay.engine.items.Source`."""
+class StepSource(Source):
+    """The decisions of a sample's traces: of each item its trace, and its number in it from 1."""
 
-    golden_path = None
+    _entries: dict[str, tuple[str, int]]
 
     def __init__(self, con: DuckDBPyConnection, sample: SampleSource) -> None:
         """Find the decisions; `con` may be read-only.
@@ -82,12 +81,12 @@ class StepSource:
             trace.trace_id: len(decisions(trace))
             for trace in iter_conversations(con, map(sample.conversation, sample.ids()))
         }
-        self._steps = {
+        self._entries = {
             f"{trace_id}{MARK}{number}": (trace_id, number)
             for trace_id, count in counts.items()
             for number in range(1, count + 1)
         }
-        if not self._steps:
+        if not self._entries:
             raise InputError(
                 "no trace of the sample holds what its model was given and did; step mode needs `llm` steps "
                 "with their messages, or whole conversations"
@@ -95,29 +94,25 @@ class StepSource:
         self.left_out = sum(not count for count in counts.values())
         """Traces without any decision."""
 
-    def ids(self) -> list[str]:
-        """Return the item ids of a trace's decisions: `TRACE#1`, `TRACE#2` …"""
-        return list(self._steps)
-
     def strata(self) -> dict[str, str]:
         """Return the stratum of each decision's trace."""
         strata = self._inner.strata()
-        return {name: strata[trace_id] for name, (trace_id, _) in self._steps.items()}
+        return {name: strata[trace_id] for name, (trace_id, _) in self._entries.items()}
 
     def item_traces(self) -> dict[str, str]:
         """Return the trace of each decision."""
-        return {name: trace_id for name, (trace_id, _) in self._steps.items()}
+        return {name: trace_id for name, (trace_id, _) in self._entries.items()}
 
     def values(self, con: DuckDBPyConnection, field: str) -> dict[str, str]:
         """Return the field of each decision's trace."""
         values = self._inner.values(con, field)
-        return {name: values[trace_id] for name, (trace_id, _) in self._steps.items() if trace_id in values}
+        return {name: values[trace_id] for name, (trace_id, _) in self._entries.items() if trace_id in values}
 
     def read(self, con: DuckDBPyConnection, ids: Sequence[str]) -> Iterator[Item]:
         """Read the decisions from the traces in the store."""
-        traces = iter_conversations(con, [self.conversation(self._steps[name][0]) for name in ids])
+        traces = iter_conversations(con, [self.conversation(self._entries[name][0]) for name in ids])
         for name, trace in zip(ids, traces, strict=True):
-            number = self._steps[name][1]
+            number = self._entries[name][1]
             decision = decisions(trace)[number - 1]
             yield replace(
                 item_of_trace(trace, self._inner.drawn(trace.trace_id)),
@@ -137,7 +132,7 @@ class StepSource:
 
     def recorded(self, item_id: str, trace: Trace) -> Trace:
         """Return the trace as far as the decision goes."""
-        decision = decisions(trace)[self._steps[item_id][1] - 1]
+        decision = decisions(trace)[self._entries[item_id][1] - 1]
         return replace(
             trace,
             final_response=decision.text,
@@ -148,16 +143,6 @@ class StepSource:
             error=None,
             scores={},
         )
-
-    def merged(self, con: DuckDBPyConnection, field: str) -> StepSource:  # noqa: ARG002
-        """Return the source itself: every decision is an item of its own."""
-        return self
-
-    def only(self, ids: Collection[str]) -> StepSource:
-        """Return the source with these decisions alone."""
-        chosen = copy(self)
-        chosen._steps = {name: step for name, step in self._steps.items() if name in ids}
-        return chosen
 
     def keep(self, con: DuckDBPyConnection) -> None:
         """Store the sample if it was drawn for this run."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from replaydiff.replay.dialogue import UserAct, UserTurnAct, user_act
@@ -67,13 +67,7 @@ class UserError:
 
     def to_json(self) -> JsonObject:
         """Return what a run stores of it."""
-        return {
-            "model": self.model,
-            "turns": self.turns,
-            "wrong": self.wrong,
-            "conversations": self.conversations,
-            "design": self.design,
-        }
+        return asdict(self)
 
     @classmethod
     def from_json(cls, stored: Any) -> UserError | None:
