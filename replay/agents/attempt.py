@@ -205,6 +205,11 @@ class Attempt:
         """What the boundary kept from happening meanwhile."""
         self._started_s = time.time()
 
+    @property
+    def too_late(self) -> str:
+        """Return the reason of a trial that took too long."""
+        return f"no answer within {self._rules.timeout_s:g} seconds"
+
     def begin(self) -> None:
         """Start the trial's own time limit."""
         self.began = True
@@ -396,23 +401,13 @@ class Attempt:
         args: JsonObject,
         rule: Rule,
         *,
-        result: Any = None,
-        error: str | None = None,
-        answered: bool = True,
         from_trace_id: str | None = None,
         note: str | None = None,
-        witness: str | None = None,
         miss: MissReason | None = None,
+        **answer: Any,
     ) -> None:
-        call = ToolCall(
-            name=name,
-            args=args,
-            index=len(self._served),
-            result=result,
-            error=error,
-            answered=answered,
-            witness=witness,
-        )
+        """Keep a call; `answer` are the fields of `ToolCall` that say what the agent gets."""
+        call = ToolCall(name=name, args=args, index=len(self._served), **{"answered": True, **answer})
         self._served.append(
             ServedCall(call=call, rule=rule, from_trace_id=from_trace_id, note=note, miss=miss)
         )
@@ -505,8 +500,8 @@ class ReplayedTrial:
         try:
             await self._timeout.__aexit__(kind, error, trace)
         except TimeoutError:
-            reason = f"no answer within {self._rules.timeout_s:g} seconds"
-            self.outcome = self._attempt.failed(Status.TIMEOUT, reason, None, latency_ms=ms)
+            late = self._attempt.too_late
+            self.outcome = self._attempt.failed(Status.TIMEOUT, late, None, latency_ms=ms)
             return True
         if error is not None and not isinstance(error, Exception | TrialStopped):
             return False

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Awaitable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from enum import Enum
@@ -52,8 +51,8 @@ from replaydiff.replay.settings import Price, ToolSection
 from replaydiff.replay.tape import State, TapeRules
 
 if TYPE_CHECKING:
+    from replaydiff.replay.gateway.proxy import ModelProxy
     from replaydiff.replay.gateway.recording import Line
-    from replaydiff.replay.serving import Server
 
 OnMiss = Literal["stop", "error", "simulate"]
 
@@ -106,34 +105,6 @@ class Simulator(Protocol):
         Raises:
             replay.llm.base.ModelFailure: it was asked in vain.
         """
-
-
-class Address(Protocol):
-    """Where one process reaches the models, one trial at a time."""
-
-    @property
-    def environment(self) -> Mapping[str, str]:
-        """Return the variables that lead it there."""
-
-    def serving(self, line: Line | None) -> AbstractContextManager[None]:
-        """Attribute what comes there to this trial, for as long as the context lasts."""
-
-    def close(self) -> None:
-        """Close the address."""
-
-
-class Gateway(Protocol):
-    """A proxy between agents and the models' APIs."""
-
-    server: Server
-    """Where it listens."""
-
-    @property
-    def replays(self) -> bool:
-        """Return whether responses come from a recording instead of a model."""
-
-    def address(self, environment: Mapping[str, str]) -> Address:
-        """Open a new address; `environment` is that of the version, in addition to the command's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +165,7 @@ class Rules:
     """The user's own prices, for a version whose model is asked here."""
     corpus: Corpus | None = None
     simulator: Simulator | None = None
-    gateway: Gateway | None = None
+    gateway: ModelProxy | None = None
     """What agents ask their models through; None where they ask them themselves."""
     patched: bool = True
     """The version's tool calls come to us, so one that only the agent reports is one we missed."""

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from replaydiff.replay.agents import exchange
 from replaydiff.replay.agents.attempt import Attempt, cancelled, infra_error
-from replaydiff.replay.agents.base import Address, Outcome, Rules
+from replaydiff.replay.agents.base import Outcome, Rules
 from replaydiff.replay.agents.boundary import boundary_of, overlay_of
 from replaydiff.replay.agents.exchange import Endpoint
 from replaydiff.replay.agents.folder import Folders, TrialFolder
@@ -33,12 +33,11 @@ from replaydiff.replay.errors import VersionError
 from replaydiff.replay.model import Item, JsonObject, Status, Version
 
 if TYPE_CHECKING:
+    from replaydiff.replay.gateway.proxy import ProxyAddress
     from replaydiff.replay.gateway.recording import Line
 
 TOOLS_URL = "REPLAY_TOOLS_URL"
 """Environment variable with the tape's address, where a process runs one trial."""
-STOP_GRACE_S = 1.0
-"""Seconds between asking a persistent program to end and ending it."""
 
 
 class CommandAgent:
@@ -183,7 +182,8 @@ class CommandAgent:
     ) -> Outcome:
         url = sent["tools_url"]
         environment = {**models, **({TOOLS_URL: url} if isinstance(url, str) else {})}
-        program = await self._spawn(environment, folder)
+        program = Program(self._watching())
+        await self._spawn(program, environment, folder)
         self._running.add(program)
         began = time.perf_counter()
         try:
@@ -202,7 +202,7 @@ class CommandAgent:
         except TimeoutError:
             await program.kill()
             attempt.blocked = program.take_blocked()
-            return attempt.failed(Status.TIMEOUT, self._too_late(), await program.printed())
+            return attempt.failed(Status.TIMEOUT, attempt.too_late, await program.printed())
         except ValueError:
             return attempt.failed(Status.AGENT_ERROR, exchange.TOO_LONG, await program.printed())
         finally:
@@ -217,72 +217,63 @@ class CommandAgent:
                 answer = await server.request(sent)
         except TimeoutError:
             await server.kill()
-            return attempt.failed(Status.TIMEOUT, self._too_late(), await server.program.printed())
+            return attempt.failed(Status.TIMEOUT, attempt.too_late, await server.printed())
         except asyncio.CancelledError:
             await server.kill()
             raise
         except _EndedError as ended:
-            if self._closed and server.program.killed:
+            if self._closed and server.killed:
                 return cancelled()
-            return attempt.failed(Status.CRASHED, str(ended), await server.program.printed())
+            return attempt.failed(Status.CRASHED, str(ended), await server.printed())
         message = exchange.answered(answer, (time.perf_counter() - began) * 1000)
-        attempt.blocked = server.program.take_blocked()
-        return attempt.ended(message, await server.program.printed() if "failed" in message else None)
+        attempt.blocked = server.take_blocked()
+        return attempt.ended(message, await server.printed() if "failed" in message else None)
 
     async def _new_server(self, folder: TrialFolder | None = None) -> _Server:
         """Start a persistent process in a clean folder, or in that of an earlier turn."""
         gateway = self._rules.gateway
         if folder is None and self._folders.are_private:
             folder = await self._folders.new()
-        server = _Server(None if gateway is None else gateway.address(self._version.env), folder)
+        address = None if gateway is None else gateway.address(self._version.env)
+        server = _Server(self._watching(), address, folder)
         try:
-            models = server.address.environment if server.address else {}
-            server.program = await self._spawn(models, folder, server)
+            await self._spawn(server, {} if address is None else address.environment, folder)
         except OSError as error:
             raise VersionError(f"{self._version.command[0]} cannot be started: {error.strerror}") from None
         return server
 
-    async def _spawn(
-        self, environment: Mapping[str, str], folder: TrialFolder | None, server: _Server | None = None
-    ) -> Program:
+    def _watching(self) -> ProgramGuard:
         if self._guard is None:
             raise RuntimeError("the agent was not started")
+        return self._guard
+
+    async def _spawn(
+        self, program: Program, environment: Mapping[str, str], folder: TrialFolder | None
+    ) -> None:
         if folder is not None:
             environment = {**environment, **folder.environment}
-        return await Program.spawn(
+        await program.spawn(
             self._version.command,
             folder=self._folder if folder is None else folder.path,
             environment={**self._version.env, **environment},
-            guard=self._guard,
             memory_mb=self._rules.memory_mb,
             boundary=self._boundary,
             trial_folder=folder,
-            on_line=None if server is None else server.take,
-            on_end=(lambda _: None) if server is None else server.ended,
         )
-
-    def _too_late(self) -> str:
-        return f"no answer within {self._rules.timeout_s:g} seconds"
 
 
 class _EndedError(Exception):
     """A persistent program ended during a trial; the text says how."""
 
 
-class _Server:
+class _Server(Program):
     """A persistent program; fits `replay.agents.pool.Member`."""
 
-    program: Program
-
-    def __init__(self, address: Address | None, folder: TrialFolder | None) -> None:
+    def __init__(self, guard: ProgramGuard, address: ProxyAddress | None, folder: TrialFolder | None) -> None:
+        super().__init__(guard, self._take)
         self.address, self.folder = address, folder
         self._number = -1
         self._answer: asyncio.Future[JsonObject] | None = None
-
-    @property
-    def alive(self) -> bool:
-        """Return whether it takes trials."""
-        return self.program.alive
 
     def serving(self, line: Line | None) -> contextlib.AbstractContextManager[None]:
         """Attribute the process's model requests to this trial, for as long as the context lasts."""
@@ -296,13 +287,13 @@ class _Server:
         """
         number: Any = sent["trial"]
         self._number, self._answer = number, asyncio.get_running_loop().create_future()
-        self.program.forget_printed()
-        if self.program.ending is not None:
-            self.ended(self.program.ending)
-        self.program.write(exchange.encode(sent))
+        self.forget_printed()
+        if self.ending is not None:
+            self._fail(self.ending)
+        self.write(exchange.encode(sent))
         return await self._answer
 
-    def take(self, line: bytes) -> bool:
+    def _take(self, line: bytes) -> bool:
         """Handle a line of output; return whether it is the expected response."""
         try:
             value = exchange.decode(line) if line.lstrip().startswith(b"{") else None
@@ -315,18 +306,14 @@ class _Server:
         self._answer.set_result({name: inner for name, inner in value.items() if name != "trial"})
         return True
 
-    def ended(self, ending: str) -> None:
+    def _on_end(self, ending: str) -> None:
+        super()._on_end(ending)
+        self._fail(ending)
+
+    def _fail(self, ending: str) -> None:
         """Fail the waiting request, because the process has ended."""
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(_EndedError(f"the agent's process ended: {ending}"))
-
-    async def stop(self) -> None:
-        """End it, giving it a moment to end by itself."""
-        await self.program.stop(STOP_GRACE_S)
-
-    async def kill(self) -> None:
-        """End it at once."""
-        await self.program.kill()
 
 
 def _last_answer(output: bytes, ending: str, ms: float) -> JsonObject:

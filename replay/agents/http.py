@@ -117,8 +117,7 @@ class HttpAgent:
             reason = f"the request template of version {self._version.name!r} {error}"
             return attempt.failed(Status.AGENT_ERROR, reason, None)
         except TimeoutError:
-            reason = f"no answer within {self._rules.timeout_s:g} seconds"
-            return attempt.failed(Status.TIMEOUT, reason, None)
+            return attempt.failed(Status.TIMEOUT, attempt.too_late, None)
         if self._closed and "failed" in message:
             return cancelled()
         return attempt.ended(message, None)

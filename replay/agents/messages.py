@@ -106,8 +106,7 @@ class MessagesAgent:
                     await asyncio.wait({talk, closing}, return_when=asyncio.FIRST_COMPLETED)
             return spent.complete(talk.result()) if talk.done() else cancelled()
         except TimeoutError:
-            reason = f"no answer within {self._rules.timeout_s:g} seconds"
-            return spent.complete(attempt.failed(Status.TIMEOUT, reason, None))
+            return spent.complete(attempt.failed(Status.TIMEOUT, attempt.too_late, None))
         finally:
             talk.cancel()
             closing.cancel()

@@ -52,56 +52,51 @@ class ProgramGuard:
 
 
 class Program(Child):
-    """One process of a program. Made by `Program.spawn`."""
+    """One process of a program."""
 
     _stdin: asyncio.WriteTransport | None = None
 
-    def __init__(
-        self, guard: ProgramGuard, on_line: Callable[[bytes], bool] | None, on_end: Callable[[str], None]
-    ) -> None:
-        super().__init__(self._ended)
-        self._guard, self._on_end = guard, on_end
-        self._output = _Output(on_line)
+    def __init__(self, guard: ProgramGuard, on_line: Callable[[bytes], bool] | None = None) -> None:
+        """Start nothing yet.
 
-    @classmethod
+        Args:
+            guard: ends it should we be killed.
+            on_line: gets each line, and says whether it was meant for it; None: the whole output is kept.
+        """
+        super().__init__()
+        self._guard, self._output = guard, _Output(on_line)
+
     async def spawn(
-        cls,
+        self,
         argv: Sequence[str],
         *,
         folder: str,
         environment: Mapping[str, str],
-        guard: ProgramGuard,
         memory_mb: float | None = None,
         boundary: Boundary | None = None,
         trial_folder: TrialFolder | None = None,
-        on_line: Callable[[bytes], bool] | None = None,
-        on_end: Callable[[str], None] = lambda _: None,
-    ) -> Program:
+    ) -> None:
         """Start a process.
 
         Args:
             argv: program and arguments.
             folder: where it runs.
             environment: beside the command's own.
-            guard: ends it should we be killed.
             memory_mb: it is ended once it holds more; None for any.
             boundary: what it may reach and change; None: everything.
             trial_folder: its own folder; None where it runs in the version's.
-            on_line: gets each line, and says whether it was meant for it; None: the whole output is kept.
-            on_end: called with how it ended.
 
         Raises:
             OSError: program or folder cannot be used.
             VersionError: the kernel refuses its boundary.
         """
-        program = cls(guard, on_line, on_end)
         stdin_theirs, stdin = os.pipe()
         stdout, stdout_theirs = os.pipe()
         stderr, stderr_theirs = os.pipe()
         files = os.fdopen(stdin, "wb", 0), os.fdopen(stdout, "rb", 0), os.fdopen(stderr, "rb", 0)
         try:
             try:
-                await program._start(
+                await self._start(
                     argv,
                     folder=folder,
                     environment=environment,
@@ -115,15 +110,14 @@ class Program(Child):
             finally:
                 for descriptor in (stdin_theirs, stdout_theirs, stderr_theirs):
                     os.close(descriptor)
-            guard.watch(program.pid)
-            await program._open_boundary()
-            await program._connect(*files)
+            self._guard.watch(self.pid)
+            await self._open_boundary()
+            await self._connect(*files)
         except BaseException:
-            await program.kill()
+            await self.kill()
             for file in files:
                 file.close()
             raise
-        return program
 
     def take_blocked(self) -> tuple[Blocked, ...]:
         """Return what its boundary refused since this was last asked."""
@@ -157,9 +151,8 @@ class Program(Child):
         super().forget_printed()
         self._output.noise.clear()
 
-    def _ended(self, ending: str) -> None:
+    def _on_end(self, ending: str) -> None:  # noqa: ARG002
         self._guard.forget(self.pid)
-        self._on_end(ending)
 
     def _ask_to_end(self) -> None:
         if self._stdin is not None:

@@ -85,18 +85,17 @@ class PythonAgent:
         """What is called, for a person, known once it has started."""
         overlay = overlay_of(self._launch.boundary)
         self._folders = Folders(self._launch.folder, can_overlay=overlay, keep=rules.keep)
-        self._folder_of: dict[WorkerClient, TrialFolder] = {}
-        """The folder of each worker, where it has one of its own."""
-        self._conversation_workers: dict[str, WorkerClient] = {}
-        """Conversation → its process, of an agent that keeps the conversation itself."""
-        self._conversation_ends: dict[str, contextlib.AsyncExitStack] = {}
-        """Conversation → what ends that process, and its claim on one of those that may run at a time."""
+        self._talks: dict[str, tuple[WorkerClient, contextlib.AsyncExitStack]] = {}
+        """Conversation → its process, of an agent that keeps the conversation itself, and what ends both the
+        process and its claim on one of those that may run at a time."""
         self._overlaps = False
         """Trials run at the same time in a worker."""
         self._is_alone = rules.isolation == "trial"
         """Each trial gets a worker of its own."""
         self._spare: WorkerClient | None = None
         """A worker without a trial yet."""
+        self._lone: set[WorkerClient] = set()
+        """Workers that run one trial alone."""
         self._rooms = asyncio.Semaphore(self._concurrency)
         self._rooms_again = asyncio.Semaphore(ISOLATED_LIMIT)
 
@@ -133,8 +132,8 @@ class PythonAgent:
         slots, limit = (self._concurrency, 1) if together else (1, self._concurrency)
         self._overlaps = together
         self._shared = Pool(self._new_worker, slots=slots, limit=limit, start_s=start_s)
-        if first in self._folder_of:
-            await asyncio.to_thread(self._folder_of[first].share_bytecode)
+        if first.folder is not None:
+            await asyncio.to_thread(first.folder.share_bytecode)
         if self._is_alone:
             self._spare = first
         else:
@@ -151,9 +150,8 @@ class PythonAgent:
             await self._shared.close()
         if self._spare is not None:
             await self._spare.stop()
-        for worker in [*self._conversation_workers.values()]:
+        for worker in [*self._lone, *(worker for worker, _ in self._talks.values())]:
             await worker.kill()
-        self._folder_of.clear()
         await asyncio.to_thread(self._folders.close)
 
     async def run(self, item: Item, index: int, line: Line | None = None) -> Outcome:  # noqa: ARG002
@@ -182,7 +180,7 @@ class PythonAgent:
 
     async def _run_turn(self, item: Item, line: Line | None) -> Outcome:
         """Run a turn in the process of its conversation, which keeps what was said before."""
-        worker = self._conversation_workers.get(item.conversation)
+        worker, _ = self._talks.get(item.conversation, (None, None))
         if worker is None:
             async with contextlib.AsyncExitStack() as stack:
                 await stack.enter_async_context(self._rooms)
@@ -190,8 +188,7 @@ class PythonAgent:
                 worker = worker or await self._new_worker()
                 stack.push_async_callback(self._leave_folder, worker, "")
                 stack.push_async_callback(worker.kill)
-                self._conversation_workers[item.conversation] = worker
-                self._conversation_ends[item.conversation] = stack.pop_all()
+                self._talks[item.conversation] = worker, stack.pop_all()
         outcome = await self._attempt(item, worker, line, isolated=True) if worker.alive else Lost.SUSPECT
         if isinstance(outcome, Outcome):
             return outcome
@@ -199,7 +196,10 @@ class PythonAgent:
 
     def _is_fresh(self, worker: WorkerClient) -> bool:
         """Return whether a worker has run one trial alone, or one conversation."""
-        return worker.trials == 1 or worker in self._conversation_workers.values()
+        return worker.trials == 1 or self._holds_talk(worker)
+
+    def _holds_talk(self, worker: WorkerClient) -> bool:
+        return any(worker is talking for talking, _ in self._talks.values())
 
     def _runs_alone(self, item: Item) -> bool:
         return self._is_alone or item.conversation in self._folders.conversations
@@ -214,9 +214,11 @@ class PythonAgent:
             if folder is None:
                 worker, self._spare = self._spare, None
             worker = worker or await self._new_worker(folder=folder)
+            self._lone.add(worker)
             try:
                 return await self._attempt(item, worker, line, isolated=True)
             finally:
+                self._lone.discard(worker)
                 await worker.kill()
                 await self._leave_folder(worker, item.conversation)
 
@@ -248,25 +250,24 @@ class PythonAgent:
         if folder is not None:
             if is_new:
                 await asyncio.to_thread(folder.settle)
-            self._folder_of[worker] = folder
+            worker.folder = folder
         return worker
 
     def _is_clean(self, worker: WorkerClient) -> bool:
         """Return whether no trial in the worker can have seen a file of another one."""
-        folder = self._folder_of.get(worker)
+        folder = worker.folder
         return folder is None or (folder.is_clean and not (self._overlaps and folder.had_passing_files))
 
     async def _leave_folder(self, worker: WorkerClient, conversation: str) -> None:
         """Remove the folder of a worker that has ended; the next turn of a conversation goes on in it."""
-        folder = self._folder_of.pop(worker, None)
-        if folder is None:
-            return
-        await self._folders.leave(folder, conversation)
+        folder, worker.folder = worker.folder, None
+        if folder is not None:
+            await self._folders.leave(folder, conversation)
 
     async def end_conversation(self, conversation: str) -> None:
         """Remove process and folder of a conversation that has ended."""
-        if self._conversation_workers.pop(conversation, None) is not None:
-            await self._conversation_ends.pop(conversation).aclose()
+        if conversation in self._talks:
+            await self._talks.pop(conversation)[1].aclose()
         await self._folders.end(conversation)
 
     async def _with_files(self, outcome: Outcome | Lost, sent: _Sent, worker: WorkerClient) -> Outcome | Lost:
@@ -275,14 +276,14 @@ class PythonAgent:
         A worker in which a file was written is ended. A trial that was not alone in it since it began does
         not count, since it may have seen another one's files.
         """
-        folder = self._folder_of.get(worker)
+        folder = worker.folder
         was_alone = sent.was_idle and worker.trials == sent.ordinal
         if folder is None or self._is_clean(worker) or (was_alone and folder.is_clean):
             return outcome
         if not self._is_alone:
             _log.info("version %s writes files: each of its trials gets a process", self._version.name)
         self._is_alone = True
-        if worker in self._conversation_workers.values():
+        if self._holds_talk(worker):
             if isinstance(outcome, Outcome):
                 outcome = replace(outcome, files=await asyncio.to_thread(folder.written))
             return outcome
@@ -299,12 +300,6 @@ class PythonAgent:
         self, item: Item, worker: WorkerClient, line: Line | None, *, isolated: bool
     ) -> Outcome | Lost:
         """Run one attempt on one worker; return its outcome, or why it does not count."""
-        if worker.address is None:
-            return await self._tried(item, worker, isolated=isolated)
-        with worker.address.serving(line):
-            return await self._tried(item, worker, isolated=isolated)
-
-    async def _tried(self, item: Item, worker: WorkerClient, *, isolated: bool) -> Outcome | Lost:
         number = next(self._numbers)
         attempt = Attempt(item, self._rules, self.returns)
         request: JsonObject = (
@@ -316,19 +311,16 @@ class PythonAgent:
         # begins at once, which sets its time.
         limit_s = None if worker.mode == "sync" else self._rules.timeout_s * (worker.in_flight + 1)
         sent = _Sent(number, attempt, asyncio.get_running_loop().create_future(), was_idle, item.conversation)
-        try:
-            with contextlib.suppress(TimeoutError, WorkerDied):
-                async with asyncio.timeout(limit_s) as attempt.deadline:
-                    sent.ordinal = worker.begin(number, request, attempt, sent.reply)
-                    await asyncio.shield(sent.reply)
-        except asyncio.CancelledError:
-            await self._abandon(worker, number)
-            raise
-        return await self._concluded(sent, worker, isolated=isolated)
-
-    async def _concluded(self, sent: _Sent, worker: WorkerClient, *, isolated: bool) -> Outcome | Lost:
-        """Return what a trial came to, with the files that it wrote, or why that does not count."""
-        outcome = await self._came_to(sent, worker, isolated=isolated)
+        with contextlib.nullcontext() if worker.address is None else worker.address.serving(line):
+            try:
+                with contextlib.suppress(TimeoutError, WorkerDied):
+                    async with asyncio.timeout(limit_s) as attempt.deadline:
+                        sent.ordinal = worker.begin(number, request, attempt, sent.reply)
+                        await asyncio.shield(sent.reply)
+            except asyncio.CancelledError:
+                await self._abandon(worker, number)
+                raise
+            outcome = await self._came_to(sent, worker, isolated=isolated)
         outcome = await self._with_files(outcome, sent, worker)
         if not worker.alive and self._is_clean(worker):
             await self._leave_folder(worker, sent.conversation)
@@ -346,8 +338,7 @@ class PythonAgent:
             began = attempt.began
             certain = await self._give_up(worker, number, began=began)
             lost = None if certain and began else Lost.SUSPECT if began else Lost.BYSTANDER
-            reason = f"no answer within {self._rules.timeout_s:g} seconds"
-            status = Status.TIMEOUT
+            reason, status = attempt.too_late, Status.TIMEOUT
         except WorkerDied as died:
             # One that is asked to end ends by itself, its trials with it.
             ended_itself = died.isolated and not self._closed

@@ -40,6 +40,8 @@ STRAY_PAUSE_S = 0.01
 """Seconds that it has to end before it is looked for again."""
 WEIGH_S = 0.25
 """Seconds between two looks at how much memory a process holds."""
+STOP_GRACE_S = 1.0
+"""Seconds between asking a process to end and ending it."""
 LAST_WORDS_S = 1.0
 """Seconds that are waited for what a process wrote before it ended."""
 
@@ -66,9 +68,8 @@ class Child:
     _weighing: asyncio.Task[None] | None = None
     _too_heavy: str | None = None
 
-    def __init__(self, on_end: Callable[[str], None]) -> None:
-        """Start nothing yet; `on_end` is called with how it ended, once it and its children are gone."""
-        self._report_end, self._mark = on_end, secrets.token_hex(16)
+    def __init__(self) -> None:
+        self._mark = secrets.token_hex(16)
         self._transports: list[asyncio.BaseTransport] = []
         self._tail = Tail()
         """The end of what it printed."""
@@ -165,12 +166,12 @@ class Child:
         """Discard what was printed so far."""
         self._tail.clear()
 
-    async def stop(self, grace_s: float) -> None:
-        """Let it end by itself for so many seconds, then end it."""
+    async def stop(self) -> None:
+        """End it, giving it a moment to end by itself."""
         if self.ending is None:
             self._ask_to_end()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(grace_s):
+                async with asyncio.timeout(STOP_GRACE_S):
                     await self._gone.wait()
         await self.kill()
 
@@ -187,6 +188,10 @@ class Child:
 
     async def _read_all(self) -> None:
         """Wait until what it wrote has been read; given up after `LAST_WORDS_S`."""
+        raise NotImplementedError
+
+    def _on_end(self, ending: str) -> None:
+        """Take note of how it ended, once it and its children are gone."""
         raise NotImplementedError
 
     async def _wait_for_end(self) -> None:
@@ -206,7 +211,7 @@ class Child:
             if self._confinement is not None:
                 self._confinement.close()
             self._gone.set()
-            self._report_end(self.ending)
+            self._on_end(self.ending)
 
     async def _until_exited(self) -> None:
         exited = asyncio.ensure_future(_exited(self._popen))
@@ -366,35 +371,35 @@ class Launch:
 
 
 class Process(Child):
-    """A running worker process and its channels. Made by `Process.spawn`."""
+    """A worker process and its channels."""
 
-    @classmethod
-    async def spawn(
-        cls,
-        launch: Launch,
-        *,
-        on_control: Callable[[bytes], None],
-        on_tools: Callable[[bytes], None],
-        on_end: Callable[[str], None],
-    ) -> Process:
-        """Start a process. Lines of its two channels are handed on.
+    def __init__(self) -> None:
+        super().__init__()
+        self._control_closed, self._tools_closed = asyncio.Event(), asyncio.Event()
 
-        `on_end` is called with how it ended, which may be before this returns.
+    def _on_control(self, line: bytes) -> None:
+        """Take a line of the control channel."""
+        raise NotImplementedError
+
+    def _on_tool_call(self, line: bytes) -> None:
+        """Take a line of the tools channel."""
+        raise NotImplementedError
+
+    async def _spawn(self, launch: Launch) -> None:
+        """Start it.
 
         Raises:
             VersionError: interpreter or folder cannot be used, or the kernel refuses its boundary.
         """
-        process = cls(on_end)
-        process._control_closed, process._tools_closed = asyncio.Event(), asyncio.Event()
         control, control_theirs = socket.socketpair()
         tools, tools_theirs = socket.socketpair()
-        life_theirs, process._life = os.pipe()
+        life_theirs, self._life = os.pipe()
         output, output_theirs = os.pipe()
         printed = os.fdopen(output, "rb", 0)
         passed_fds = (control_theirs.fileno(), tools_theirs.fileno(), life_theirs)
         try:
             try:
-                await process._start(
+                await self._start(
                     [*launch.program, *map(str, passed_fds)],
                     folder=launch.folder,
                     environment=launch.environment,
@@ -413,19 +418,16 @@ class Process(Child):
                 tools_theirs.close()
                 os.close(life_theirs)
                 os.close(output_theirs)
-            await process._open_boundary()
-            await process._connect(control, tools, printed, on_control, on_tools)
+            await self._open_boundary()
+            await self._connect(control, tools, printed)
         except BaseException:
-            await process.kill()
+            await self.kill()
             for endpoint in (control, tools, printed):
                 endpoint.close()
             raise
-        return process
 
     _life: int
     """The descriptor of a pipe that ends the worker when we are gone; -1 once it is closed."""
-    _control_closed: asyncio.Event
-    _tools_closed: asyncio.Event
 
     def send_control(self, line: bytes) -> None:
         """Write to the control channel; what a dead process cannot read is dropped."""
@@ -449,20 +451,13 @@ class Process(Child):
         await self._control_closed.wait()
         await self._tools_closed.wait()
 
-    async def _connect(
-        self,
-        control: socket.socket,
-        tools: socket.socket,
-        printed: FileIO,
-        on_control: Callable[[bytes], None],
-        on_tools: Callable[[bytes], None],
-    ) -> None:
+    async def _connect(self, control: socket.socket, tools: socket.socket, printed: FileIO) -> None:
         loop = asyncio.get_running_loop()
         self._control, _ = await loop.create_connection(
-            lambda: Lines(on_control, self._control_closed.set), sock=control
+            lambda: Lines(self._on_control, self._control_closed.set), sock=control
         )
         self._tools, _ = await loop.create_connection(
-            lambda: Lines(on_tools, self._tools_closed.set), sock=tools
+            lambda: Lines(self._on_tool_call, self._tools_closed.set), sock=tools
         )
         output, _ = await loop.connect_read_pipe(lambda: self._tail, printed)
         self._transports = [self._control, self._tools, output]

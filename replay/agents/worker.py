@@ -10,21 +10,23 @@ import json
 import re
 from collections.abc import Awaitable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from replaydiff.replay.agents.base import Address
 from replaydiff.replay.agents.boundary import Refusal
 from replaydiff.replay.agents.subprocess import Launch, Process
 from replaydiff.replay.errors import VersionError
 from replaydiff.replay.messages import parse
 from replaydiff.replay.model import Blocked, JsonObject
 
+if TYPE_CHECKING:
+    from replaydiff.replay.agents.attempt import Attempt
+    from replaydiff.replay.agents.folder import TrialFolder
+    from replaydiff.replay.gateway.proxy import ProxyAddress
+
 START_TIMEOUT_S = 120.0
 """Seconds that importing the agent may take."""
-STOP_GRACE_S = 1.0
-"""Seconds between asking a worker to end and ending it."""
 TOO_DEEP = "nested too deeply to be read"
 STARTED_CODE = "a started program or native code"
 """Named instead of the line where Python asked the proxy for nothing."""
@@ -42,27 +44,14 @@ class WorkerDied(Exception):  # noqa: N818 - an event, reported to all that wait
         super().__init__(ending)
 
 
-class TrialListener(Protocol):
-    """Receives the events of a trial while it runs."""
-
-    def begin(self) -> None:
-        """Begin the trial: its turn has come."""
-
-    def answer(self, call: JsonObject) -> JsonObject | Awaitable[JsonObject]:
-        """Answer a tool call: `{"result": …}`, `{"error": text}`, `{"stop": why}` or `{"live": number}`."""
-
-    def ran(self, message: JsonObject) -> None:
-        """Record what a tool gave that ran."""
-
-
 @dataclass(slots=True)
 class _Running:
-    trial: TrialListener
+    trial: Attempt
     reply: asyncio.Future[JsonObject]
     began: bool
 
 
-class WorkerClient:
+class WorkerClient(Process):
     """A worker that has imported its agent. Made by `Worker.start`."""
 
     mode: str = ""
@@ -81,13 +70,15 @@ class WorkerClient:
     """What its imports tried that the boundary blocks."""
     returns: dict[str, str]
     """Tool → `text` or `json`, where its return annotation promises it; `*` for the tools of a dispatcher."""
-    address: Address | None = None
+    address: ProxyAddress | None = None
     """Where it reaches models; None where it asks them itself."""
-    _process: Process
+    folder: TrialFolder | None = None
+    """Its own folder, where it has one."""
     _answering: asyncio.Future[None]
     """A tool call whose answer takes its time; the channel carries one at a time."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.trials = 0
         """Trials that it was sent so far."""
         self._running: dict[int, _Running] = {}
@@ -101,10 +92,8 @@ class WorkerClient:
             VersionError: the process does not start, or the agent cannot be used.
         """
         worker = cls()
-        worker._process = process = await Process.spawn(
-            launch, on_control=worker._on_control, on_tools=worker._on_tool_call, on_end=worker._on_end
-        )
-        process.send_control(_encode({**launch.order, "packages": report_packages}))
+        await worker._spawn(launch)
+        worker.send_control(_encode({**launch.order, "packages": report_packages}))
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
                 first: Any = await worker._ready
@@ -114,20 +103,20 @@ class WorkerClient:
                 allowed = f"; {', '.join(causes)}: [world] of replay.toml can allow it" if causes else ""
                 raise VersionError(f"{first['failed']}{allowed}")
         except TimeoutError:
-            await process.kill()
+            await worker.kill()
             raise VersionError(
                 f"importing {launch.order['entrypoint']} took more than {START_TIMEOUT_S:g} seconds; "
                 "a module must not start work when it is imported"
             ) from None
         except WorkerDied as died:
-            last = (await process.printed() or "").splitlines()
+            last = (await worker.printed() or "").splitlines()
             printed = f": {last[-1].strip()}" if last else ""
-            await process.kill()
+            await worker.kill()
             raise VersionError(
                 f"{launch.program[0]} ended while importing the agent, {died}{printed}"
             ) from None
         except BaseException:
-            await process.kill()
+            await worker.kill()
             raise
         ready = first["ready"]
         worker.mode, worker.takes, worker.versions = ready["mode"], ready["takes"], ready["versions"]
@@ -137,30 +126,25 @@ class WorkerClient:
         return worker
 
     @property
-    def alive(self) -> bool:
-        """Return whether it takes trials."""
-        return self._process.alive
-
-    @property
     def in_flight(self) -> int:
         """Return how many trials it has been sent and has not ended."""
         return len(self._running)
 
     def begin(
-        self, number: int, request: JsonObject, trial: TrialListener, reply: asyncio.Future[JsonObject]
+        self, number: int, request: JsonObject, trial: Attempt, reply: asyncio.Future[JsonObject]
     ) -> int:
         """Send a trial; return how many it was sent by now.
 
         `reply` gets the worker's reply, or WorkerDied if the process ends first.
         """
         if not self._running:
-            self._process.forget_printed()
+            self.forget_printed()
         if not self.alive:
             reply.set_exception(WorkerDied("it is being ended", isolated=False, began=False))
             return self.trials
         self.trials += 1
         running = self._running[number] = _Running(trial, reply, began=self.mode == "sync")
-        self._process.send_control(_encode({"trial": number, **request}))
+        self.send_control(_encode({"trial": number, **request}))
         if running.began:
             trial.begin()
         return self.trials
@@ -169,24 +153,12 @@ class WorkerClient:
         """Ask an async worker to give up a trial; the future gets its last reply, or WorkerDied."""
         running = self._running[number]
         running.reply = asyncio.get_running_loop().create_future()
-        self._process.send_control(_encode({"cancel": number}))
+        self.send_control(_encode({"cancel": number}))
         return running.reply
 
     def forget(self, number: int) -> None:
         """Forget a trial that is no longer awaited."""
         self._running.pop(number, None)
-
-    async def printed(self) -> str | None:
-        """Return the end of what was printed since the worker was last idle."""
-        return await self._process.printed()
-
-    async def stop(self) -> None:
-        """End it, giving it a moment to end by itself."""
-        await self._process.stop(STOP_GRACE_S)
-
-    async def kill(self) -> None:
-        """End it at once."""
-        await self._process.kill()
 
     def _on_control(self, line: bytes) -> None:
         message = _decode(line)
@@ -204,8 +176,8 @@ class WorkerClient:
 
     def _end(self, number: int, running: _Running, message: JsonObject) -> None:
         """Hand over a trial's reply."""
-        if self._process.refused:
-            self._add_refused(message, self._process.refused)
+        if self.refused:
+            self._add_refused(message, self.refused)
         del self._running[number]
         if not running.reply.done():
             running.reply.set_result(message)
@@ -228,7 +200,7 @@ class WorkerClient:
 
     def _blocked_before(self, message: JsonObject) -> tuple[Blocked, ...]:
         """Return what its imports tried that the boundary blocks. The first trial has it, too."""
-        self._add_refused(message, self._process.refused.copy())
+        self._add_refused(message, self.refused.copy())
         events: Any = message["blocked"]
         return tuple(Blocked(what=what, at=at) for what, at, _ in events)
 
@@ -247,16 +219,16 @@ class WorkerClient:
         else:
             answer = running.trial.answer(message)
         if isinstance(answer, dict):
-            self._process.send_tools(_encode(answer))
+            self.send_tools(_encode(answer))
         else:
             self._answering = asyncio.ensure_future(self._send_later(answer))
 
     async def _send_later(self, answer: Awaitable[JsonObject]) -> None:
-        self._process.send_tools(_encode(await answer))
+        self.send_tools(_encode(await answer))
 
     def _on_end(self, ending: str) -> None:
         """Fail everything that waits for the process."""
-        isolated = len(self._running) == 1 and not self._process.killed
+        isolated = len(self._running) == 1 and not self.killed
         for running in self._running.values():
             if not running.reply.done():
                 running.reply.set_exception(

@@ -54,7 +54,7 @@ _JSON = "application/json"
 
 
 class ProxyAddress:
-    """The address at which one process reaches the models. Fits `replay.agents.base.Address`."""
+    """The address at which one process reaches the models."""
 
     def __init__(
         self, url: str, environment: Mapping[str, str], *, replayed: bool, forget: Callable[[], object]
@@ -91,7 +91,7 @@ class ProxyAddress:
 
 
 class ModelProxy:
-    """The proxy of one run. Fits `replay.agents.base.Gateway`."""
+    """The proxy of one run."""
 
     def __init__(self, run_id: str, price_overrides: Mapping[str, Price], *, recording: str | None) -> None:
         """Make the gateway of a run.
