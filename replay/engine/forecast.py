@@ -10,6 +10,7 @@ the most it can say, since nobody knows how many trials leave the recording.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -49,8 +50,8 @@ def cost_of(version: Version, outcome: Outcome, user_prices: Mapping[str, Price]
 
 JUDGE_TOKENS = 700
 """What a vote reads beside the item: the judge's instructions and rubric."""
-VOTE_TOKENS = 150
-"""What a vote writes."""
+ANSWER_TOKENS = 150
+"""What a vote, or a turn of a simulated user, writes."""
 LETTERS_A_TOKEN = 4
 USER_TOKENS = 500
 """What a simulated user reads beside both conversations."""
@@ -75,9 +76,9 @@ class Forecast:
     """Trials that are not in `cost_usd`."""
     models: tuple[str, ...]
     """Models without a known price."""
-    votes: int
+    votes: int = 0
     """What the judge will be asked, at most."""
-    judge_usd: float | None
+    judge_usd: float | None = None
     """None without a judge, and where the price of its model is not known."""
     judge_model: str | None = None
     """None without a judge."""
@@ -141,6 +142,18 @@ class _Count:
     models: set[str] = field(default_factory=set)
 
 
+@dataclass(slots=True)
+class _Questions:
+    """What a model will be asked besides by agents."""
+
+    number: int = 0
+    usd: float | None = 0.0
+
+    def add(self, number: int, price: float | None) -> None:
+        self.number += number
+        self.usd = None if self.usd is None or price is None else self.usd + number * price
+
+
 def forecast(
     con: DuckDBPyConnection,
     run: RunRecord,
@@ -160,23 +173,14 @@ def forecast(
         settings: with the judge and the user's own prices.
         judged: a judge will grade the trials.
     """
-    finished_counts: dict[tuple[str, str], int] = {}
-    for item_id, lane, _ in finished:
-        finished_counts[item_id, lane] = finished_counts.get((item_id, lane), 0) + 1
+    finished_counts = Counter((item_id, lane) for item_id, lane, _ in finished)
     counts = {lane: _Count() for lane in replayed}
-    model = settings.judge.model if judged else None
-    votes, judge_usd = 0, 0.0 if model is not None else None
-    user = run.settings.get("user")
-    user_turns, user_usd = 0, 0.0 if isinstance(user, str) else None
-    turns_of = (
-        "len(list_filter(json_extract_string(i.item, '$.messages[*].role'), lambda role: role = 'user'))"
-        if isinstance(user, str)
-        else "0"
-    )
+    judge, user = settings.judge.model if judged else None, run.settings.get("user")
+    votes, user_turns = _Questions(), _Questions()
     parts_of = "count(*) OVER (PARTITION BY i.trace_id)" if run.mode is Mode.STEP else "1"
     rows = interruptible(con.cursor()).execute(
         f"{_RECORDED} SELECT i.item_id, length(i.item), {HAS_REPEAT.format(item='i.item')}, recorded.traces,"
-        f" {parts_of}, {turns_of}"
+        f" {parts_of}, {_TURNS if user else 0}"
         " FROM run_items i LEFT JOIN recorded USING (item_id) WHERE i.run_id = $run",
         {"run": run.id, "sample": run.sample},
     )
@@ -184,33 +188,31 @@ def forecast(
         for item_id, letters, has_repeat, traces, parts, turns in batch:
             took, paid, recorded = _recorded(traces, parts)
             for lane, count in counts.items():
-                if lane == Lane.OLD2 and not has_repeat:
+                missing = run.trials - finished_counts[item_id, lane]
+                if missing <= 0 or (lane == Lane.OLD2 and not has_repeat):
                     continue
-                missing = run.trials - finished_counts.get((item_id, lane), 0)
-                if missing > 0:
-                    _add(count, missing, run.lanes[lane], took, paid, recorded, settings)
-                if missing > 0 and isinstance(user, str):
-                    # The first turn is the recorded one.
+                _add(count, missing, run.lanes[lane], took, paid, recorded, settings)
+                if user:
+                    # The first turn is the recorded one. A simulated user reads two conversations.
                     most = missing * (max(turns, 1) - 1 + EXTRA_TURNS)
-                    user_turns += most
-                    price = _reply_cost(user, letters, settings)
-                    user_usd = None if user_usd is None or price is None else user_usd + most * price
-            if model is not None:
+                    reads = 2 * letters // LETTERS_A_TOKEN + USER_TOKENS
+                    user_turns.add(most, _price(str(user), settings.user.base_url, reads, settings))
+            if judge is not None:
                 lanes = len(run.lanes) - (Lane.OLD2 in run.lanes and not has_repeat)
-                questions = lanes * run.trials * settings.judge.votes
-                votes += questions
-                vote = Usage(
-                    input_tokens=letters // LETTERS_A_TOKEN + JUDGE_TOKENS, output_tokens=VOTE_TOKENS
-                )
-                price = _vote_cost(model, vote, settings)
-                judge_usd = None if judge_usd is None or price is None else judge_usd + questions * price
-    summed = _sum(counts.values(), votes, judge_usd, model)
-    return replace(summed, user_turns=user_turns, user_usd=user_usd)
+                reads = letters // LETTERS_A_TOKEN + JUDGE_TOKENS
+                price = _price(judge, settings.judge.base_url, reads, settings)
+                votes.add(lanes * run.trials * settings.judge.votes, price)
+    return replace(
+        _sum(counts.values()),
+        votes=votes.number,
+        judge_usd=None if judge is None else votes.usd,
+        judge_model=judge,
+        user_turns=user_turns.number,
+        user_usd=user_turns.usd if user else None,
+    )
 
 
-def _sum(
-    counts: Collection[_Count], votes: int, judge_usd: float | None, judge_model: str | None
-) -> Forecast:
+def _sum(counts: Collection[_Count]) -> Forecast:
     cost, tokens = 0.0, 0.0
     priced = measured = guessed = unpriced = trials = 0
     for count in counts:
@@ -234,9 +236,6 @@ def _sum(
         guessed=guessed,
         unpriced=unpriced,
         models=tuple(sorted({model for count in counts for model in count.models})),
-        votes=votes,
-        judge_usd=judge_usd,
-        judge_model=judge_model,
     )
 
 
@@ -273,6 +272,8 @@ def _add(
         count.cost_usd += trials * cost
 
 
+_TURNS = "len(list_filter(json_extract_string(i.item, '$.messages[*].role'), lambda role: role = 'user'))"
+"""How often the user speaks in an item."""
 _RECORDED = """
 WITH members AS (
     SELECT item_id, unnest(list_prepend(i.trace_id, coalesce(s.turns, []))) AS trace_id
@@ -317,18 +318,11 @@ def _share(whole: Usage, parts: int) -> Usage:
     )
 
 
-def _vote_cost(model: str, vote: Usage, settings: Settings) -> float | None:
-    if is_loopback(settings.judge.base_url):
+def _price(model: str, base_url: str | None, reads: int, settings: Settings) -> float | None:
+    """Return the price of one question that has so many tokens."""
+    if is_loopback(base_url):
         return 0.0
-    return prices.cost(model, vote, settings.prices)
-
-
-def _reply_cost(model: str, letters: int, settings: Settings) -> float | None:
-    """Return the price of one turn of a simulated user, who reads two conversations."""
-    if is_loopback(settings.user.base_url):
-        return 0.0
-    tokens = 2 * letters // LETTERS_A_TOKEN + USER_TOKENS
-    return prices.cost(model, Usage(input_tokens=tokens, output_tokens=VOTE_TOKENS), settings.prices)
+    return prices.cost(model, Usage(input_tokens=reads, output_tokens=ANSWER_TOKENS), settings.prices)
 
 
 def _dollars(usd: float | None) -> str:
