@@ -162,7 +162,7 @@ def merge(con: DuckDBPyConnection, source: DuckDBPyConnection) -> dict[str, int]
     with transaction(con):
         merge_tokens(con, source)
         for table in _MERGED:
-            columns = _columns(con, table)
+            columns = sql.columns_of(con, table)
             owner, key = _OWNER.get(table, (table, _KEYS.get(table)))
             key_position = list(columns).index(key) if key else None
             taken[table] = 0
@@ -180,7 +180,7 @@ def merge(con: DuckDBPyConnection, source: DuckDBPyConnection) -> dict[str, int]
 
 def _merge_votes(con: DuckDBPyConnection, source: DuckDBPyConnection) -> int:
     """Copy votes, which are keyed by question and belong to no run: neither store's votes are paid again."""
-    columns = _columns(con, "judge_votes")
+    columns = sql.columns_of(con, "judge_votes")
     before = _count(con, "SELECT count(*) FROM judge_votes")
     for rows in in_batches(source, "SELECT * FROM judge_votes"):
         sql.insert(con, "judge_votes", columns, rows, "ON CONFLICT DO NOTHING")
@@ -281,16 +281,6 @@ def copy_media(source: Path, target: Path, hashes: Collection[str]) -> int:
 
 def _keys(con: DuckDBPyConnection, table: str, key: str) -> set[object]:
     return {value for (value,) in con.execute(f"SELECT {key} FROM {table}").fetchall()}
-
-
-def _columns(con: DuckDBPyConnection, table: str) -> dict[str, str]:
-    """Return name → SQL type of a table's columns, in their order."""
-    return dict(
-        con.execute(
-            "SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = $1 ORDER BY column_index",
-            [table],
-        ).fetchall()
-    )
 
 
 def _count(con: DuckDBPyConnection, query: str, *values: object) -> int:

@@ -112,12 +112,7 @@ def _rows(path: Path) -> Iterator[list[Any]]:
 
 
 def _insert(con: DuckDBPyConnection, table: str, rows: list[list[Any]]) -> None:
-    columns = dict(
-        con.execute(
-            "SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = $1 ORDER BY column_index",
-            [table],
-        ).fetchall()
-    )
+    columns = sql.columns_of(con, table)
     whole = [row for row in rows if len(row) == len(columns)]
     con.execute(f"CREATE OR REPLACE TEMP TABLE waiting AS FROM {table} LIMIT 0")
     sql.insert(con, "waiting", columns, whole)

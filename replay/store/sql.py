@@ -105,6 +105,12 @@ def insert(
     )
 
 
+def columns_of(con: DuckDBPyConnection, table: str) -> dict[str, str]:
+    """Return name → SQL type of a table's columns, in their order."""
+    query = "SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = ? ORDER BY column_index"
+    return dict(con.execute(query, [table]).fetchall())
+
+
 def _is_constant(column: list[Any]) -> bool:
     """Return whether a column holds one value only: the same object, or equal texts."""
     first = column[0]
