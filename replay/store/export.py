@@ -355,90 +355,62 @@ def _count(con: DuckDBPyConnection, table: str) -> int:
 _PAYLOADS = {"served", "scores", "metadata", "messages", "steps", "detail", "votes", "request", "tool_calls"}
 """Columns of JSON text."""
 _TRACE_COLUMNS = ("trace_id", "source", "updated_at", *FACTS, "metadata", "continues", "messages", "steps")
+
+
+def _of(table: str, *names: str) -> dict[str, str]:
+    """Return these columns of a table under their own names."""
+    return {name: f"{table}.{name}" for name in names}
+
+
+def _tokens(table: str) -> dict[str, str]:
+    return {
+        name: f"json_extract_string({table}.usage, '/{name}')::BIGINT"
+        for name in ("input_tokens", "output_tokens")
+    }
+
+
 _SELECTED: dict[ExportKind, dict[str, str]] = {
-    ExportKind.TRACES: {name: f"t.{name}" for name in _TRACE_COLUMNS},
+    ExportKind.TRACES: _of("t", *_TRACE_COLUMNS),
     ExportKind.SAMPLES: {
         "sample": "s.name",
-        "position": "i.position",
-        "trace_id": "i.trace_id",
-        "stratum": "i.stratum",
-        "weight": "i.weight",
-        "created_at": "s.created_at",
-        "month": "s.month",
+        **_of("i", "position", "trace_id", "stratum", "weight"),
+        **_of("s", "created_at", "month"),
         "condition": "s.where_clause",
         "by": "s.by_fields",
-        "size": "s.size",
-        "seed": "s.seed",
-        "population": "s.population",
+        **_of("s", "size", "seed", "population"),
     },
     ExportKind.RUNS: {
         "run_id": "r.run_id",
         "run_created_at": "r.created_at",
-        "sample": "r.sample",
-        "golden_path": "r.golden_path",
-        "mode": "r.mode",
+        **_of("r", "sample", "golden_path", "mode"),
         "lane": "t.lane",
         "version": "json_extract_string(r.lanes, '/' || t.lane || '/name')",
         "model": "json_extract_string(r.lanes, '/' || t.lane || '/args/model')",
         "item_id": "t.item_id",
-        "trace_id": "i.trace_id",
-        "case_id": "i.case_id",
-        "stratum": "i.stratum",
-        "weight": "i.weight",
+        **_of("i", "trace_id", "case_id", "stratum", "weight"),
         "trial": "t.index",
-        "status": "t.status",
-        "reason": "t.reason",
-        "final_response": "t.final_response",
+        **_of("t", "status", "reason", "final_response"),
         "tool_path": "coalesce(nullif(array_to_string("
         "json_extract_string(t.served, '$[*].call.name'), '>'), ''), '-')",
         "served": "t.served",
-        "input_tokens": "json_extract_string(t.usage, '/input_tokens')::BIGINT",
-        "output_tokens": "json_extract_string(t.usage, '/output_tokens')::BIGINT",
-        "cost_usd": "t.cost_usd",
-        "latency_ms": "t.latency_ms",
-        "started_at": "t.started_at",
-        "attempts": "t.attempts",
-        "scores": "t.scores",
+        **_tokens("t"),
+        **_of("t", "cost_usd", "latency_ms", "started_at", "attempts", "scores"),
     },
     ExportKind.GRADES: {
-        "run_id": "g.run_id",
-        "item_id": "g.item_id",
-        "trace_id": "i.trace_id",
-        "case_id": "i.case_id",
-        "lane": "g.lane",
-        "trial": "g.trial",
-        "grader": "g.grader",
-        "grader_version": "g.grader_version",
-        "state": "g.state",
-        "score": "g.score",
-        "passed": "g.passed",
-        "reason": "g.reason",
-        "detail": "g.detail",
-        "votes": "g.votes",
-        "cost_usd": "g.cost_usd",
+        **_of("g", "run_id", "item_id"),
+        **_of("i", "trace_id", "case_id"),
+        **_of("g", "lane", "trial", "grader", "grader_version", "state", "score", "passed", "reason"),
+        **_of("g", "detail", "votes", "cost_usd"),
     },
     ExportKind.MODEL_CALLS: {
-        "run_id": "m.run_id",
-        "item_id": "m.item_id",
-        "trace_id": "i.trace_id",
-        "case_id": "i.case_id",
+        **_of("m", "run_id", "item_id"),
+        **_of("i", "trace_id", "case_id"),
         "lane": "m.lane",
         "version": "json_extract_string(r.lanes, '/' || m.lane || '/name')",
-        "trial": "m.trial",
-        "index": "m.index",
-        "api": "m.api",
-        "path": "m.path",
-        "model": "m.model",
-        "status": "m.status",
-        "error": "m.error",
-        "request": "m.request",
-        "response": "m.response",
+        **_of("m", "trial", "index", "api", "path", "model", "status", "error", "request", "response"),
         "tool_calls": "m.tool_calls",
-        "input_tokens": "json_extract_string(m.usage, '/input_tokens')::BIGINT",
-        "output_tokens": "json_extract_string(m.usage, '/output_tokens')::BIGINT",
-        "cost_usd": "m.cost_usd",
-        "latency_ms": "m.latency_ms",
-        "started_at": "m.started_at",
+        **_tokens("m"),
+        **_of("m", "cost_usd", "latency_ms", "started_at"),
     },
 }
 _ITEM = (
