@@ -182,52 +182,35 @@ class CommandAgent:
     ) -> Outcome:
         url = sent["tools_url"]
         environment = {**models, **({TOOLS_URL: url} if isinstance(url, str) else {})}
-        program = Program(self._watching())
+        program = _Once(self._watching())
         await self._spawn(program, environment, folder)
         self._running.add(program)
-        began = time.perf_counter()
         try:
-            async with asyncio.timeout(self._rules.timeout_s) as attempt.deadline:
-                attempt.begin()
-                program.write(exchange.encode(sent), last=True)
-                output = await program.wait()
-            ms = (time.perf_counter() - began) * 1000
-            if self._closed and program.killed:
-                return cancelled()
-            message = _last_answer(output, program.ending or "", ms)
-            failed = "failed" in message
-            printed = _joined(output, await program.printed()) if failed else None
-            attempt.blocked = program.take_blocked()
-            return attempt.ended(message, printed)
-        except TimeoutError:
-            await program.kill()
-            attempt.blocked = program.take_blocked()
-            return attempt.failed(Status.TIMEOUT, attempt.too_late, await program.printed())
-        except ValueError:
-            return attempt.failed(Status.AGENT_ERROR, exchange.TOO_LONG, await program.printed())
+            return await self._run_in(program, attempt, sent)
         finally:
             await program.kill()
             self._running.discard(program)
 
-    async def _run_in(self, server: _Server, attempt: Attempt, sent: JsonObject) -> Outcome:
+    async def _run_in(self, program: _Once | _Server, attempt: Attempt, sent: JsonObject) -> Outcome:
         began = time.perf_counter()
         try:
             async with asyncio.timeout(self._rules.timeout_s) as attempt.deadline:
                 attempt.begin()
-                answer = await server.request(sent)
+                message = await program.request(sent)
         except TimeoutError:
-            await server.kill()
-            return attempt.failed(Status.TIMEOUT, attempt.too_late, await server.printed())
+            await program.kill()
+            attempt.blocked = program.take_blocked()
+            return attempt.failed(Status.TIMEOUT, attempt.too_late, await program.printed())
         except asyncio.CancelledError:
-            await server.kill()
+            await program.kill()
             raise
-        except _EndedError as ended:
-            if self._closed and server.killed:
-                return cancelled()
-            return attempt.failed(Status.CRASHED, str(ended), await server.printed())
-        message = exchange.answered(answer, (time.perf_counter() - began) * 1000)
-        attempt.blocked = server.take_blocked()
-        return attempt.ended(message, await server.printed() if "failed" in message else None)
+        except ValueError:
+            return attempt.failed(Status.AGENT_ERROR, exchange.TOO_LONG, await program.printed())
+        message["ms"] = (time.perf_counter() - began) * 1000
+        if self._closed and program.killed:
+            return cancelled()
+        attempt.blocked = program.take_blocked()
+        return attempt.ended(message, await program.printed() if "failed" in message else None)
 
     async def _new_server(self, folder: TrialFolder | None = None) -> _Server:
         """Start a persistent process in a clean folder, or in that of an earlier turn."""
@@ -262,8 +245,24 @@ class CommandAgent:
         )
 
 
-class _EndedError(Exception):
-    """A persistent program ended during a trial; the text says how."""
+class _Once(Program):
+    """A program that runs one trial."""
+
+    async def request(self, sent: JsonObject) -> JsonObject:
+        """Send the request and return the message of the answer, or of why there is none.
+
+        Raises:
+            ValueError: it wrote too much.
+        """
+        self.write(exchange.encode(sent), last=True)
+        return _last_answer(await self.wait(), self.ending or "")
+
+    async def printed(self) -> str | None:
+        """Return the end of what it wrote."""
+        with contextlib.suppress(ValueError):
+            output = self._output.text()[-4096:].decode("utf-8", "replace").strip()
+            return "\n".join(filter(None, (output, await super().printed()))) or None
+        return await super().printed()
 
 
 class _Server(Program):
@@ -280,11 +279,7 @@ class _Server(Program):
         return contextlib.nullcontext() if self.address is None else self.address.serving(line)
 
     async def request(self, sent: JsonObject) -> JsonObject:
-        """Send a request and return its response.
-
-        Raises:
-            _EndedError: it ended first.
-        """
+        """Send a request and return the message of its response, or of its end."""
         number: Any = sent["trial"]
         self._number, self._answer = number, asyncio.get_running_loop().create_future()
         self.forget_printed()
@@ -303,7 +298,8 @@ class _Server(Program):
             return False
         if self._answer is None or self._answer.done():
             return False
-        self._answer.set_result({name: inner for name, inner in value.items() if name != "trial"})
+        answer = {name: inner for name, inner in value.items() if name != "trial"}
+        self._answer.set_result(exchange.answered(answer, None))
         return True
 
     def _on_end(self, ending: str) -> None:
@@ -313,25 +309,23 @@ class _Server(Program):
     def _fail(self, ending: str) -> None:
         """Fail the waiting request, because the process has ended."""
         if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(_EndedError(f"the agent's process ended: {ending}"))
+            self._answer.set_result(_crashed(ending))
 
 
-def _last_answer(output: bytes, ending: str, ms: float) -> JsonObject:
+def _crashed(ending: str) -> JsonObject:
+    return exchange.failed(Status.CRASHED, f"the agent's process ended: {ending}", None)
+
+
+def _last_answer(output: bytes, ending: str) -> JsonObject:
     """Return the answer in a program's whole output."""
     last = output.rstrip().rpartition(b"\n")[2]
     for text in (output, last):
         with contextlib.suppress(ValueError):
             if text.strip():
-                return exchange.answered(exchange.decode(text), ms)
+                return exchange.answered(exchange.decode(text), None)
     if ending != "exit code 0":
-        return exchange.failed(Status.CRASHED, f"the agent's process ended: {ending}", ms)
+        return _crashed(ending)
     shown = last.decode("utf-8", "replace")[:80]
     output_text = f"its last line is {shown!r}, which is not JSON" if shown else "it wrote nothing"
-    return exchange.failed(
-        Status.AGENT_ERROR, f"the agent gave no answer on its standard output: {output_text}", ms
-    )
-
-
-def _joined(output: bytes, printed: str | None) -> str | None:
-    output_text = output[-4096:].decode("utf-8", "replace").strip()
-    return "\n".join(part for part in (output_text, printed) if part) or None
+    reason = f"the agent gave no answer on its standard output: {output_text}"
+    return exchange.failed(Status.AGENT_ERROR, reason, None)

@@ -79,7 +79,7 @@ def decode(text: bytes) -> Json:
     return decoded
 
 
-def answered(value: Json, ms: float) -> JsonObject:
+def answered(value: Json, ms: float | None) -> JsonObject:
     """Return the message (as a worker sends it) of an answer."""
     if isinstance(value, dict) and value.get("error") is not None and not _has_text(value):
         return failed_as(value["error"], ms)
