@@ -113,7 +113,7 @@ class CommandAgent:
             async with self._pool.slot() as server:
                 return await self._run_on(server, item, attempt, number, index, line)
         except (OSError, VersionError) as error:
-            return infra_error(f"the program could not be started: {error}")
+            return cancelled() if self._closed else infra_error(f"the program could not be started: {error}")
         except PoolClosedError:
             return cancelled()
 

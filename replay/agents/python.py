@@ -174,7 +174,7 @@ class PythonAgent:
                 outcome = await self._run_alone(item, line)
             return cancelled() if isinstance(outcome, Lost) else outcome
         except VersionError as error:
-            return infra_error(f"no worker could be started: {error}")
+            return cancelled() if self._closed else infra_error(f"no worker could be started: {error}")
         except PoolClosedError:
             return cancelled()
 
@@ -247,6 +247,9 @@ class PythonAgent:
                 await asyncio.to_thread(self._folders.remove, folder)
             raise
         worker.address = address
+        if self._closed:
+            await worker.kill()
+            raise PoolClosedError
         if folder is not None:
             if is_new:
                 await asyncio.to_thread(folder.settle)
@@ -261,7 +264,7 @@ class PythonAgent:
     async def _leave_folder(self, worker: WorkerClient, conversation: str) -> None:
         """Remove the folder of a worker that has ended; the next turn of a conversation goes on in it."""
         folder, worker.folder = worker.folder, None
-        if folder is not None:
+        if folder is not None and not self._closed:
             await self._folders.leave(folder, conversation)
 
     async def end_conversation(self, conversation: str) -> None:
@@ -321,6 +324,9 @@ class PythonAgent:
                 await self._abandon(worker, number)
                 raise
             outcome = await self._came_to(sent, worker, isolated=isolated)
+        if self._closed:
+            # All folders are removed.
+            return outcome
         outcome = await self._with_files(outcome, sent, worker)
         if not worker.alive and self._is_clean(worker):
             await self._leave_folder(worker, sent.conversation)
