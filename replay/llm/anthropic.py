@@ -239,7 +239,8 @@ class AnthropicModel:
                 if error.status_code not in PASSING and error.status_code < 500:
                     refuse(
                         error.status_code, problem,
-                        address="the model's API", key=KEYS[0], model=model, setting=self._purpose.setting,
+                        address="the model's API", answers="messages", key=KEYS[0],
+                        model=model, setting=self._purpose.setting,
                     )  # fmt: skip
                 retry_after_s = retry_after(error.response.headers)
                 certain = error.status_code == 429

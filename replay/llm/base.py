@@ -267,13 +267,16 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     return None
 
 
-def refuse(status: int, problem: str, *, address: str, key: str, model: str, setting: str) -> NoReturn:
+def refuse(
+    status: int, problem: str, *, address: str, answers: str, key: str, model: str, setting: str
+) -> NoReturn:
     """Raise for a status that no further attempt would change: of all calls, or of this one.
 
     Args:
         status: of HTTP.
         problem: the status with the API's own words.
         address: what the API is called.
+        answers: what it gives: `chat completions`.
         key: the variable that has the key.
         model: that was asked for.
         setting: where the model is named.
@@ -297,7 +300,8 @@ def refuse(status: int, problem: str, *, address: str, key: str, model: str, set
         )
     if status in (404, 405) or status < 400:
         raise SettingsError(
-            f"{address} does not know {model}, or is another API ({problem})", hint=f"correct {setting}"
+            f"{address} does not know {model}, or is not where {answers} are ({problem})",
+            hint=f"correct {setting}",
         )
     raise ModelFailure(f"the request was refused: {problem}", passing=False)
 

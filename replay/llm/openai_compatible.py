@@ -199,7 +199,8 @@ class OpenAICompatibleModel:
                 if (status not in PASSING and 300 <= status < 500) or _never_paid(body):
                     refuse(
                         status, problem,
-                        address=self._address, key=KEY, model=request.model, setting=self._purpose.setting,
+                        address=self._address, answers="chat completions", key=KEY,
+                        model=request.model, setting=self._purpose.setting,
                     )  # fmt: skip
                 retry_after_s = retry_after(answer.headers)
                 problem = f"{self._address} answered {problem}"
