@@ -315,7 +315,8 @@ def test_an_overlay_shows_the_checkout_where_it_is(checkout: Path, kind: str) ->
     async def path_of_folder() -> str:
         agent: Any = build(version(checkout, "quiet"), Rules(timeout_s=20.0, boundary=kind))
         await agent.start()
-        [folder] = agent._folder_of.values()
+        [worker] = agent._shared._workers
+        folder = worker.folder
         await agent.close()
         return str(folder.path)
 
