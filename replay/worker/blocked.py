@@ -53,17 +53,28 @@ LISTENING, INODE = "0A", 9
 """The state of a socket in /proc/net/tcp, and the column of its number."""
 
 
+class _Tries:
+    """What a trial tried in vain, and when it asked the proxy."""
+
+    def __init__(self) -> None:
+        self.blocked: dict[str, tuple[str | None, bool]] = {}
+        self.proxied: list[tuple[float, str | None, bool]] = []
+
+    def reported(self) -> dict[str, Any]:
+        """Return it as the worker replies it."""
+        lists = {"blocked": [[what, *event] for what, event in self.blocked.items()], "proxied": self.proxied}
+        return {name: listed for name, listed in lists.items() if listed}
+
+
 class Observer:
     """What the trials that run now, and the imports before them, tried in vain."""
 
     def __init__(self) -> None:
         """Observe from now on, if the environment describes a boundary."""
         described = json.loads(os.environ.pop(VARIABLE, "null"))
-        self._trials: dict[int, dict[str, tuple[str | None, bool]]] = {}
-        self._proxied: dict[int, list[tuple[float, str | None, bool]]] = {}
-        self._before: dict[str, tuple[str | None, bool]] = {}
-        """What was tried before the first trial."""
-        self._proxied_before: list[tuple[float, str | None, bool]] = []
+        self._trials: dict[int, _Tries] = {}
+        self._before = _Tries()
+        """Of the imports, which the first trial has as well."""
         self._has_begun = False
         self.parts_of_tools: Mapping[CodeType, str] = {}
         """Code of listed tools that no recording answers, each with the path of its function."""
@@ -84,18 +95,17 @@ class Observer:
 
     def begin(self, trial: int) -> None:
         """Observe a trial; the first one also has what was tried before it."""
-        self._trials[trial] = {} if self._has_begun else self._before
-        self._proxied[trial] = [] if self._has_begun else self._proxied_before
+        self._trials[trial] = _Tries() if self._has_begun else self._before
         self._has_begun = True
 
     def end(self, trial: int) -> dict[str, Any]:
         """Observe a trial no longer; return what it tried in vain, and when it asked the proxy."""
         self._take_reports(trial)
-        return _reported(self._trials.pop(trial, {}), self._proxied.pop(trial, []))
+        return self._trials.pop(trial, _Tries()).reported()
 
     def before(self) -> dict[str, Any]:
         """Return the same of what came before the first trial, which has it as well."""
-        return _reported(self._before, self._proxied_before)
+        return self._before.reported()
 
     def _take_reports(self, ending: int) -> None:
         """Take in what forked processes tried; a trial that ended before it is known has none of it."""
@@ -105,7 +115,8 @@ class Observer:
             return
         for line in lines:
             trial, what, at, in_tool = json.loads(line)
-            self._trials.get(trial, self._trials.get(ending, {})).setdefault(what, (at, in_tool))
+            tries = self._trials.get(trial) or self._trials.get(ending) or _Tries()
+            tries.blocked.setdefault(what, (at, in_tool))
 
     def _notice(self, event: str, args: tuple[Any, ...]) -> None:
         if event == "open":
@@ -148,17 +159,17 @@ class Observer:
             return
         is_loopback = host.startswith("127.") or host == "::1"
         if is_loopback and port == self._proxy:
-            trial = self._trial()
-            proxied = self._proxied_before if trial is None else self._proxied[trial]
-            if (trial is not None or not self._has_begun) and len(proxied) < MOST_EVENTS:
-                proxied.append((time.monotonic(), self._line(sys._getframe(2)), calls.is_running()))
+            tries = self._tries()
+            if tries is not None and len(tries.proxied) < MOST_EVENTS:
+                tries.proxied.append((time.monotonic(), self._line(sys._getframe(2)), calls.is_running()))
             return
         servers = _servers(port) if is_loopback else set()
         where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         if servers and self._is_private_network:
             # It may have tried before its own server was up.
-            trial = self._trial()
-            (self._before if trial is None else self._trials[trial]).pop(where, None)
+            tries = self._tries()
+            if tries is not None:
+                tries.blocked.pop(where, None)
         else:
             self._keep("a server of its own" if servers and _is_inside(servers) else where)
 
@@ -216,18 +227,23 @@ class Observer:
             return trial
         return next(iter(self._trials), None)
 
-    def _keep(self, what: str) -> None:
+    def _tries(self) -> _Tries | None:
+        """Return where to keep what the running code tries; None where no trial runs any more."""
         trial = self._trial()
-        if trial is None and self._has_begun:
-            return
-        events = self._before if trial is None else self._trials[trial]
-        if what not in events and len(events) < MOST_EVENTS:
+        if trial is not None:
+            return self._trials[trial]
+        return None if self._has_begun else self._before
+
+    def _keep(self, what: str) -> None:
+        tries = self._tries()
+        events = {} if tries is None else tries.blocked
+        if tries is not None and what not in events and len(events) < MOST_EVENTS:
             frame: FrameType | None = sys._getframe(3)
             if what == "a Unix socket" and _is_quiet(frame):
                 return
             events[what] = (self._line(frame), calls.is_running())
             if os.getpid() != self._process:
-                report = json.dumps([trial, what, *events[what]]).encode() + b"\n"
+                report = json.dumps([self._trial(), what, *events[what]]).encode() + b"\n"
                 with contextlib.suppress(OSError):
                     os.write(self._reports[1], report if len(report) <= select.PIPE_BUF else b"")
 
@@ -264,13 +280,6 @@ class Observer:
             if line is not None:
                 lines.add(line)
         return lines.pop() if len(lines) == 1 else None
-
-
-def _reported(
-    events: dict[str, tuple[str | None, bool]], proxied: list[tuple[float, str | None, bool]]
-) -> dict[str, Any]:
-    listed = [[what, *event] for what, event in events.items()]
-    return {**({"blocked": listed} if listed else {}), **({"proxied": proxied} if proxied else {})}
 
 
 def _is_quiet(frame: FrameType | None) -> bool:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import dataclasses
 import json
 import os
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol
+from typing import Any
 
 from . import replies
 
@@ -49,93 +50,96 @@ def is_running(key: int | None = None) -> bool:
     return bool(_RUNNING.get()) if key is None else key in _RUNNING.get()
 
 
-@contextlib.contextmanager
-def running(key: int) -> Iterator[None]:
-    """Have what a tool calls of itself run as well."""
-    token = _RUNNING.set(_RUNNING.get() | {key})
-    try:
-        yield
-    finally:
-        # A generator may be ended in another context than it was begun in.
-        with contextlib.suppress(ValueError):
-            _RUNNING.reset(token)
+@dataclasses.dataclass
+class PatchedCall:
+    """A tool call, and what is made of its answer."""
+
+    name: str
+    args: dict[str, Any]
+    key: int
+    """The tool's: while it runs, what it calls of itself runs as well."""
+    convert: Callable[[Any], Any] = lambda answer: answer
+    """Makes of a recorded result what the replaced function gives; of a generator, a list of its items."""
+    fail: Callable[[str], BaseException] = RuntimeError
+    """Makes of a recorded error what the replaced function raises."""
+    failed: Callable[[str], Any] | None = None
+    """Makes of a recorded error what the replaced function gives, where it raises none."""
+    runs: bool = False
+    """It changes the agent's own state, which no recording holds: once it was answered, it runs."""
+    awaits: bool = False
+    """The replaced function gives an awaitable, though it is no coroutine function."""
+    instead: Any = None
+    """Is the answer, and nothing is asked."""
+
+
+Ask = Callable[[PatchedCall], Any]
+"""Answers a call (see `Asking.ask`)."""
 
 
 class Live:
-    """The answer to a call whose tool may run: the caller runs it and reports the result."""
+    """The answer to a call whose tool may run: a context in which it runs, and reports its `result`."""
 
-    def __init__(self, tools: Asking, trial: int | None, index: int) -> None:
-        self._tools, self._trial, self._index = tools, trial, index
+    def __init__(self, tools: Asking, trial: int | None, index: int | None, key: int) -> None:
+        self._tools, self._trial, self._index, self._key = tools, trial, index, key
+        self.result: Any = None
+
+    def __enter__(self) -> Live:
+        self._token = _RUNNING.set(_RUNNING.get() | {self._key})
+        return self
+
+    def __exit__(self, _: Any, error: BaseException | None, __: Any) -> None:
+        # A generator may be ended in another context than it was begun in.
+        with contextlib.suppress(ValueError):
+            _RUNNING.reset(self._token)
+        if self._index is None:
+            return
+        has_ended = error is None or (isinstance(error, GeneratorExit) and self.result is not None)
+        outcome = {"result": self.result} if has_ended else {"error": f"{type(error).__name__}: {error}"}
+        self._tools.report({"trial": self._trial, "ran": self._index, **outcome})
 
     def run(self, function: Callable[[], Any]) -> Any:
         """Run a tool."""
-        try:
-            result = function()
-        except BaseException as error:
-            self._report(error=f"{type(error).__name__}: {error}")
-            raise
-        self._report(result=result)
-        return result
+        with self:
+            self.result = function()
+        return self.result
 
-    async def wait(self, running: Any) -> Any:
+    async def wait(self, function: Callable[[], Any]) -> Any:
         """Run an async tool."""
-        try:
-            result = await running
-        except BaseException as error:
-            self._report(error=f"{type(error).__name__}: {error}")
-            raise
-        self._report(result=result)
-        return result
-
-    @contextlib.contextmanager
-    def collecting(self, items: list[Any]) -> Iterator[None]:
-        """Run a tool that gives its result item by item."""
-        try:
-            yield
-        except BaseException as error:
-            if isinstance(error, GeneratorExit):
-                self._report(result=items)
-            else:
-                self._report(error=f"{type(error).__name__}: {error}")
-            raise
-        self._report(result=items)
-
-    def _report(self, **outcome: Any) -> None:
-        self._tools.report({"trial": self._trial, "ran": self._index, **outcome})
+        with self:
+            self.result = await function()
+        return self.result
 
 
 class Asking:
     """Asks for tools, from any thread or coroutine."""
 
-    def ask(
-        self, name: str, args: dict[str, Any], fail: Callable[[str], BaseException] = RuntimeError
-    ) -> Any:
-        """Return what the tool answers, or `Live` where it may run.
-
-        Args:
-            name: of the tool.
-            args: of the call.
-            fail: makes the exception of the tool's recorded error.
+    def ask(self, call: PatchedCall) -> Any:
+        """Return what the replaced function gives, or `Live` where the tool runs.
 
         Raises:
-            RuntimeError: the recorded error of the tool, or the call could not be answered.
+            BaseException: the recorded error of the tool, as the call has it.
+            RuntimeError: the call could not be answered.
             Stopped: the trial ends here.
         """
-        trial = self.trial_of(name)
+        if call.instead is not None:
+            return call.instead
+        trial = self.trial_of(call.name)
         try:
-            line = encode({"trial": trial, "name": name, "args": args})
+            line = encode({"trial": trial, "name": call.name, "args": call.args})
         except (ValueError, RecursionError) as error:
-            raise RuntimeError(f"the arguments of {name} cannot be written as JSON: {error}") from None
+            raise RuntimeError(f"the arguments of {call.name} cannot be written as JSON: {error}") from None
         if len(line) > LARGEST_LINE:
-            raise RuntimeError(f"the arguments of {name} are longer than {LARGEST_LINE >> 20} MB")
-        answer = json.loads(self.exchange(line, name))
+            raise RuntimeError(f"the arguments of {call.name} are longer than {LARGEST_LINE >> 20} MB")
+        answer = json.loads(self.exchange(line, call.name))
         if "stop" in answer:
             raise Stopped(answer["stop"])
         if "error" in answer:
-            raise fail(answer["error"])
-        if "live" in answer:
-            return Live(self, trial, answer["live"])
-        return answer["result"]
+            if call.failed is not None:
+                return call.failed(answer["error"])
+            raise call.fail(answer["error"])
+        if "live" in answer or call.runs:
+            return Live(self, trial, answer.get("live"), call.key)
+        return call.convert(answer["result"])
 
     def report(self, message: dict[str, Any]) -> None:
         """Say what a tool gave that ran; nothing is answered. What cannot be written is left out."""
@@ -163,13 +167,6 @@ class Asking:
         raise NotImplementedError
 
 
-class Parent(Protocol):
-    """How a forked process asks (see `children.Connection`)."""
-
-    def ask(self, line: bytes) -> bytes:
-        """Send a line to the worker and return its answer."""
-
-
 class Tools(Asking):
     """The tools channel of a worker: one question and its answer at a time."""
 
@@ -178,7 +175,7 @@ class Tools(Asking):
         self._channel = channel
         self._answers = channel.makefile("rb")
         self._lock = threading.Lock()
-        self.parent: Parent | None = None
+        self.parent: Callable[[bytes], bytes] | None = None
         """Where to ask in a process that was forked from this one; None where nothing serves it."""
         self._is_forked = False
         self.running: set[int] = set()
@@ -259,7 +256,7 @@ class Tools(Asking):
         try:
             if self.parent is None:
                 raise ConnectionError("it serves no other process")
-            return self.parent.ask(line)
+            return self.parent(line)
         except OSError as error:
             raise RuntimeError(
                 f"{name} was called in a process that cannot reach the worker ({error}); it was not run"

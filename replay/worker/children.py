@@ -7,8 +7,7 @@ as soon as it was executed.
 
 What does not come this way runs its tools within the boundary: a Python without this environment (`-I`,
 `env -i`, an `env` of its own), the tools' own file as a program, a module under another name. The
-worker serves at a port of loopback. The first line of a connection is `{"secret": …}`; then one JSON line a
-message:
+worker serves at a port of loopback. The first line of a connection is the secret; each other is a message:
 
 in   {"config": true}                        out  {"config": what must be patched}
 in   {"trial": null, "name", "args"}         out  the answer, as the tools channel gives it
@@ -62,7 +61,7 @@ class ToolServer:
         self._socket.bind(("127.0.0.1", int(os.environ.pop(PORT, 0))))
         self._socket.listen(64)
         self._address = f"127.0.0.1:{self._socket.getsockname()[1]}"
-        tools.parent = Connection(self._address, self._secret)
+        tools.parent = Connection(self._address, self._secret).ask
         paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
         paths = [BOOTSTRAP, *(path for path in paths if path and path != BOOTSTRAP)]
         os.environ["PYTHONPATH"] = os.pathsep.join(paths)
@@ -110,8 +109,7 @@ class ToolServer:
             connection.settimeout(GREETING_S)
             lines = connection.makefile("rb")
             try:
-                greeting = json.loads(lines.readline(LONGEST_GREETING))
-                if not hmac.compare_digest(str(greeting["secret"]), self._secret):
+                if not hmac.compare_digest(lines.readline(LONGEST_GREETING), f"{self._secret}\n".encode()):
                     return
                 connection.settimeout(None)
                 for line in lines:
@@ -149,7 +147,7 @@ class Connection:
                 host, _, port = self._address.rpartition(":")
                 self._socket = socket.create_connection((host, int(port)))
                 self._lines = self._socket.makefile("rb")
-                self._socket.sendall(json.dumps({"secret": self._secret}).encode() + b"\n")
+                self._socket.sendall(f"{self._secret}\n".encode())
             self._socket.sendall(line)
             reply: bytes = self._lines.readline()
         if not reply.endswith(b"\n"):
@@ -199,5 +197,4 @@ class ChildProcess:
 
         connection = self._connection
         config = json.loads(connection.ask(b'{"config": true}\n'))["config"]
-        asking = ChildCalls()
-        return patch.Patches.of_config(config, asking.ask, asking.refuse)
+        return patch.Patches(config, ChildCalls())

@@ -64,8 +64,6 @@ class Discovery:
         """
         self._ignored_paths = tuple(ignore)
         self.targets: list[ToolFunction] = []
-        self.is_open = False
-        """There is a table, or a class, to which tools may be added."""
         self.caches: list[Any] = []
         """`functools.lru_cache` around tools."""
         self.partials: list[tuple[Any, ToolFunction]] = []
@@ -157,9 +155,6 @@ class Discovery:
 
     def _method(self, value: types.MethodType, name: str | None, path: str, bound_to: str | None) -> bool:
         function, owner = value.__func__, value.__self__
-        if type(function) is kinds.CACHE:
-            self.caches.append(function)
-            function = function.__wrapped__
         if type(function) is not types.FunctionType:
             return self.add(function, name, path, bound_to)
         instance = None if inspect.isclass(owner) else owner
@@ -199,10 +194,6 @@ class Discovery:
             has_tools = self._mapping(value, name, path)
         else:
             has_tools = self._sequence(value, name, path)
-        call = inspect.getattr_static(type(value), "__call__", None)
-        if has_tools and kinds.has_code(call):
-            # It may choose among what it holds.
-            return self._function(ToolFunction(call, None, path, is_method=True, owner=value), "__call__")
         functions = [kinds.code_of(raw) for _, raw in kinds.methods(type(value))]
         is_object = any(
             kinds.has_code(function) and not kinds.is_library(function.__module__) for function in functions
@@ -241,7 +232,6 @@ class Discovery:
         has_tools = sum([self.add(*member) for member in members]) or sum(
             [self.add(*member) for member in beside]
         )
-        self.is_open = self.is_open or bool(has_tools)
         return bool(has_tools)
 
     # --- classes and objects ---------------------------------------------------------------------
@@ -254,25 +244,20 @@ class Discovery:
             if raw is not None and not self._of_class(raw, attribute, path, name, family):
                 self._no_tool(raw, [cls.__qualname__], path)
             family = family or next((target.family for target in self.targets[-1:]), 0)
-        self.is_open = True
         return True
 
     def _of_class(self, raw: Any, attribute: str, path: str, name: str | None, family: int) -> bool:
         raw = decorators.inside_proxy(raw)
         if type(raw) is kinds.CACHE:
             self.caches.append(raw)
-            functions = [raw.__wrapped__]
-        else:
-            functions = [getattr(raw, "__func__", raw)]
-        before = len(self.targets)
-        for function in functions:
-            if type(function) is types.FunctionType:
-                target = ToolFunction(
-                    function, name, path, is_method=not isinstance(raw, staticmethod), family=family,
-                    takes_input=attribute in kinds.INPUT_NAMES, is_member=name is not None,
-                )  # fmt: skip
-                self._function(target, attribute)
-        return len(self.targets) > before
+        function = kinds.code_of(raw)
+        if type(function) is not types.FunctionType:
+            return False
+        target = ToolFunction(
+            function, name, path, is_method=not isinstance(raw, staticmethod), family=family,
+            takes_input=attribute in kinds.INPUT_NAMES, is_member=name is not None,
+        )  # fmt: skip
+        return self._function(target, attribute)
 
     def _class(self, cls: type, name: str | None, path: str) -> bool:
         class_name = cls.__dict__.get("name")

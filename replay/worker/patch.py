@@ -21,10 +21,10 @@ import functools
 import sys
 import threading
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from . import discovery, imports, replies, shapes, tool, trampoline
+from . import calls, discovery, imports, replies, shapes, tool, trampoline
 from .frameworks import base
 
 
@@ -40,36 +40,27 @@ class Home(NamedTuple):
 class Patches:
     """The patch points of an agent, and all that was patched for them."""
 
-    def __init__(
-        self,
-        points: list[str],
-        ask: tool.Ask,
-        refuse: Callable[[str], BaseException],
-        *,
-        live: Iterable[str] = (),
-        settled: Iterable[str] = (),
-        ignore: Iterable[str] = (),
-    ) -> None:
+    def __init__(self, config: Mapping[str, Any], asking: calls.Asking) -> None:
         """Make it ready to apply.
 
         Args:
-            points: `module:attr[.attr…]`, or the name of a framework.
-            ask: answers a tool call.
-            refuse: keeps why the running trial cannot go on; what it returns is raised.
-            live: names of the tools that may run.
-            settled: names of the tools whose results the settings describe.
-            ignore: paths of values in tables that are no tools (see `discovery.is_ignored`).
+            config: `tools`, the points: `module:attr[.attr…]`, or names of frameworks; `live`, names of the
+                tools that may run; `settled`, those whose results the settings describe; `ignore`, paths of
+                values in tables that are no tools (see `discovery.is_ignored`). Of another process, whose
+                tools are patched here as their modules are executed, also `homes`.
+            asking: answers tool calls.
 
         Raises:
             shapes.Unusable: a framework is not supported, not installed or of another version.
         """
-        self.points = [point for point in points if ":" in point]
-        self._live, self._settled, self._ignore = tuple(live), frozenset(settled), tuple(ignore)
-        self._ask, self._refuse = ask, refuse
+        self._config = {name: list(config[name]) for name in ("tools", "live", "settled", "ignore")}
+        self.points = [point for point in config["tools"] if ":" in point]
+        self._live, self._settled = set(config["live"]), frozenset(config["settled"])
+        self._asking = asking
         self.tools: list[tool.Tool] = []
-        self._homes: set[Home] = set()
+        self._homes = {Home(*home) for home in config.get("homes", ())}
         """Where the functions are defined that another process has patched."""
-        self._executed: list[types.ModuleType] | None = []
+        self._executed: list[types.ModuleType] | None = None if "homes" in config else []
         """Modules that were executed before the points were patched; None after that."""
         self.beside: dict[types.CodeType, str] = {}
         """Code of tool objects that is not answered, each with the path of its function."""
@@ -78,37 +69,14 @@ class Patches:
         """Owner, name and function of each point, where all of them are functions."""
         self._lock = threading.RLock()
         self.frameworks = [
-            base.adapter(point)(ask, refuse, self._live) for point in points if ":" not in point
+            base.adapter(point)(asking, self._live) for point in config["tools"] if ":" not in point
         ]
         for framework in self.frameworks:
             framework.check()
 
-    @classmethod
-    def of_config(
-        cls, config: dict[str, Any], ask: tool.Ask, refuse: Callable[[str], BaseException]
-    ) -> Patches:
-        """Return what patches the same in another process, as its modules are executed."""
-        patches = cls(
-            config["points"],
-            ask,
-            refuse,
-            live=config["live"],
-            settled=config["settled"],
-            ignore=config["ignore"],
-        )
-        patches._homes = {Home(*home) for home in config["homes"]}
-        patches._executed = None
-        return patches
-
     def config(self) -> dict[str, Any]:
         """Return what another process must patch."""
-        return {
-            "points": [*self.points, *(framework.name for framework in self.frameworks)],
-            "homes": sorted(self.homes(), key=str),
-            "live": self._live,
-            "settled": sorted(self._settled),
-            "ignore": list(self._ignore),
-        }
+        return {**self._config, "homes": sorted(self.homes(), key=str)}
 
     # --- what is answered --------------------------------------------------------------------------
 
@@ -122,9 +90,7 @@ class Patches:
     def paths(self) -> list[str]:
         """Return where each function was found that is answered; of a framework, its tools' names."""
         answered = [
-            answered_tool
-            for answered_tool in self.tools
-            if not set(self._live).issuperset(answered_tool.names)
+            answered_tool for answered_tool in self.tools if not self._live.issuperset(answered_tool.names)
         ]
         paths = dict.fromkeys(path for answered_tool in answered for path in answered_tool.paths)
         return [*paths, *(name for framework in self.frameworks for name in framework.names)]
@@ -178,7 +144,7 @@ class Patches:
                 framework.renew()
             discovered = self._discover(import_modules=True)
             self._install(discovered)
-            self._keep_functions(discovered)
+            self._keep_functions()
             if self._executed is None:
                 return
             executed, self._executed = self._executed, None
@@ -221,7 +187,7 @@ class Patches:
         try:
             self._patch_module(module)
         except shapes.Unusable as unusable:
-            raise self._refuse(
+            raise self._asking.refuse(
                 f"a module was executed again whose tools cannot be answered: {unusable}"
             ) from None
 
@@ -230,7 +196,7 @@ class Patches:
         homes = self.homes()
         chosen = [home for home in homes if file and home.file == file]
         chosen = chosen or [home for home in homes if home.module == name]
-        discovered = discovery.Discovery(self._ignore)
+        discovered = discovery.Discovery(self._config["ignore"])
         for point in self.points:
             point_module, _, attributes = point.partition(":")
             if point_module == name or (file and imports.file_of(point_module) == file):
@@ -245,7 +211,7 @@ class Patches:
                 self._install(discovered)
 
     def _discover(self, *, import_modules: bool = False) -> discovery.Discovery:
-        discovered = discovery.Discovery(self._ignore)
+        discovered = discovery.Discovery(self._config["ignore"])
         for point in self.points:
             module_name, _, attributes = point.partition(":")
             if not attributes:
@@ -279,11 +245,9 @@ class Patches:
                 "a class or object that is called as a tool, or a table of them"
             )
 
-    def _keep_functions(self, discovered: discovery.Discovery) -> None:
+    def _keep_functions(self) -> None:
         """Keep the functions of the points, if no point is more: that they are there needs no search."""
         self._functions = []
-        if discovered.caches or discovered.partials or discovered.is_open:
-            return
         functions = []
         for point in self.points:
             module_name, _, attribute = point.partition(":")
@@ -316,12 +280,12 @@ class Patches:
         function, code = first.function, first.function.__code__
         in_factory = "<locals>" in function.__qualname__ and first.like in (None, function)
         in_factory = in_factory and not trampoline.is_shared(function)
-        replacement = tool.Tool(first, trampoline.copied(function), self._ask, self._settled)
+        replacement = tool.Tool(first, trampoline.copied(function), self._asking.ask, self._settled)
         for target in others:
             replacement.join(target)
         self.tools.append(replacement)
         trampoline.replace_code(function, replacement)
-        if in_factory and set(self._live).isdisjoint(replacement.names):
+        if in_factory and self._live.isdisjoint(replacement.names):
             trampoline.replace_in_factory(function, code)
 
     def _patch_partial(self, partial: Any, target: discovery.ToolFunction) -> None:
@@ -343,7 +307,7 @@ class Patches:
             vars(run)["__signature__"] = signature
         function: Any = run
         around = discovery.ToolFunction(function, target.name, target.path, family=target.family)
-        replacement = tool.Tool(around, trampoline.copied(function), self._ask, self._settled)
+        replacement = tool.Tool(around, trampoline.copied(function), self._asking.ask, self._settled)
         self.tools.append(replacement)
         trampoline.replace_code(function, replacement)
         partial.__setstate__((run, (), {}, vars(partial) or None))

@@ -17,13 +17,10 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Callable, Collection, Generator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from . import answers, calls, discovery, kinds, replies, shapes, trampoline
-
-Ask = Callable[..., Any]
-"""Tool name and arguments → the answer (see `calls.Asking.ask`)."""
 
 DISPATCHER_NAMES = {
     "name", "tool", "tool_name", "toolname", "function", "function_name", "func_name", "fn", "fn_name",
@@ -45,14 +42,14 @@ FRAMEWORK_ARGS = {"callbacks", "config", "run_manager"}
 """Arguments that LangChain gives to a tool's own method, and no model does."""
 
 
-class Tool(trampoline.Handler):
+class Tool(trampoline.Answering):
     """The replacement of a patched function: it requests the recorded result instead."""
 
     def __init__(
         self,
         target: discovery.ToolFunction,
         original: Callable[..., Any],
-        ask: Ask,
+        ask: calls.Ask,
         settled: Collection[str] = (),
     ) -> None:
         """Make what answers a function.
@@ -63,11 +60,11 @@ class Tool(trampoline.Handler):
             ask: answers a call.
             settled: names of tools whose results the settings describe, whatever an annotation promises.
         """
-        self.original: Any = original
+        super().__init__(original, ask)
         # Code that searches all objects for the tool by its name must not find this one.
         self.original.__name__ = f"original {self.original.__name__}"
         self.family = target.family
-        self._ask, self._settled = ask, settled
+        self._settled = settled
         self.like: Any = target.like or target.function
         """The function whose name and signature are the tool's."""
         self._signature = trampoline.signature_of(self.like)
@@ -115,60 +112,6 @@ class Tool(trampoline.Handler):
         names = {name for _, name in (self.owners or {}).values()} if self.owners else {self.name}
         return sorted(name or self._function_name for name in names)
 
-    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Answer a call of a plain function."""
-        if self._runs(args):
-            return self.original(*args, **kwargs)
-        if self._is_awaited:
-            return self.wait(args, kwargs)
-        answer = self._requested(args, kwargs)
-        if isinstance(answer, calls.Live):
-            with calls.running(self.family):
-                return answer.run(lambda: self.original(*args, **kwargs))
-        return answer
-
-    async def wait(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Answer a call of an async function."""
-        if self._runs(args):
-            return await self.original(*args, **kwargs)
-        answer = self._requested(args, kwargs)
-        if isinstance(answer, calls.Live):
-            with calls.running(self.family):
-                return await answer.wait(self.original(*args, **kwargs))
-        return answer
-
-    def generate(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Generator[Any, Any, Any]:
-        """Answer a call of a generator: a recorded list item by item, anything else as its one item."""
-        if self._runs(args):
-            return (yield from self.original(*args, **kwargs))
-        answer = self._requested(args, kwargs)
-        if isinstance(answer, calls.Live):
-            items: list[Any] = []
-            with answer.collecting(items), calls.running(self.family):
-                for item in self.original(*args, **kwargs):
-                    items.append(item)
-                    yield item
-            return items
-        yield from answer if isinstance(answer, list) else [answer]
-        return answer
-
-    async def generate_async(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Answer a call of an async generator."""
-        if self._runs(args):
-            async for item in self.original(*args, **kwargs):
-                yield item
-            return
-        answer = self._requested(args, kwargs)
-        if isinstance(answer, calls.Live):
-            items: list[Any] = []
-            with answer.collecting(items), calls.running(self.family):
-                async for item in self.original(*args, **kwargs):
-                    items.append(item)
-                    yield item
-            return
-        for item in answer if isinstance(answer, list) else [answer]:
-            yield item
-
     def _runs(self, args: tuple[Any, ...]) -> bool:
         """Return whether a call is none of a tool: of another object, or by the tool itself while it runs."""
         if calls.is_running(self.family):
@@ -187,7 +130,10 @@ class Tool(trampoline.Handler):
         module = getattr(self.original, "__globals__", {}).get("__name__")
         return module is not None and kinds.is_library(str(module))
 
-    def _requested(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def read(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> calls.PatchedCall | None:
+        """Return the tool call; None where it is of another object, or by the tool itself while it runs."""
+        if self._runs(args):
+            return None
         name, owner = self.name, args[0] if args else None
         if self.owners and args:
             # A copy of a tool object has the tool's name, too.
@@ -208,11 +154,11 @@ class Tool(trampoline.Handler):
                 arguments = _unpacked(_without_framework(arguments), args)
             if self._is_in_fields and self.owners is None:
                 arguments = kinds.fields_passed_to(owner)
-        answer = self._ask(called, arguments)
-        # What the settings say of the tool's result has been applied, and goes before the annotation.
-        if isinstance(answer, calls.Live) or called in self._settled:
-            return answer
-        return self._convert(answer)
+        call = calls.PatchedCall(called, arguments, self.family, awaits=self._is_awaited)
+        if called not in self._settled:
+            # What the settings say of a tool's result has been applied, and goes before the annotation.
+            call.convert = self._convert
+        return call
 
 
 def _without_framework(arguments: dict[str, Any]) -> dict[str, Any]:

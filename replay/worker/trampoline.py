@@ -12,10 +12,10 @@ import gc
 import inspect
 import sys
 import types
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Generator, Mapping
 from typing import Any
 
-from . import failures, kinds
+from . import calls, failures, kinds
 
 # What the code of a patched function is compiled from. `if False` makes the names of `free` free variables
 # without using them: a function's new code must have as many as its old code. No name of ours may be that
@@ -53,6 +53,83 @@ class Handler:
             "the code of a tool cannot be sent to another process, where nothing would answer it; "
             "define the tool in a module that the other process imports"
         )
+
+
+class Answering(Handler):
+    """Asks for the recorded answer of each call."""
+
+    def __init__(self, original: Callable[..., Any], ask: Callable[[calls.PatchedCall], Any]) -> None:
+        """Make it ready to be called.
+
+        Args:
+            original: runs what the function ran before it was patched.
+            ask: answers a call (see `calls.Asking.ask`).
+        """
+        self.original: Any = original
+        self._ask = ask
+
+    def read(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> calls.PatchedCall | None:
+        """Return the tool call; None where the function runs as it was written."""
+        raise NotImplementedError
+
+    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Answer a call of a plain function."""
+        call = self.read(args, kwargs)
+        if call is None:
+            return self.original(*args, **kwargs)
+        if call.awaits:
+            return self._waited(call, args, kwargs)
+        answer = self._ask(call)
+        return (
+            answer.run(lambda: self.original(*args, **kwargs)) if isinstance(answer, calls.Live) else answer
+        )
+
+    async def wait(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Answer a call of an async function."""
+        call = self.read(args, kwargs)
+        if call is None:
+            return await self.original(*args, **kwargs)
+        return await self._waited(call, args, kwargs)
+
+    async def _waited(self, call: calls.PatchedCall, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        answer = self._ask(call)
+        if isinstance(answer, calls.Live):
+            return await answer.wait(lambda: self.original(*args, **kwargs))
+        return await answer if inspect.isawaitable(answer) else answer
+
+    def generate(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Generator[Any, Any, Any]:
+        """Answer a call of a generator: a recorded list item by item, anything else as its one item."""
+        call = self.read(args, kwargs)
+        if call is None:
+            return (yield from self.original(*args, **kwargs))
+        answer = self._ask(call)
+        if not isinstance(answer, calls.Live):
+            yield from answer if isinstance(answer, list) else [answer]
+            return answer
+        with answer:
+            answer.result = []
+            for item in self.original(*args, **kwargs):
+                answer.result.append(item)
+                yield item
+        return answer.result
+
+    async def generate_async(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> AsyncIterator[Any]:
+        """Answer a call of an async generator."""
+        call = self.read(args, kwargs)
+        if call is None:
+            async for item in self.original(*args, **kwargs):
+                yield item
+            return
+        answer = self._ask(call)
+        if not isinstance(answer, calls.Live):
+            for item in answer if isinstance(answer, list) else [answer]:
+                yield item
+            return
+        with answer:
+            answer.result = []
+            async for item in self.original(*args, **kwargs):
+                answer.result.append(item)
+                yield item
 
 
 def copied(function: types.FunctionType) -> types.FunctionType:

@@ -20,6 +20,7 @@ from . import blocked, calls, children, failures, imports, patch, replies, shape
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Iterator
 
 PACKAGES = (
     "anthropic", "openai", "google-genai", "mistralai", "cohere", "groq", "litellm", "boto3",
@@ -97,14 +98,7 @@ class Worker:
             shapes.Unusable: with one sentence that says why this version can never run.
         """
         self._observer = blocked.Observer()
-        self.patches = patch.Patches(
-            order["tools"],
-            self.tools.ask,
-            self.tools.refuse,
-            live=order["live"],
-            settled=order["settled"],
-            ignore=order["ignore"],
-        )
+        self.patches = patch.Patches(order, self.tools)
         self._observer.parts_of_tools = self.patches.beside
         server = children.ToolServer(self.tools, self.patches.config) if order["tools"] else None
         if server is not None:
@@ -179,18 +173,25 @@ class Worker:
             contextvars.copy_context().run(self._run_sync, target, json.loads(line.decode()))
 
     def _run_sync(self, target: shapes.Target, order: dict[str, Any]) -> None:
+        self.tools.begin(order["trial"])
+        with self._trial(order) as values:
+            value = target.call(order)
+            values.append(self._wait(value) if inspect.isawaitable(value) else value)
+
+    @contextlib.contextmanager
+    def _trial(self, order: dict[str, Any]) -> Iterator[list[Any]]:
+        """Run a trial, and reply how it ended; its answer is put in the list."""
         trial = order["trial"]
         calls.TRIAL.set(trial)
-        self.tools.begin(trial)
+        values: list[Any] = []
         began = time.perf_counter()
         try:
-            self._prepare(order)
+            self._observer.begin(trial)
+            self.patches.renew()
             began = time.perf_counter()
-            value = target.call(order)
-            if inspect.isawaitable(value):
-                value = self._wait(value)
+            yield values
             took = time.perf_counter() - began
-            outcome: dict[str, Any] = {"answer": replies.read_answer(value)}
+            outcome: dict[str, Any] = {"answer": replies.read_answer(values[0])}
         except BaseException as error:
             took = time.perf_counter() - began
             outcome = {"failed": failures.describe(error)}
@@ -245,26 +246,12 @@ class Worker:
 
     async def _run_async(self, target: shapes.Target, order: dict[str, Any]) -> None:
         trial = order["trial"]
-        calls.TRIAL.set(trial)
         self._began.add(trial)
         self.send({"began": trial})
-        began = time.perf_counter()
-        try:
-            self._prepare(order)
-            began = time.perf_counter()
-            value = await target.call(order)
-            took = time.perf_counter() - began
-            outcome: dict[str, Any] = {"answer": replies.read_answer(value)}
-        except BaseException as error:
-            took = time.perf_counter() - began
-            outcome = {"failed": failures.describe(error)}
+        with self._trial(order) as values:
+            values.append(await target.call(order))
         del self._tasks[trial]
         self._began.discard(trial)
-        self._finish(trial, took, outcome)
-
-    def _prepare(self, order: dict[str, Any]) -> None:
-        self._observer.begin(order["trial"])
-        self.patches.renew()
 
     def _finish(self, trial: int, took: float, outcome: dict[str, Any]) -> None:
         self.tools.end(trial)

@@ -59,12 +59,7 @@ class Adapter(base.Framework):
     """Calls `patch(answer)` of the user's adapter."""
 
     name = "adapter"
-
-    def __init__(
-        self, ask: Callable[..., Any], refuse: Callable[[str], BaseException], live: tuple[str, ...]
-    ) -> None:
-        super().__init__(ask, refuse, live)
-        self._is_patched = False
+    _is_patched = False
 
     def check(self) -> None:
         """Accept any: the file is looked at once the agent's module was imported."""
@@ -109,14 +104,14 @@ class Adapter(base.Framework):
         Raises:
             RuntimeError: the recorded error.
         """
-        answer = self._ask(name, dict(args))
+        answer = self.asking.ask(calls.PatchedCall(name, dict(args), id(run)))
         if not isinstance(answer, calls.Live):
             return answer
         if run is None:
             raise RuntimeError(
                 f"{name} is named in `live`, and the adapter gave answer() no function to run it"
             )
-        return answer.wait(run()) if inspect.iscoroutinefunction(run) else answer.run(run)
+        return answer.wait(run) if inspect.iscoroutinefunction(run) else answer.run(run)
 
 
 ADAPTER = Adapter

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from .. import answers, replies
+from .. import answers, calls, replies
 from . import base, calling
 
 HANDOFF = "autogen_agentchat.base._handoff"
@@ -27,108 +25,44 @@ class AutoGen(base.Framework):
         """Replace the call sites of one of the modules."""
         if module.__name__ == "autogen_core.tools._workbench":
             self._types = module
-            called = {"call_tool": (self._call_tool,) * 2, "call_tool_stream": (self._call_tool_stream,) * 2}
-            self.replace_methods(module.Workbench, called)
+            self.answer_methods(module.Workbench, self._read_call, "call_tool", "call_tool_stream")
             return
-        self.replace(module.BaseTool, "__init__", self._make)
-        names = {"run_json": (self._run_json,) * 2, "run_json_stream": (self._run_json_stream,) * 2}
-        run = {"run": (self._run,) * 2, "run_stream": (self._run_stream,) * 2}
-        self.replace_methods(module.BaseTool, {**names, **run})
+        self.after(module.BaseTool, "__init__", self._see_tool)
+        self.answer_methods(module.BaseTool, self._read, "run_json", "run", "run_json_stream", "run_stream")
 
-    def _make(self, original: Callable[..., Any], tool: Any, *args: Any, **kwargs: Any) -> None:
-        original(tool, *args, **kwargs)
+    def _see_tool(self, tool: Any) -> None:
         if not _hands_over(tool):
             self.seen.add(str(tool.name))
 
-    async def _run_json(
-        self, original: Callable[..., Any], tool: Any, args: Any, *more: Any, **kwargs: Any
-    ) -> Any:
-        call = _read(tool, replies.read_args(args))
-        return await self.answer_async(call, lambda: original(tool, args, *more, **kwargs))
+    def _read(self, original: Any, tool: Any, args: Any, *_: Any, **__: Any) -> calls.PatchedCall | None:
+        name = str(tool.name)
+        if _hands_over(tool):
+            return self.steers(name)
+        # `run` gets a model of the arguments, of which those count that were passed.
+        passed = args.model_dump(exclude_unset=True) if hasattr(args, "model_dump") else args
+        function = getattr(tool, "_func", None)
+        convert = answers.converter(function) if callable(function) else calling.as_recorded
+        call = calling.FrameworkCall(name, replies.read_args(passed), id(tool), convert=convert)
+        if original.__name__.endswith("_stream"):
+            call.convert = lambda answer: [convert(answer)]
+        return call
 
-    async def _run(
-        self, original: Callable[..., Any], tool: Any, args: Any, *more: Any, **kwargs: Any
-    ) -> Any:
-        call = _read(tool, _passed_args(args))
-        return await self.answer_async(call, lambda: original(tool, args, *more, **kwargs))
-
-    async def _run_json_stream(
-        self, original: Callable[..., Any], tool: Any, args: Any, *more: Any, **kwargs: Any
-    ) -> AsyncIterator[Any]:
-        call = _read(tool, replies.read_args(args), stream=True)
-        async for item in self.answer_stream(call, lambda: original(tool, args, *more, **kwargs)):
-            yield item
-
-    async def _run_stream(
-        self, original: Callable[..., Any], tool: Any, args: Any, *more: Any, **kwargs: Any
-    ) -> AsyncIterator[Any]:
-        call = _read(tool, _passed_args(args), stream=True)
-        async for item in self.answer_stream(call, lambda: original(tool, args, *more, **kwargs)):
-            yield item
-
-    async def _call_tool(
-        self,
-        original: Callable[..., Any],
-        workbench: Any,
-        name: str,
-        arguments: Any = None,
-        *args: Any,
-        **kwargs: Any,
-    ) -> Any:
-        def run() -> Any:
-            return original(workbench, name, arguments, *args, **kwargs)
-
+    def _read_call(
+        self, original: Any, workbench: Any, name: str, arguments: Any = None, *_: Any, **__: Any
+    ) -> calls.PatchedCall | None:
         if original.__module__ == STATIC:
-            return await run()
-        call = calling.FrameworkCall(
+            return None
+        return calling.FrameworkCall(
             name,
             replies.read_args(arguments),
-            workbench,
+            id(workbench),
             convert=lambda answer: self._result(name, answer),
-            fail=calling.RecordedError,
+            failed=lambda text: self._result(name, text, is_error=True),
         )
-        try:
-            return await self.answer_async(call, run)
-        except calling.RecordedError as error:
-            return self._result(name, error.text, is_error=True)
-
-    async def _call_tool_stream(
-        self,
-        original: Callable[..., Any],
-        workbench: Any,
-        name: str,
-        arguments: Any = None,
-        *args: Any,
-        **kwargs: Any,
-    ) -> AsyncIterator[Any]:
-        if original.__module__ == STATIC:
-            async for item in original(workbench, name, arguments, *args, **kwargs):
-                yield item
-            return
-        yield await self._call_tool(original, workbench, name, arguments, *args, **kwargs)
 
     def _result(self, name: str, answer: Any, *, is_error: bool = False) -> Any:
-        text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
-        content = [self._types.TextResultContent(content=text)]
+        content = [self._types.TextResultContent(content=calling.text_of(answer))]
         return self._types.ToolResult(name=name, result=content, is_error=is_error)
-
-
-def _read(tool: Any, args: dict[str, Any], *, stream: bool = False) -> calling.FrameworkCall:
-    function = getattr(tool, "_func", None)
-    convert = answers.converter(function) if callable(function) else lambda answer: answer
-    return calling.FrameworkCall(
-        str(tool.name),
-        args,
-        tool,
-        convert=(lambda answer: [convert(answer)]) if stream else convert,
-        untouched=_hands_over(tool),
-    )
-
-
-def _passed_args(args: Any) -> dict[str, Any]:
-    """Return the arguments out of a tool's model of them, those that were passed."""
-    dumped = args.model_dump(exclude_unset=True) if hasattr(args, "model_dump") else args
-    return replies.read_args(dumped)
 
 
 def _hands_over(tool: Any) -> bool:

@@ -14,11 +14,10 @@ import inspect
 import os
 import sys
 import types
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from .. import calls, imports, kinds, replies, shapes, trampoline
-from . import calling
 
 NAMES = (
     "langchain",
@@ -57,6 +56,12 @@ CLIENT_KEYS = (
 )
 
 
+Read = Callable[..., Any]
+"""Makes a tool call of a function and the arguments with which it is called; None where it is none."""
+_Make = Callable[[Callable[..., Any]], trampoline.Handler]
+"""Makes of the original function what is called in its place."""
+
+
 def adapter(name: str) -> type[Framework]:
     """Return the adapter of a framework, by its name in `tools`.
 
@@ -73,18 +78,31 @@ def adapter(name: str) -> type[Framework]:
     return framework
 
 
-class Replacement(trampoline.Handler):
-    """What a function of the framework calls in place of its own code."""
+class Around(trampoline.Handler):
+    """Calls another function in place of a function of the framework, with the original before its arguments.
+
+    It is async where the original is.
+    """
 
     def __init__(self, run: Callable[..., Any], original: Callable[..., Any]) -> None:
-        """Make one.
-
-        Args:
-            run: gets the original function before the arguments of the call; async where the original is.
-            original: runs what the function ran before.
-        """
         self.call = self.wait = self.generate_async = lambda args, kwargs: run(original, *args, **kwargs)
         self.generate = self.call
+
+
+class CallSite(trampoline.Answering):
+    """Answers calls of a function of the framework through which it calls tools."""
+
+    cls: tuple[type, ...] = ()
+    """The class of a static method: `read` gets it in place of the object."""
+
+    def __init__(self, read: Read, ask: calls.Ask, original: Callable[..., Any]) -> None:
+        super().__init__(original, ask)
+        self._read = read
+
+    def read(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> calls.PatchedCall | None:
+        """Return the tool call; None where the function runs as it was written."""
+        call = self._read(self.original, *self.cls, *args, **kwargs)
+        return None if call is None or calls.is_running(call.key) else call
 
 
 class Framework:
@@ -102,24 +120,21 @@ class Framework:
     optional: tuple[str, ...] = ()
     """Modules that hold call sites and may not be installed."""
 
-    def __init__(
-        self, ask: Callable[..., Any], refuse: Callable[[str], BaseException], live: Iterable[str]
-    ) -> None:
+    def __init__(self, asking: calls.Asking, live: Iterable[str]) -> None:
         """Make it ready to install.
 
         Args:
-            ask: answers a tool call (see `calls.Asking.ask`).
-            refuse: keeps why the running trial cannot go on; what it returns is raised.
+            asking: answers tool calls.
             live: names of the tools that may run.
         """
-        self._ask, self._refuse, self.live = ask, refuse, frozenset(live)
+        self.asking, self.live = asking, frozenset(live)
         self.seen: set[str] = set()
         """Names of the tools that were made."""
         self.steering: set[str] = set()
         """Names that only steer the agent: handoffs, and the shape of its answer. They call no tool."""
         self.failure: str | None = None
         """Why the agent cannot be replayed; None where it can."""
-        self._watched: list[tuple[type, Mapping[str, tuple[Callable[..., Any], Callable[..., Any]]]]] = []
+        self._watched: list[tuple[type, tuple[str, ...], _Make]] = []
         self._installed: set[int] = set()
 
     # --- what an adapter has -----------------------------------------------------------------------
@@ -194,8 +209,8 @@ class Framework:
         for name in self.modules:
             if name in sys.modules:
                 self.apply_to(sys.modules[name])
-        for cls, names in self._watched:
-            self._replace_in(cls, names)
+        for watched in self._watched:
+            self._replace_in(*watched)
         if self.failure is not None:
             raise shapes.Unusable(self.failure)
 
@@ -207,7 +222,7 @@ class Framework:
     # --- call sites ------------------------------------------------------------------------------------
 
     def replace(self, owner: Any, name: str, run: Callable[..., Any]) -> None:
-        """Replace the code of a function of a module, or of a method of a class.
+        """Call another function in place of a function of a module, or of a method of a class.
 
         Args:
             owner: the module or class.
@@ -217,31 +232,86 @@ class Framework:
         Raises:
             KeyError, TypeError: there is no such function.
         """
+        self._put(owner, name, functools.partial(Around, run))
+
+    def after(self, cls: type, name: str, run: Callable[[Any], Any]) -> None:
+        """Call a function with each object of a class after a method of it, such as `__init__`.
+
+        Raises:
+            KeyError, TypeError: there is no such method.
+        """
+
+        def around(original: Callable[..., Any], tool: Any, *args: Any, **kwargs: Any) -> None:
+            original(tool, *args, **kwargs)
+            run(tool)
+
+        self.replace(cls, name, around)
+
+    def answer(self, owner: Any, name: str, read: Read) -> None:
+        """Answer the calls of a function of a module, or of a method of a class.
+
+        Args:
+            owner: the module or class.
+            name: of the function in it.
+            read: makes a tool call of each.
+
+        Raises:
+            KeyError, TypeError: there is no such function.
+        """
+        self._put(owner, name, functools.partial(CallSite, read, self.asking.ask))
+
+    def replace_methods(self, cls: type, name: str, run: Callable[..., Any]) -> None:
+        """Replace a method of a class and of all its subclasses, also of those that are made later."""
+        self._watch(cls, (name,), functools.partial(Around, run))
+
+    def answer_methods(self, cls: type, read: Read, *names: str) -> None:
+        """Answer the calls of methods of a class and its subclasses, also of those that are made later.
+
+        Args:
+            cls: the class; it need not have them itself.
+            read: makes a tool call of each.
+            names: of the methods.
+        """
+        self._watch(cls, names, functools.partial(CallSite, read, self.asking.ask))
+
+    def guarded(self, function: Any, read: Callable[..., calls.PatchedCall | None]) -> Any:
+        """Return a function that requests the recorded result instead of running the tool.
+
+        Args:
+            function: does the tool's work; sync or async.
+            read: makes a tool call of the arguments of a call.
+        """
+        site = CallSite(lambda _, *args, **kwargs: read(*args, **kwargs), self.asking.ask, function)
+
+        @functools.wraps(function)
+        def answered(*args: Any, **kwargs: Any) -> Any:
+            return site.call(args, kwargs)
+
+        @functools.wraps(function)
+        async def answered_async(*args: Any, **kwargs: Any) -> Any:
+            return await site.wait(args, kwargs)
+
+        return answered_async if inspect.iscoroutinefunction(function) else answered
+
+    def _put(self, owner: Any, name: str, make: _Make) -> None:
         raw = vars(owner)[name]
         function = _function_of(raw)
         if type(function) is not types.FunctionType:
             raise TypeError(f"{name} is {replies.in_words(function)}")
         if trampoline.handler_of(function) is None:
-            trampoline.replace_code(function, Replacement(run, trampoline.copied(function)))
+            handler = make(trampoline.copied(function))
+            if isinstance(raw, staticmethod) and isinstance(handler, CallSite):
+                handler.cls = (owner,)
+            trampoline.replace_code(function, handler)
 
-    def replace_methods(
-        self, cls: type, names: Mapping[str, tuple[Callable[..., Any], Callable[..., Any]]]
-    ) -> None:
-        """Replace methods of a class and of all its subclasses, also of those that are made later.
+    def _watch(self, cls: type, names: tuple[str, ...], make: _Make) -> None:
+        self._watched.append((cls, names, make))
+        self._replace_in(cls, names, make)
+        kinds.announce_subclasses(cls, lambda subclass: self._replace_in(subclass, names, make))
 
-        Args:
-            cls: the class; it need not have them itself.
-            names: method → what is called in its place: where it is sync, and where it is async.
-        """
-        self._watched.append((cls, names))
-        self._replace_in(cls, names)
-        kinds.announce_subclasses(cls, lambda subclass: self._replace_in(subclass, names))
-
-    def _replace_in(
-        self, cls: type, names: Mapping[str, tuple[Callable[..., Any], Callable[..., Any]]]
-    ) -> None:
+    def _replace_in(self, cls: type, names: tuple[str, ...], make: _Make) -> None:
         for subclass in [cls, *kinds.subclasses(cls)]:
-            for name, (run, wait) in names.items():
+            for name in names:
                 raw: Any = vars(subclass).get(name)
                 function = _function_of(raw)
                 if raw is None or trampoline.handler_of(function) is not None:
@@ -251,81 +321,14 @@ class Framework:
                         f"the tool {subclass.__module__}:{subclass.__qualname__}.{name} cannot be patched: "
                         f"it is {replies.in_words(raw)}"
                     )
-                is_async = trampoline.kind_of(function.__code__) == "coroutine"
-                chosen = wait if is_async else run
-                self.replace(
-                    subclass, name, _of_class(chosen, subclass) if isinstance(raw, staticmethod) else chosen
-                )
+                self._put(subclass, name, make)
 
-    # --- answers ---------------------------------------------------------------------------------------
+    # --- what the adapters see -------------------------------------------------------------------------
 
-    def answer(self, call: calling.FrameworkCall, run: Callable[[], Any]) -> Any:
-        """Answer a tool call; `run` runs the tool, where it may."""
-        if self._is_untouched(call):
-            return run()
-        answer = self._ask(call.name, call.args, call.fail)
-        if isinstance(answer, calls.Live):
-            with calls.running(id(call.tool)):
-                return answer.run(run)
-        if call.runs:
-            with calls.running(id(call.tool)):
-                return run()
-        return call.convert(answer)
-
-    async def answer_async(self, call: calling.FrameworkCall, run: Callable[[], Any]) -> Any:
-        """Answer a tool call where the tool is async, or may be."""
-        if self._is_untouched(call):
-            return await _awaited(run())
-        answer = self._ask(call.name, call.args, call.fail)
-        if isinstance(answer, calls.Live):
-            with calls.running(id(call.tool)):
-                return await answer.wait(_awaited(run()))
-        if call.runs:
-            with calls.running(id(call.tool)):
-                return await _awaited(run())
-        return call.convert(answer)
-
-    def _is_untouched(self, call: calling.FrameworkCall) -> bool:
-        if call.untouched:
-            self.steering.add(call.name)
-        return call.untouched or calls.is_running(id(call.tool))
-
-    async def answer_stream(self, call: calling.FrameworkCall, run: Callable[[], Any]) -> AsyncIterator[Any]:
-        """Answer a call of a tool that gives its result item by item; `convert` returns the items."""
-        if self._is_untouched(call):
-            async for item in run():
-                yield item
-            return
-        answer = self._ask(call.name, call.args, call.fail)
-        if isinstance(answer, calls.Live):
-            items: list[Any] = []
-            with answer.collecting(items), calls.running(id(call.tool)):
-                async for item in run():
-                    items.append(item)
-                    yield item
-            return
-        for item in call.convert(answer):
-            yield item
-
-    def guarded(
-        self, function: Any, read: Callable[[tuple[Any, ...], dict[str, Any]], calling.FrameworkCall]
-    ) -> Any:
-        """Return a function that requests the recorded result instead of running the tool.
-
-        Args:
-            function: does the tool's work; sync or async.
-            read: makes a tool call of the positional and named arguments of a call.
-        """
-
-        @functools.wraps(function)
-        def answered(*args: Any, **kwargs: Any) -> Any:
-            return self.answer(read(args, kwargs), lambda: function(*args, **kwargs))
-
-        @functools.wraps(function)
-        async def answered_async(*args: Any, **kwargs: Any) -> Any:
-            return await self.answer_async(read(args, kwargs), lambda: function(*args, **kwargs))
-
-        return answered_async if inspect.iscoroutinefunction(function) else answered
+    def steers(self, name: str) -> calls.PatchedCall | None:
+        """Return None, for a call of what only steers the agent and is no tool; keep its name."""
+        self.steering.add(name)
+        return None
 
     def see(self, name: Any, function: Any) -> None:
         """Keep the name of a tool that was made, unless it is one of the framework's own.
@@ -371,7 +374,7 @@ class Framework:
             calls.Stopped: the trial ends here.
         """
         if calls.TRIAL.get() is not None:
-            raise self._refuse(why)
+            raise self.asking.refuse(why)
         self.failure = why
         raise shapes.Unusable(why)
 
@@ -394,23 +397,6 @@ def _function_of(raw: Any) -> Any:
     while type(raw).__name__ == "FunctionWrapper" or isinstance(raw, (staticmethod, classmethod)):
         raw = raw.__wrapped__ if type(raw).__name__ == "FunctionWrapper" else raw.__func__
     return raw
-
-
-def _of_class(run: Callable[..., Any], cls: type) -> Callable[..., Any]:
-    """Return what is called in place of a static method: it gets the class in place of the object."""
-
-    def replacement(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        @functools.wraps(original)
-        def method(_: Any, *positional: Any, **named: Any) -> Any:
-            return original(*positional, **named)
-
-        return run(method, cls, *args, **kwargs)
-
-    return replacement
-
-
-async def _awaited(value: Any) -> Any:
-    return await value if inspect.isawaitable(value) else value
 
 
 def _file_of(module: str) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import builtins
 import dataclasses
+import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .. import trampoline
+from .. import calls, trampoline
 
 _ERROR_TEXT = re.compile(r"(\w+)(?:\((['\"])(.*)\2,?\)|: (.*))", re.DOTALL)
 
@@ -61,23 +62,40 @@ def _error_class(name: str) -> type[Exception] | None:
 
 
 @dataclasses.dataclass
-class FrameworkCall:
-    """A tool call as the framework makes it."""
+class FrameworkCall(calls.PatchedCall):
+    """A tool call as a framework makes it."""
 
-    name: str
-    args: dict[str, Any]
-    tool: Any
-    """The object that is the tool; while it runs, what it calls of itself runs as well."""
-    convert: Callable[[Any], Any] = lambda answer: answer
-    """Makes of a recorded result what the replaced function returns."""
     fail: Callable[[str], BaseException] = recorded_error
-    """Makes of a recorded error what the replaced function raises."""
-    runs: bool = False
-    """It changes the agent's own state, which no recording holds: once it was answered, it runs."""
-    untouched: bool = False
-    """It is none: it only steers the agent, as a handoff does, and runs without being asked for."""
 
 
-def passed(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a call by name, those that were passed and no others."""
-    return trampoline.passed(trampoline.signature_of(function), args, kwargs)
+def passed(
+    function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, has_self: bool = False
+) -> dict[str, Any]:
+    """Return the arguments of a call by name, those that were passed and no others.
+
+    Args:
+        function: that is called.
+        args: positional arguments, without `self`.
+        kwargs: named arguments.
+        has_self: its first parameter is `self`.
+    """
+    return trampoline.passed(trampoline.signature_of(function), args, kwargs, has_self=has_self)
+
+
+def as_recorded(answer: Any) -> Any:
+    """Return a recorded answer unchanged."""
+    return answer
+
+
+def text_of(answer: Any) -> str:
+    """Return a recorded answer as a text."""
+    return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
+
+
+def are_blocks(answer: Any) -> bool:
+    """Return whether a recorded answer is a list of blocks of content, as MCP writes them."""
+    return (
+        isinstance(answer, list)
+        and bool(answer)
+        and all(isinstance(block, Mapping) and isinstance(block.get("type"), str) for block in answer)
+    )

@@ -6,11 +6,10 @@ other processes, run in its process, behind the boundary.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .. import replies
+from .. import calls, replies
 from . import base, calling
 
 
@@ -27,7 +26,7 @@ class ClaudeAgentSDK(base.Framework):
         if module.__name__ == "claude_agent_sdk":
             self.replace(module, "create_sdk_mcp_server", self._create)
         else:
-            self.replace(module.Query, "_handle_sdk_mcp_request", self._handle)
+            self.answer(module.Query, "_handle_sdk_mcp_request", self._read)
 
     def _create(
         self, original: Callable[..., Any], name: str, version: str = "1.0.0", tools: Any = None
@@ -36,40 +35,29 @@ class ClaudeAgentSDK(base.Framework):
             self.see(f"mcp__{name}__{tool.name}", tool.handler)
         return original(name, version, tools)
 
-    async def _handle(
-        self, original: Callable[..., Any], query: Any, server: str, message: Mapping[str, Any]
-    ) -> Any:
+    def _read(self, _: Any, query: Any, server: str, message: Mapping[str, Any]) -> calls.PatchedCall | None:
         if message.get("method") != "tools/call":
-            return await original(query, server, message)
+            return None
         called = message.get("params", {})
-        call = calling.FrameworkCall(
+        return calling.FrameworkCall(
             f"mcp__{server}__{called.get('name')}",
             replies.read_args(called.get("arguments")),
-            query,
+            id(query),
             convert=lambda answer: _response(message, answer),
-            fail=calling.RecordedError,
+            failed=lambda text: _response(message, text, is_error=True),
         )
-        try:
-            return await self.answer_async(call, lambda: original(query, server, message))
-        except calling.RecordedError as error:
-            return _response(message, error.text, is_error=True)
 
 
 def _response(message: Mapping[str, Any], answer: Any, *, is_error: bool = False) -> dict[str, Any]:
     """Return a recorded answer as the response to a request of JSON-RPC."""
     content = answer.get("content") if isinstance(answer, Mapping) else answer
-    if not (isinstance(content, list) and content and all(_is_block(block) for block in content)):
-        text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
-        content = [{"type": "text", "text": text}]
+    if not calling.are_blocks(content):
+        content = [{"type": "text", "text": calling.text_of(answer)}]
     return {
         "jsonrpc": "2.0",
         "id": message.get("id"),
         "result": {"content": content, "isError": is_error},
     }
-
-
-def _is_block(value: Any) -> bool:
-    return isinstance(value, Mapping) and isinstance(value.get("type"), str)
 
 
 ADAPTER = ClaudeAgentSDK

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Callable
 from typing import Any
 
 from .. import answers, calls, replies
@@ -31,16 +30,12 @@ class CrewAI(base.Framework):
             self._plain_name = module.sanitize_tool_name
             return
         if module.__name__ == STRUCTURED:
-            called = (self._invoked, self._invoked_async)
-            methods = {"invoke": called, "ainvoke": called}
-            self.replace_methods(module.CrewStructuredTool, methods)
+            self.answer_methods(module.CrewStructuredTool, self._read_invoked, "invoke", "ainvoke")
             return
-        self.replace(module.BaseTool, "model_post_init", self._make)
-        called = (self._called, self._called_async)
-        self.replace_methods(module.BaseTool, dict.fromkeys(("run", "arun", "_run", "_arun"), called))
+        self.after(module.BaseTool, "model_post_init", self._see_tool)
+        self.answer_methods(module.BaseTool, self._read_called, "run", "arun", "_run", "_arun")
 
-    def _make(self, original: Callable[..., Any], tool: Any, *args: Any, **kwargs: Any) -> None:
-        original(tool, *args, **kwargs)
+    def _see_tool(self, tool: Any) -> None:
         if _hands_over(tool):
             return
         self.seen.add(self._plain_name(str(tool.name)))
@@ -49,72 +44,43 @@ class CrewAI(base.Framework):
             # Called past the tool, the function asks as well.
             vars(tool)["func"] = self.guarded(
                 function,
-                lambda args, kwargs: self._read(tool, calling.passed(function, args, kwargs), function),
+                lambda *args, **kwargs: self._read(tool, calling.passed(function, args, kwargs), function),
             )
 
-    def _called(self, original: Callable[..., Any], tool: Any, *args: Any, **kwargs: Any) -> Any:
+    def _read_called(self, original: Any, tool: Any, *args: Any, **kwargs: Any) -> calls.PatchedCall | None:
         function = getattr(tool, "func", None) or tool._run
-        limit = tool._claim_usage() if original.__name__ == "run" and self._counts(tool) else None
-        if limit:
-            return limit
-        call_args = calling.passed(function, args, kwargs)
-        answer = self.answer(self._read(tool, call_args, function), lambda: original(tool, *args, **kwargs))
-        if original.__name__ == "_run" and inspect.iscoroutinefunction(function):
-            return answer if inspect.isawaitable(answer) else _later(answer)
-        return answer
+        call = self._read(tool, calling.passed(function, args, kwargs), function)
+        if call is None:
+            return None
+        # These count towards the tool's limit of usage, unless they run.
+        if (
+            original.__name__ in ("run", "arun")
+            and tool.name not in self.live
+            and not calls.is_running(id(tool))
+        ):
+            call.instead = tool._claim_usage()
+        call.awaits = original.__name__ == "_run" and inspect.iscoroutinefunction(function)
+        return call
 
-    async def _called_async(self, original: Callable[..., Any], tool: Any, *args: Any, **kwargs: Any) -> Any:
-        function = getattr(tool, "func", None) or tool._run
-        limit = tool._claim_usage() if original.__name__ == "arun" and self._counts(tool) else None
-        if limit:
-            return limit
-        call_args = calling.passed(function, args, kwargs)
-        return await self.answer_async(
-            self._read(tool, call_args, function), lambda: original(tool, *args, **kwargs)
-        )
+    def _read_invoked(
+        self, _: Any, tool: Any, tool_input: Any = None, *__: Any, **kwargs: Any
+    ) -> calls.PatchedCall | None:
+        return self._read(tool, replies.read_args(kwargs.get("input", tool_input)), tool.func)
 
-    def _invoked(
-        self, original: Callable[..., Any], tool: Any, tool_input: Any = None, *args: Any, **kwargs: Any
-    ) -> Any:
-        tool_input = kwargs.pop("input") if "input" in kwargs else tool_input
-        return self.answer(
-            self._read(tool, replies.read_args(tool_input), tool.func),
-            lambda: original(tool, tool_input, *args, **kwargs),
-        )
-
-    async def _invoked_async(
-        self, original: Callable[..., Any], tool: Any, tool_input: Any = None, *args: Any, **kwargs: Any
-    ) -> Any:
-        tool_input = kwargs.pop("input") if "input" in kwargs else tool_input
-        return await self.answer_async(
-            self._read(tool, replies.read_args(tool_input), tool.func),
-            lambda: original(tool, tool_input, *args, **kwargs),
-        )
-
-    def _read(self, tool: Any, call_args: dict[str, Any], function: Any) -> calling.FrameworkCall:
+    def _read(self, tool: Any, call_args: dict[str, Any], function: Any) -> calls.PatchedCall | None:
         """Return the call; the structured form of a tool is the tool itself."""
         original_tool = getattr(tool, "_original_tool", None) or tool
+        name = self._plain_name(str(tool.name))
+        if _hands_over(original_tool):
+            return self.steers(name)
         schema_fields = getattr(getattr(original_tool, "args_schema", None), "model_fields", None) or ()
         call_args = {
             key: value
             for key, value in call_args.items()
             if key != "security_context" or key in schema_fields
         }
-        return calling.FrameworkCall(
-            self._plain_name(str(tool.name)),
-            call_args,
-            original_tool,
-            convert=answers.converter(function),
-            untouched=_hands_over(original_tool),
-        )
-
-    def _counts(self, tool: Any) -> bool:
-        """Return whether this call is the one that counts towards the tool's limit of usage."""
-        return tool.name not in self.live and not calls.is_running(id(tool)) and not _hands_over(tool)
-
-
-async def _later(answer: Any) -> Any:
-    return answer
+        convert = answers.converter(function)
+        return calling.FrameworkCall(name, call_args, id(original_tool), convert=convert)
 
 
 def _hands_over(tool: Any) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .. import replies
+from .. import calls, replies
 from . import base, calling
 
 CONTROL = (
@@ -27,25 +27,22 @@ class GoogleADK(base.Framework):
     def install(self, module: Any) -> None:
         """Replace the call sites of one of the modules."""
         if module.__name__ == "google.adk.models.base_llm":
-            see = {"generate_content_async": (self._see_request, self._see_request)}
-            self.replace_methods(module.BaseLlm, see)
+            self.replace_methods(module.BaseLlm, "generate_content_async", self._see_request)
             return
-        self.replace(module.BaseTool, "__init__", self._make)
-        self.replace_methods(module.BaseTool, {"run_async": (self._called, self._called)})
+        self.after(module.BaseTool, "__init__", self._see_tool)
+        self.answer_methods(module.BaseTool, self._read, "run_async")
 
-    def _make(self, original: Callable[..., Any], tool: Any, *args: Any, **kwargs: Any) -> None:
-        original(tool, *args, **kwargs)
+    def _see_tool(self, tool: Any) -> None:
         if not _steers(tool):
             self.see(tool.name, getattr(tool, "func", type(tool)))
 
-    async def _called(
-        self, original: Callable[..., Any], tool: Any, *, args: Any, tool_context: Any, **kwargs: Any
-    ) -> Any:
-        def run() -> Any:
-            return original(tool, args=args, tool_context=tool_context, **kwargs)
-
-        call = calling.FrameworkCall(str(tool.name), replies.read_args(args), tool, untouched=_steers(tool))
-        return await self.answer_async(call, run)
+    def _read(self, _: Any, tool: Any, *, args: Any, **__: Any) -> calls.PatchedCall | None:
+        name = str(tool.name)
+        return (
+            self.steers(name)
+            if _steers(tool)
+            else calling.FrameworkCall(name, replies.read_args(args), id(tool))
+        )
 
     async def _see_request(
         self, original: Callable[..., Any], model: Any, llm_request: Any, *args: Any, **kwargs: Any

@@ -13,7 +13,7 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .. import answers
+from .. import answers, calls
 from . import base, calling
 
 TOOLS = "langchain_core.tools.base"
@@ -50,18 +50,16 @@ class LangChain(base.Framework):
         elif module.__name__ in BUILDERS:
             self.replace(module, BUILDERS[module.__name__], self._build)
         elif module.__name__ == MODELS:
-            see = {"_get_invocation_params": (self._see_model_call, self._see_model_call)}
-            self.replace_methods(module.BaseChatModel, see)
+            self.replace_methods(module.BaseChatModel, "_get_invocation_params", self._see_model_call)
         else:
             self._core = module
             self._async_only = False
-            self.replace(module.BaseTool, "__init__", self._make)
+            self.after(module.BaseTool, "__init__", self._keep)
             self.replace(module.BaseTool, "run", self._enter)
             self.replace(module.BaseTool, "arun", self._enter_async)
-            names = ("_run", "_arun", "run", "arun", "invoke", "ainvoke", "__call__")
-            self.replace_methods(
-                module.BaseTool,
-                {name: (self._called(name), self._called_async(name)) for name in names},
+            self.answer_methods(module.BaseTool, self._read, "_run", "_arun")
+            self.answer_methods(
+                module.BaseTool, self._read_whole, "run", "arun", "invoke", "ainvoke", "__call__"
             )
 
     def prefers_async(self, agent: Any) -> bool:
@@ -76,10 +74,6 @@ class LangChain(base.Framework):
         )
 
     # --- making tools ----------------------------------------------------------------------------------
-
-    def _make(self, original: Callable[..., Any], tool: Any, *args: Any, **kwargs: Any) -> None:
-        original(tool, *args, **kwargs)
-        self._keep(tool)
 
     def _keep(self, tool: Any) -> None:
         """Patch a tool, and its functions too, so that direct calls are answered as well."""
@@ -99,7 +93,7 @@ class LangChain(base.Framework):
     def _guarded(self, tool: Any, function: Any) -> Any:
         """Return a function that is answered like the tool, unless the tool itself calls it."""
 
-        def read(args: tuple[Any, ...], kwargs: dict[str, Any]) -> calling.FrameworkCall:
+        def read(*args: Any, **kwargs: Any) -> calls.PatchedCall:
             call_args = calling.passed(function, args, kwargs)
             return self._call(tool, _without(call_args, tool), answers.converter(function))
 
@@ -127,48 +121,22 @@ class LangChain(base.Framework):
         finally:
             _CURRENT.reset(token)
 
-    def _called(self, method: str) -> Callable[..., Any]:
-        def run(original: Callable[..., Any], tool: Any, *args: Any, **kwargs: Any) -> Any:
-            if _is_plain(original, method):
-                return original(tool, *args, **kwargs)
-            call = self._read(original, method, tool, args, kwargs)
-            return self.answer(call, lambda: original(tool, *args, **kwargs))
-
-        return run
-
-    def _called_async(self, method: str) -> Callable[..., Any]:
-        async def run(original: Callable[..., Any], tool: Any, *args: Any, **kwargs: Any) -> Any:
-            if _is_plain(original, method):
-                return await original(tool, *args, **kwargs)
-            call = self._read(original, method, tool, args, kwargs)
-            return await self.answer_async(call, lambda: original(tool, *args, **kwargs))
-
-        return run
-
-    def _read(
-        self,
-        original: Callable[..., Any],
-        method: str,
-        tool: Any,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> calling.FrameworkCall:
+    def _read(self, original: Any, tool: Any, *args: Any, **kwargs: Any) -> calls.PatchedCall | None:
         """Return the call that reaches one of a tool's own methods."""
-        if method not in ("_run", "_arun"):
-            return self._read_whole(tool, args, kwargs)
+        if original.__qualname__ == "BaseTool._arun":  # it calls `_run`
+            return None
         function = getattr(tool, "func", None) or getattr(tool, "coroutine", None) or original
         current = _CURRENT.get()
         if current is not None and current[0] == id(tool):
             _, call_args, wants_message = current
-            convert = _content if wants_message else answers.converter(function)
-        else:
-            named = calling.passed(original, (tool, *args), kwargs)
-            named.pop(next(iter(named), ""), None)
-            call_args, convert = _without(_flat(named, tool), tool), answers.converter(function)
-        return self._call(tool, call_args, convert)
+            return self._call(tool, call_args, _content if wants_message else answers.converter(function))
+        named = _flat(calling.passed(original, args, kwargs, has_self=True), tool)
+        return self._call(tool, _without(named, tool), answers.converter(function))
 
-    def _read_whole(self, tool: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> calling.FrameworkCall:
+    def _read_whole(self, original: Any, tool: Any, *args: Any, **kwargs: Any) -> calls.PatchedCall | None:
         """Return the call of a method that a class has in place of LangChain's own, messages included."""
+        if original.__module__.startswith("langchain_core."):  # it calls `_run`
+            return None
         tool_input = next((argument for argument in (*args, *kwargs.values())), "")
         call_id = kwargs.get("tool_call_id")
         if isinstance(tool_input, Mapping) and tool_input.get("type") == "tool_call":
@@ -178,11 +146,11 @@ class LangChain(base.Framework):
             content, artifact = self._parts(tool, answer)
             return self._core._format_output(_content(content), artifact, call_id, tool.name, "success")
 
-        call = self._call(tool, _arguments(tool, tool_input), lambda answer: answer)
+        call = self._call(tool, _arguments(tool, tool_input), calling.as_recorded)
         call.convert = convert
         return call
 
-    def _call(self, tool: Any, args: dict[str, Any], convert: Callable[[Any], Any]) -> calling.FrameworkCall:
+    def _call(self, tool: Any, args: dict[str, Any], convert: Callable[[Any], Any]) -> calls.PatchedCall:
         def converted(answer: Any) -> Any:
             if getattr(tool, "response_format", "") == "content_and_artifact":
                 return self._parts(tool, answer)
@@ -192,7 +160,7 @@ class LangChain(base.Framework):
             str(tool.name),
             args,
             # Copies of a tool share its functions.
-            getattr(tool, "func", None) or getattr(tool, "coroutine", None) or tool,
+            id(getattr(tool, "func", None) or getattr(tool, "coroutine", None) or tool),
             convert=converted,
             fail=lambda text: calling.recorded_error(_plain_error(text), self._core.ToolException),
             runs=self._changes_state(tool),
@@ -248,13 +216,6 @@ def _shapes_of(response_format: Any) -> list[str]:
     schema = getattr(response_format, "schema", response_format)
     name = schema.get("title") if isinstance(schema, Mapping) else getattr(schema, "__name__", None)
     return [name] if isinstance(name, str) else []
-
-
-def _is_plain(original: Callable[..., Any], method: str) -> bool:
-    """Return whether a method is LangChain's own and calls another one, which is answered."""
-    if method in ("_run", "_arun"):
-        return original.__qualname__ == "BaseTool._arun"
-    return original.__module__.startswith("langchain_core.")
 
 
 def _seen(tool: Any, tool_input: Any, kwargs: Mapping[str, Any]) -> tuple[int, dict[str, Any], bool]:

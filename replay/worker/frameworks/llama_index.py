@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import copy
-import json
-from collections.abc import Callable
 from typing import Any
 
-from .. import answers
+from .. import answers, calls
 from . import base, calling
 
 HANDOFF = "llama_index.core.agent.workflow."
@@ -28,81 +26,48 @@ class LlamaIndex(base.Framework):
         """Replace the call sites of one of the modules."""
         if module.__name__ == "llama_index.core.tools.function_tool":
             self._function_tool = module.FunctionTool
-            self.replace(module.FunctionTool, "__init__", self._make)
+            self.after(module.FunctionTool, "__init__", self._see_tool)
             return
         self._output = module.ToolOutput
-        called = (self._called, self._called_async)
-        self.replace_methods(module.BaseTool, {"call": called, "acall": called, "__call__": called})
+        self.answer_methods(module.BaseTool, self._read, "call", "acall", "__call__")
 
-    def _make(self, original: Callable[..., Any], tool: Any, *args: Any, **kwargs: Any) -> None:
-        original(tool, *args, **kwargs)
-        if not self._hands_over(tool):
+    def _see_tool(self, tool: Any) -> None:
+        if not _hands_over(tool):
             self.seen.add(str(tool.metadata.get_name()))
 
-    def _called(self, original: Callable[..., Any], tool: Any, *args: Any, **kwargs: Any) -> Any:
-        if self._is_plain(original, tool):
-            return original(tool, *args, **kwargs)
-        call = self._read(original, tool, args, kwargs)
-        answered = self.answer(call, lambda: _Ran(original(tool, *args, **kwargs)))
-        if isinstance(answered, _Ran):
-            return answered.value
-        if isinstance(tool, self._function_tool):
-            return original(_answering(tool, answered), *args, **kwargs)
-        return self._tool_output(tool, args, kwargs, answered)
-
-    async def _called_async(self, original: Callable[..., Any], tool: Any, *args: Any, **kwargs: Any) -> Any:
-        if self._is_plain(original, tool):
-            return await original(tool, *args, **kwargs)
-        call = self._read(original, tool, args, kwargs)
-
-        async def run() -> Any:
-            return _Ran(await original(tool, *args, **kwargs))
-
-        answered = await self.answer_async(call, run)
-        if isinstance(answered, _Ran):
-            return answered.value
-        if isinstance(tool, self._function_tool):
-            return await original(_answering(tool, answered), *args, **kwargs)
-        return self._tool_output(tool, args, kwargs, answered)
-
-    def _read(
-        self, original: Callable[..., Any], tool: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> calling.FrameworkCall:
+    def _read(self, original: Any, tool: Any, *args: Any, **kwargs: Any) -> calls.PatchedCall | None:
+        name = str(tool.metadata.get_name())
+        if _hands_over(tool):
+            return self.steers(name)
+        if original.__qualname__.startswith(PLAIN):
+            return None
         function = getattr(tool, "_fn", None)
         if function is None:
-            call_args = calling.passed(original, (tool, *args), kwargs)
-            call_args.pop(next(iter(call_args), ""), None)
+            call_args = calling.passed(original, args, kwargs, has_self=True)
         else:
             call_args = calling.passed(function, args, kwargs) if args else dict(kwargs)
         call_args.pop(getattr(tool, "ctx_param_name", None) or "", None)
-        convert = _as_recorded if function is None else answers.converter(function)
-        return calling.FrameworkCall(str(tool.metadata.get_name()), call_args, tool, convert=convert)
+        convert = calling.as_recorded if function is None else answers.converter(function)
+
+        def converted(answer: Any) -> Any:
+            if isinstance(tool, self._function_tool):
+                return original(_answering(tool, convert(answer)), *args, **kwargs)
+            return self._tool_output(tool, args, kwargs, convert(answer))
+
+        return calling.FrameworkCall(name, call_args, id(tool), convert=converted)
 
     def _tool_output(self, tool: Any, args: tuple[Any, ...], kwargs: dict[str, Any], answer: Any) -> Any:
-        text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
         return self._output(
             tool_name=tool.metadata.get_name(),
-            content=text,
+            content=calling.text_of(answer),
             raw_input={"args": args, "kwargs": kwargs},
             raw_output=answer,
         )
 
-    def _is_plain(self, original: Callable[..., Any], tool: Any) -> bool:
-        if self._hands_over(tool):
-            self.steering.add(str(tool.metadata.get_name()))
-            return True
-        return original.__qualname__.startswith(PLAIN)
 
-    def _hands_over(self, tool: Any) -> bool:
-        function = getattr(tool, "_real_fn", None) or getattr(tool, "_fn", None)
-        return str(getattr(function, "__module__", "")).startswith(HANDOFF)
-
-
-class _Ran:
-    """What a tool returned that ran."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
+def _hands_over(tool: Any) -> bool:
+    function = getattr(tool, "_real_fn", None) or getattr(tool, "_fn", None)
+    return str(getattr(function, "__module__", "")).startswith(HANDOFF)
 
 
 def _answering(tool: Any, answer: Any) -> Any:
@@ -117,10 +82,6 @@ def _answering(tool: Any, answer: Any) -> Any:
     answering = copy.copy(tool)
     answering._fn, answering._async_fn = function, function_async
     return answering
-
-
-def _as_recorded(answer: Any) -> Any:
-    return answer
 
 
 ADAPTER = LlamaIndex

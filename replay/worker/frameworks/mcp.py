@@ -6,16 +6,11 @@ failed, is given as a `CallToolResult`, which is what a server makes of both.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from .. import replies
+from .. import calls, replies
 from . import base, calling
-
-
-class ToolFailed(Exception):  # noqa: N818 - it is only used to carry a recorded error to where it is returned
-    """A recorded error, which a server answers with."""
 
 
 class MCP(base.Framework):
@@ -30,55 +25,39 @@ class MCP(base.Framework):
         """Replace the call sites."""
         self._types = module.types
         session = module.ClientSession
-        answered = (self._call_tool, self._call_tool)
-        self.replace_methods(session, {"call_tool": answered})
+        self.answer_methods(session, self._read, "call_tool")
         sender = next(cls for cls in session.__mro__ if "send_request" in vars(cls))
-        self.replace(sender, "send_request", self._send)
+        self.answer(sender, "send_request", self._read_request)
 
-    async def _call_tool(
-        self,
-        original: Callable[..., Any],
-        session: Any,
-        name: str,
-        arguments: Any = None,
-        *args: Any,
-        **kwargs: Any,
-    ) -> Any:
+    def _read(
+        self, _: Any, session: Any, name: str, arguments: Any = None, *__: Any, **___: Any
+    ) -> calls.PatchedCall | None:
         self.seen.add(name)
-        return await self._answered(
-            session, name, arguments, lambda: original(session, name, arguments, *args, **kwargs)
+        return calling.FrameworkCall(
+            name,
+            replies.read_args(arguments),
+            id(session),
+            convert=self._result,
+            failed=lambda text: self._call_result({"content": [_text(text)], "isError": True}),
         )
 
-    async def _send(
-        self, original: Callable[..., Any], session: Any, request: Any, *args: Any, **kwargs: Any
-    ) -> Any:
-        """Answer a call that was sent without `call_tool`."""
+    def _read_request(
+        self, original: Any, session: Any, request: Any, *_: Any, **__: Any
+    ) -> calls.PatchedCall | None:
+        """Return a call that was sent without `call_tool`."""
         inner = getattr(request, "root", request)
         if not isinstance(inner, self._types.CallToolRequest):
-            return await original(session, request, *args, **kwargs)
-        called = inner.params
-        return await self._answered(
-            session, called.name, called.arguments, lambda: original(session, request, *args, **kwargs)
-        )
-
-    async def _answered(self, session: Any, name: str, arguments: Any, run: Callable[[], Any]) -> Any:
-        call = calling.FrameworkCall(
-            name, replies.read_args(arguments), session, convert=self._result, fail=ToolFailed
-        )
-        try:
-            return await self.answer_async(call, run)
-        except ToolFailed as failed:
-            return self._call_result({"content": [_text(str(failed))], "isError": True})
+            return None
+        return self._read(original, session, inner.params.name, inner.params.arguments)
 
     def _result(self, answer: Any) -> Any:
         """Return a recorded answer as the result of a call."""
         if isinstance(answer, Mapping) and isinstance(answer.get("content"), list):
             return self._call_result(answer)
-        if isinstance(answer, list) and answer and all(_is_block(block) for block in answer):
+        if calling.are_blocks(answer):
             return self._call_result({"content": answer})
-        text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
         more = {"structuredContent": dict(answer)} if isinstance(answer, Mapping) else {}
-        return self._call_result({"content": [_text(text)], **more})
+        return self._call_result({"content": [_text(calling.text_of(answer))], **more})
 
     def _call_result(self, data: Mapping[str, Any]) -> Any:
         return self._types.CallToolResult.model_validate(data)
@@ -86,10 +65,6 @@ class MCP(base.Framework):
 
 def _text(text: str) -> dict[str, str]:
     return {"type": "text", "text": text}
-
-
-def _is_block(value: Any) -> bool:
-    return isinstance(value, Mapping) and isinstance(value.get("type"), str)
 
 
 ADAPTER = MCP

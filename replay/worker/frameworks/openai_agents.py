@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .. import answers, replies
+from .. import answers, calls, replies
 from . import base, calling
 
 HARMLESS = ("ToolSearchTool",)
@@ -32,24 +32,16 @@ class OpenAIAgents(base.Framework):
     def install(self, module: Any) -> None:
         """Replace the call sites of one of the modules."""
         if module.__name__ == "agents.handoffs":
-            self.replace(module.Handoff, "__init__", self._make_handoff)
+            self.after(module.Handoff, "__init__", lambda handoff: self.steers(str(handoff.tool_name)))
             return
         if module.__name__ == "agents.agent":
             self.replace(module.AgentBase, "get_all_tools", self._see_tools)
-            self.replace(module.Agent, "__post_init__", self._make_agent)
+            self.after(module.Agent, "__post_init__", lambda agent: self._refuse_others(agent.tools))
             return
         self._invoker = module._FailureHandlingFunctionToolInvoker
         self._mark = module._FUNCTION_TOOL_WRAPPED_CALLABLE_MARKER
         self._function_tool = module.FunctionTool
-        self.replace(module.FunctionTool, "__post_init__", self._make)
-
-    def _make_handoff(self, original: Callable[..., Any], handoff: Any, *args: Any, **kwargs: Any) -> None:
-        original(handoff, *args, **kwargs)
-        self.steering.add(str(handoff.tool_name))
-
-    def _make(self, original: Callable[..., Any], tool: Any) -> None:
-        original(tool)
-        self._keep(tool)
+        self.after(module.FunctionTool, "__post_init__", self._keep)
 
     def _keep(self, tool: Any) -> None:
         self.seen.add(str(tool.name))
@@ -63,11 +55,15 @@ class OpenAIAgents(base.Framework):
         """Return what is called in place of a tool's `on_invoke_tool`."""
         run = getattr(invoke, "replay_original", invoke)
         function = getattr(run, self._mark, None)
-        convert = answers.converter(function) if inspect.isroutine(function) else _as_recorded
+        convert = answers.converter(function) if inspect.isroutine(function) else calling.as_recorded
+        site = base.CallSite(
+            lambda _, __, arguments, *___, **____: self._call(tool, replies.read_args(arguments), convert),
+            self.asking.ask,
+            run,
+        )
 
         async def answered(context: Any, arguments: Any, *args: Any, **kwargs: Any) -> Any:
-            call = self._call(tool, replies.read_args(arguments), convert)
-            return await self.answer_async(call, lambda: run(context, arguments, *args, **kwargs))
+            return await site.wait((context, arguments, *args), kwargs)
 
         functools.update_wrapper(answered, run)
         vars(answered)["replay_original"] = run
@@ -78,7 +74,7 @@ class OpenAIAgents(base.Framework):
     def _direct(self, tool: Any, function: Any, convert: Callable[[Any], Any]) -> Any:
         """Return what is called in place of the function that a tool was made of, past the framework."""
 
-        def read(args: tuple[Any, ...], kwargs: dict[str, Any]) -> calling.FrameworkCall:
+        def read(*args: Any, **kwargs: Any) -> calls.PatchedCall:
             call_args = calling.passed(function, args, kwargs)
             parameters = tool.params_json_schema.get("properties") or {}
             return self._call(
@@ -87,20 +83,16 @@ class OpenAIAgents(base.Framework):
 
         return self.guarded(function, read)
 
-    def _call(self, tool: Any, args: dict[str, Any], convert: Callable[[Any], Any]) -> calling.FrameworkCall:
+    def _call(self, tool: Any, args: dict[str, Any], convert: Callable[[Any], Any]) -> calls.PatchedCall:
         return calling.FrameworkCall(
             str(tool.name),
             args,
-            tool,
+            id(tool),
             convert=convert,
             fail=lambda text: calling.recorded_error(text.removeprefix(PUT_AROUND)),
         )
 
     # --- tools that cannot be answered ------------------------------------------------------------------
-
-    def _make_agent(self, original: Callable[..., Any], agent: Any) -> None:
-        original(agent)
-        self._refuse_others(agent.tools)
 
     async def _see_tools(self, original: Callable[..., Any], agent: Any, *args: Any, **kwargs: Any) -> Any:
         tools = await original(agent, *args, **kwargs)
@@ -116,10 +108,6 @@ class OpenAIAgents(base.Framework):
             self.refuse_tool(
                 str(label or getattr(tool, "name", type(tool).__name__)), f"is a {type(tool).__name__}"
             )
-
-
-def _as_recorded(answer: Any) -> Any:
-    return answer
 
 
 ADAPTER = OpenAIAgents

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from .. import answers, replies
+from .. import answers, calls, replies
 from . import base, calling
 
 PASSING_ON = ("WrapperToolset", "CombinedToolset", "DynamicToolset", "_OutputToolset", "OutputToolset")
@@ -42,19 +42,14 @@ class PydanticAI(base.Framework):
     def install(self, module: Any) -> None:
         """Replace the call sites of one of the modules."""
         if module.__name__ == "pydantic_ai.tools":
-            self.replace(module.Tool, "__init__", self._make)
+            self.after(module.Tool, "__init__", lambda tool: self.see(tool.name, tool.function))
         elif module.__name__ == "pydantic_ai.models":
-            see = {"prepare_request": (self._see_request, self._see_request)}
-            self.replace_methods(module.Model, see)
+            self.replace_methods(module.Model, "prepare_request", self._see_request)
         elif module.__name__ == "pydantic_ai.tool_manager":
             self.replace(module.ToolManager, "_raw_execute", self._enter)
             self._retry = module.ModelRetry
         else:
-            self.replace_methods(module.AbstractToolset, {"call_tool": (self._called, self._called)})
-
-    def _make(self, original: Callable[..., Any], tool: Any, *args: Any, **kwargs: Any) -> None:
-        original(tool, *args, **kwargs)
-        self.see(tool.name, tool.function)
+            self.answer_methods(module.AbstractToolset, self._read, "call_tool")
 
     async def _enter(
         self, original: Callable[..., Any], manager: Any, validated: Any, *args: Any, **kwargs: Any
@@ -66,33 +61,28 @@ class PydanticAI(base.Framework):
         finally:
             _CURRENT.reset(token)
 
-    async def _called(
+    def _read(
         self,
-        original: Callable[..., Any],
+        original: Any,
         toolset: Any,
         name: str,
         tool_args: dict[str, Any],
-        ctx: Any,
+        ctx: Any,  # noqa: ARG002 - may be passed by name
         tool: Any,
-        *args: Any,
-        **kwargs: Any,
-    ) -> Any:
-        def run() -> Any:
-            return original(toolset, name, tool_args, ctx, tool, *args, **kwargs)
-
+        *_: Any,
+        **__: Any,
+    ) -> calls.PatchedCall | None:
         if _passes_on(type(toolset), original):
-            return await run()
-        current = _CURRENT.get()
-        called, call_args = current if current is not None else (name, tool_args)
+            return None
+        called, call_args = _CURRENT.get() or (name, tool_args)
         function = getattr(getattr(getattr(tool, "call_func", None), "__self__", None), "function", None)
-        call = calling.FrameworkCall(
+        return calling.FrameworkCall(
             called,
             call_args,
-            tool,
-            convert=answers.converter(function) if function is not None else lambda answer: answer,
+            id(tool),
+            convert=answers.converter(function) if function is not None else calling.as_recorded,
             fail=self._fail,
         )
-        return await self.answer_async(call, run)
 
     def _fail(self, text: str) -> BaseException:
         """Return the exception of a recorded error: one that the model saw was a `ModelRetry`."""

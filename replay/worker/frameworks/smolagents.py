@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .. import answers
+from .. import answers, calls
 from . import base, calling
 
 CONTROL = ("FinalAnswerTool",)
@@ -26,22 +26,15 @@ class Smolagents(base.Framework):
         if module.__name__ == "smolagents.remote_executors":
             self.replace(module.RemotePythonExecutor, "__init__", self._refuse_executor)
             return
-        called = (self._called, self._called)
-        self.replace_methods(module.Tool, {"__call__": called, "forward": called})
+        self.answer_methods(module.Tool, self._read, "__call__", "forward")
 
-    def _called(self, original: Callable[..., Any], tool: Any, *args: Any, **kwargs: Any) -> Any:
-        owner = tool
-
-        def run() -> Any:
-            return original(owner, *args, **kwargs)
-
+    def _read(self, _: Any, tool: Any, *args: Any, **kwargs: Any) -> calls.PatchedCall | None:
+        name = str(tool.name)
         if type(tool).__name__ in CONTROL:
-            self.steering.add(str(tool.name))
-            return run()
+            return self.steers(name)
         if not isinstance(tool, type) and isinstance(inspect.getattr_static(tool, "forward"), staticmethod):
             # A decorated function is a class of its own, whose static method it is.
             tool = type(tool)
-        name = str(tool.name)
         self.seen.add(name)
         call_args = {key: value for key, value in kwargs.items() if key != "sanitize_inputs_outputs"}
         inputs = list(tool.inputs)
@@ -54,8 +47,7 @@ class Smolagents(base.Framework):
             call_args = dict(args[0])
         else:
             call_args.update(zip(inputs, args))  # noqa: B905 - Python 3.9
-        call = calling.FrameworkCall(name, call_args, tool, convert=answers.converter(tool.forward))
-        return self.answer(call, run)
+        return calling.FrameworkCall(name, call_args, id(tool), convert=answers.converter(tool.forward))
 
     def _refuse_executor(
         self, original: Callable[..., Any], executor: Any, *args: Any, **kwargs: Any

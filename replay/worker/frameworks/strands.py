@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import inspect
-import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from .. import answers, replies
+from .. import answers, calls, replies
 from . import base, calling
 
 ANSWER_SHAPING_MODULES = ("strands.tools.structured_output",)
@@ -28,45 +27,39 @@ class Strands(base.Framework):
         if module.__name__ == "strands.types._events":
             self._event = module.ToolResultEvent
         elif module.__name__ == "strands.tools.decorator":
-            self.replace(module.DecoratedFunctionTool, "__call__", self._direct)
-            self.replace(module.DecoratedFunctionTool, "__init__", self._make)
+            self.answer(module.DecoratedFunctionTool, "__call__", self._read_direct)
+            self.after(module.DecoratedFunctionTool, "__init__", self._see_tool)
         else:
-            self.replace_methods(module.AgentTool, {"stream": (self._stream, self._stream)})
+            self.answer_methods(module.AgentTool, self._read, "stream")
 
-    def _make(self, original: Callable[..., Any], tool: Any, *args: Any, **kwargs: Any) -> None:
-        original(tool, *args, **kwargs)
+    def _see_tool(self, tool: Any) -> None:
         self.see(tool.tool_name, tool._tool_func)
 
-    def _direct(self, original: Callable[..., Any], tool: Any, *args: Any, **kwargs: Any) -> Any:
+    def _read_direct(self, _: Any, tool: Any, *args: Any, **kwargs: Any) -> calls.PatchedCall | None:
         function = tool._tool_func
-        call_args = calling.passed(function, args, kwargs)
-        call = calling.FrameworkCall(
-            str(tool.tool_name), call_args, tool, convert=answers.converter(function)
+        return calling.FrameworkCall(
+            str(tool.tool_name),
+            calling.passed(function, args, kwargs),
+            id(tool),
+            convert=answers.converter(function),
+            awaits=inspect.iscoroutinefunction(function),
         )
-        if inspect.iscoroutinefunction(function):
-            return self.answer_async(call, lambda: original(tool, *args, **kwargs))
-        return self.answer(call, lambda: original(tool, *args, **kwargs))
 
-    async def _stream(
-        self, original: Callable[..., Any], tool: Any, tool_use: Any, *args: Any, **kwargs: Any
-    ) -> AsyncIterator[Any]:
-        def run() -> Any:
-            return original(tool, tool_use, *args, **kwargs)
-
-        call = calling.FrameworkCall(
-            str(tool_use["name"]),
+    def _read(self, original: Any, tool: Any, tool_use: Any, *_: Any, **__: Any) -> calls.PatchedCall | None:
+        name = str(tool_use["name"])
+        if original.__module__.startswith(ANSWER_SHAPING_MODULES):
+            return self.steers(name)
+        return calling.FrameworkCall(
+            name,
             replies.read_args(tool_use.get("input")),
-            tool,
-            convert=lambda answer: [self._result(tool_use, answer)],
-            fail=calling.RecordedError,
-            untouched=original.__module__.startswith(ANSWER_SHAPING_MODULES),
+            id(tool),
+            convert=lambda answer: self._result(tool_use, answer),
+            failed=lambda text: self._error(tool_use, text),
         )
-        try:
-            async for event in self.answer_stream(call, run):
-                yield event
-        except calling.RecordedError as error:
-            text = error.text if error.text.startswith("Error: ") else f"Error: {error.text}"
-            yield self._result(tool_use, {"status": "error", "content": [{"text": text}]})
+
+    def _error(self, tool_use: Mapping[str, Any], text: str) -> Any:
+        content = [{"text": text if text.startswith("Error: ") else f"Error: {text}"}]
+        return self._result(tool_use, {"status": "error", "content": content})
 
     def _result(self, tool_use: Mapping[str, Any], answer: Any) -> Any:
         """Return a recorded answer as the event of a tool's result."""
@@ -74,8 +67,7 @@ class Strands(base.Framework):
         if isinstance(answer, list) and answer and all(_is_block(block) for block in answer):
             result["content"] = answer
         elif not _is_result(answer):
-            text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
-            result["content"] = [{"text": text}]
+            result["content"] = [{"text": calling.text_of(answer)}]
         return self._event({**result, "toolUseId": tool_use["toolUseId"]})
 
 
