@@ -55,7 +55,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 # <linux/sched.h>
 CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWNET = 0x00020000, 0x08000000, 0x10000000, 0x40000000
@@ -63,6 +63,8 @@ ALL_NAMESPACES = 0x7E020000
 """Every CLONE_NEW flag of clone(2)."""
 CLONE_NEWTIME = 0x80
 """A flag of unshare(2) alone; to clone(2) it is part of a signal's number."""
+CLONE_PARENT = 0x8000
+"""Makes a child of the process that started this one, which is outside."""
 # <linux/mount.h>
 MS_REMOUNT, MS_NOSUID, MS_NODEV, MS_NOEXEC = 0x20, 0x2, 0x4, 0x8
 MS_BIND, MS_REC, MS_PRIVATE, MNT_DETACH = 0x1000, 0x4000, 0x40000, 0x2
@@ -77,13 +79,8 @@ CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 1, 2
 # <linux/landlock.h>
 CREATE_RULESET_VERSION = 1
 RULE_PATH_BENEATH, RULE_NET_PORT = 1, 2
-FS_WRITE_FILE, FS_MAKE_AND_REMOVE, FS_REFER, FS_TRUNCATE, FS_IOCTL_DEV = (
-    1 << 1,
-    0x1FF0,
-    1 << 13,
-    1 << 14,
-    1 << 15,
-)
+FS_WRITE_FILE, FS_MAKE_AND_REMOVE = 1 << 1, 0x1FF0
+FS_REFER, FS_TRUNCATE, FS_IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
 FS_OF_FILES = FS_WRITE_FILE | FS_TRUNCATE | FS_IOCTL_DEV
 """Rights that a rule for a single file may name."""
 NET_BIND_TCP, NET_CONNECT_TCP = 1, 2
@@ -112,15 +109,12 @@ TIOCSTI, TIOCLINUX = 0x5412, 0x541C
 EPERM, ENOSYS, EACCES, ENOTTY = 1, 38, 13, 25
 
 AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-SYSTEM_CALLS: Mapping[str, tuple[int | None, int | None]] = {
-    # name: x86_64, aarch64 (None: it has no such call)
-    "socket": (41, 198), "socketpair": (53, 199), "sendto": (44, 206),
-    "sendmsg": (46, 211), "sendmmsg": (307, 269),
-    "clone": (56, 220), "clone3": (435, 435), "unshare": (272, 97), "setns": (308, 268),
-    "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271),
-    "process_madvise": (440, 440), "process_mrelease": (448, 448), "pidfd_getfd": (438, 438),
-    "kcmp": (312, 272), "bpf": (321, 280), "userfaultfd": (323, 282), "perf_event_open": (298, 241),
-    "keyctl": (250, 219), "add_key": (248, 217), "request_key": (249, 218),
+# Numbers of system calls on x86_64 and aarch64 (None: it has none), by what the filter does with them.
+REFUSED: Mapping[str, tuple[int | None, int | None]] = {
+    "setns": (308, 268), "ptrace": (101, 117), "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271), "process_madvise": (440, 440), "process_mrelease": (448, 448),
+    "pidfd_getfd": (438, 438), "kcmp": (312, 272), "bpf": (321, 280), "userfaultfd": (323, 282),
+    "perf_event_open": (298, 241), "keyctl": (250, 219), "add_key": (248, 217), "request_key": (249, 218),
     "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51),
     "move_mount": (429, 429), "open_tree": (428, 428), "open_tree_attr": (467, 467),
     "fsopen": (430, 430), "fsconfig": (431, 431), "fsmount": (432, 432), "fspick": (433, 433),
@@ -131,44 +125,36 @@ SYSTEM_CALLS: Mapping[str, tuple[int | None, int | None]] = {
     "finit_module": (313, 273), "delete_module": (176, 106), "acct": (163, 89),
     "quotactl": (179, 60), "quotactl_fd": (443, 443), "settimeofday": (164, 170),
     "clock_settime": (227, 112), "sethostname": (170, 161), "setdomainname": (171, 162),
-    "iopl": (172, None), "ioperm": (173, None), "ioctl": (16, 29), "prlimit64": (302, 261),
-    "setpriority": (141, 140), "ioprio_set": (251, 30), "sched_setscheduler": (144, 119),
-    "sched_setparam": (142, 118), "sched_setattr": (314, 274), "sched_setaffinity": (203, 122),
-    "migrate_pages": (256, 238), "move_pages": (279, 239),
+    "iopl": (172, None), "ioperm": (173, None),
+}  # fmt: skip
+"""Never possible inside."""
+SHARED_WITH_ALL: Mapping[str, tuple[int | None, int | None]] = {
     "shmget": (29, 194), "shmat": (30, 196), "shmctl": (31, 195), "msgget": (68, 186),
     "msgsnd": (69, 189), "msgrcv": (70, 188), "msgctl": (71, 187), "semget": (64, 190),
     "semop": (65, 193), "semctl": (66, 191), "semtimedop": (220, 192),
     "mq_open": (240, 180), "mq_unlink": (241, 181),
+}  # fmt: skip
+"""Reach other processes where there is no namespace for System V IPC and message queues."""
+METADATA: Mapping[str, tuple[int | None, int | None]] = {
     "chmod": (90, None), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452),
     "chown": (92, None), "lchown": (94, None), "fchown": (93, 55), "fchownat": (260, 54),
-    "utime": (132, None), "utimes": (235, None), "futimesat": (261, None), "utimensat": (280, 88),
+    "utime": (132, None), "utimes": (235, None), "futimesat": (261, None),
     "setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7), "setxattrat": (463, 463),
     "removexattr": (197, 14), "lremovexattr": (198, 15), "fremovexattr": (199, 16),
     "removexattrat": (466, 466), "file_setattr": (469, 469),
 }  # fmt: skip
-"""Numbers of the system calls that the filter looks at."""
-REFUSED = (
-    "setns", "ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "process_mrelease",
-    "pidfd_getfd", "kcmp", "bpf", "userfaultfd", "perf_event_open", "keyctl", "add_key", "request_key",
-    "mount", "umount2", "pivot_root", "chroot", "move_mount", "open_tree", "open_tree_attr", "fsopen",
-    "fsconfig", "fsmount", "fspick", "mount_setattr", "open_by_handle_at", "fanotify_init", "io_uring_setup",
-    "io_uring_enter", "io_uring_register", "syslog", "swapon", "swapoff", "reboot", "kexec_load",
-    "kexec_file_load", "init_module", "finit_module", "delete_module", "acct", "quotactl", "quotactl_fd",
-    "settimeofday", "clock_settime", "sethostname", "setdomainname", "iopl", "ioperm",
-)  # fmt: skip
-"""Never possible inside."""
-SHARED_WITH_ALL = (
-    "shmget", "shmat", "shmctl", "msgget", "msgsnd", "msgrcv", "msgctl", "semget", "semop", "semctl",
-    "semtimedop", "mq_open", "mq_unlink",
-)  # fmt: skip
-"""Reach other processes where there is no namespace for System V IPC and message queues."""
-METADATA = (
-    "chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "lchown", "fchown", "fchownat", "utime", "utimes",
-    "futimesat", "setxattr", "lsetxattr", "fsetxattr", "setxattrat", "removexattr",
-    "lremovexattr", "fremovexattr", "removexattrat", "file_setattr",
-)  # fmt: skip
 """Change mode, owner, times or attributes of a file, which Landlock does not look at. Where mounts do not
 protect them, they return success and change nothing: many programs set them on files of their own."""
+SYSTEM_CALLS: Mapping[str, tuple[int | None, int | None]] = {
+    **REFUSED, **SHARED_WITH_ALL, **METADATA,
+    "socket": (41, 198), "socketpair": (53, 199), "sendto": (44, 206), "sendmsg": (46, 211),
+    "sendmmsg": (307, 269), "clone": (56, 220), "clone3": (435, 435), "unshare": (272, 97),
+    "ioctl": (16, 29), "utimensat": (280, 88), "prlimit64": (302, 261), "setpriority": (141, 140),
+    "ioprio_set": (251, 30), "sched_setscheduler": (144, 119), "sched_setparam": (142, 118),
+    "sched_setattr": (314, 274), "sched_setaffinity": (203, 122), "migrate_pages": (256, 238),
+    "move_pages": (279, 239),
+}  # fmt: skip
+"""All that the filter looks at; of the others, it looks at the arguments."""
 ABOUT_ITSELF = {
     "prlimit64": 0, "setpriority": 1, "ioprio_set": 1, "sched_setscheduler": 0, "sched_setparam": 0,
     "sched_setattr": 0, "sched_setaffinity": 0, "migrate_pages": 0, "move_pages": 0,
@@ -411,13 +397,11 @@ def _make_private(system: _System, folder: str, scratch: str) -> None:
     """Make a folder copy-on-write; what is written is kept in memory, and is gone with this process."""
     if not os.path.isdir(folder):
         return
-    for path in (scratch, f"{scratch}/upper", f"{scratch}/work"):
+    upper, work = f"{scratch}/upper", f"{scratch}/work"
+    for path in (scratch, upper, work):
         os.mkdir(path)
-    os.chmod(f"{scratch}/upper", stat.S_IMODE(os.stat(folder).st_mode))
-    try:
-        _overlay(system, folder, f"{scratch}/upper", f"{scratch}/work")
-    except BoundaryError:
-        # A file system that overlays cannot be laid over, or another one is mounted below.
+    # Not over every file system, nor where another one is mounted below.
+    if not _is_overlaid(system, folder, upper, work):
         _show_in_memory(system, folder)
 
 
@@ -575,23 +559,27 @@ def _instructions(system: _System, *, shared_with_all: bool) -> Iterator[bytes]:
     yield _instruction(RETURN, KILL_PROCESS)
     yield _instruction(LOAD, NUMBER)
     yield _instruction(JUMP_ABOVE, YOUNGEST, skip_if_false=1)  # x32 has the numbers far above
-    yield _instruction(RETURN, ERROR | ENOSYS)
+    yield _refusal(ENOSYS)
     yield from _refuse(system, ["clone3"], ENOSYS)  # its flags cannot be read; libraries fall back to clone
     yield from _refuse(system, REFUSED, EPERM)
     if shared_with_all:
         yield from _refuse(system, SHARED_WITH_ALL, EPERM)
-        yield from _for_call(system, "utimensat", _times_rules())
+        # Whoever sets the time of a path to now creates the file where that fails (`pathlib.Path.touch`), and
+        # takes it for there where it does not. Other times are ignored.
+        now = _if_equal(2, 0, _unless(1, [0], [_refusal(EPERM)]))
+        yield from _for_call(system, "utimensat", [*now, _refusal(0)])
         yield from _refuse(system, METADATA, 0)
-        yield from _for_call(system, "ioctl", _file_request_rules())
-    yield from _where_any_bit(system, "clone", 0, ALL_NAMESPACES, EPERM)
+        # Requests which could change a file that is not open for writing.
+        kinds = _refuse_equal(1, [kind << 8 for kind in KINDS_OF_FILE_REQUESTS], ENOTTY, mask=0xFF00)
+        yield from _for_call(system, "ioctl", _unless(1, HARMLESS_FILE_REQUESTS, kinds))
+    yield from _where_any_bit(system, "clone", 0, ALL_NAMESPACES | CLONE_PARENT, EPERM)
     yield from _where_any_bit(system, "unshare", 0, ALL_NAMESPACES | CLONE_NEWTIME, EPERM)
     for name, argument in FLAGS_OF_SENDING.items():
         yield from _where_any_bit(system, name, argument, MSG_FASTOPEN, EPERM)
     for name, argument in ABOUT_ITSELF.items():
         yield from _where_any_bit(system, name, argument, 0xFFFFFFFF, EPERM)
     for name, value in ABOUT_A_PROCESS.items():
-        test = [_instruction(LOAD, ARGUMENTS), _instruction(JUMP_EQUAL, value, skip_if_true=1)]
-        yield from _for_call(system, name, [*test, _instruction(RETURN, ERROR | EPERM)])
+        yield from _for_call(system, name, _unless(0, [value], [_refusal(EPERM)]))
     yield from _for_call(system, "ioctl", _refuse_equal(1, (TIOCSTI, TIOCLINUX), EPERM))
     yield from _for_call(system, "socket", _socket_rules(shared_with_all=shared_with_all))
     yield from _for_call(system, "socketpair", _pair_rules())
@@ -600,24 +588,7 @@ def _instructions(system: _System, *, shared_with_all: bool) -> Iterator[bytes]:
 
 def _refuse(system: _System, names: Iterable[str], error: int) -> Iterator[bytes]:
     for name in names:
-        yield from _for_call(system, name, [_instruction(RETURN, ERROR | error)])
-
-
-def _times_rules() -> list[bytes]:
-    """Return instructions that refuse to set the time of a path to now, and ignore other times.
-
-    Whoever touches a file that way creates it where that fails (`pathlib.Path.touch`), and takes it for there
-    where it does not.
-    """
-    path, times = ARGUMENTS + 8 * 1, ARGUMENTS + 8 * 2
-    return [
-        _instruction(LOAD, times),
-        _instruction(JUMP_EQUAL, 0, skip_if_false=3),
-        _instruction(LOAD, path),
-        _instruction(JUMP_EQUAL, 0, skip_if_true=1),
-        _instruction(RETURN, ERROR | EPERM),
-        _instruction(RETURN, ERROR),
-    ]
+        yield from _for_call(system, name, [_refusal(error)])
 
 
 def _where_any_bit(system: _System, name: str, argument: int, bits: int, error: int) -> Iterator[bytes]:
@@ -625,7 +596,7 @@ def _where_any_bit(system: _System, name: str, argument: int, bits: int, error: 
     test = [
         _instruction(LOAD, ARGUMENTS + 8 * argument),
         _instruction(JUMP_ANY_BIT, bits, skip_if_false=1),
-        _instruction(RETURN, ERROR | error),
+        _refusal(error),
     ]
     return _for_call(system, name, test)
 
@@ -635,38 +606,36 @@ def _refuse_equal(argument: int, values: Iterable[int], error: int, *, mask: int
     test = [_instruction(LOAD, ARGUMENTS + 8 * argument)]
     test += [_instruction(AND, mask)] if mask else []
     for value in values:
-        test += [_instruction(JUMP_EQUAL, value, skip_if_false=1), _instruction(RETURN, ERROR | error)]
+        test += [_instruction(JUMP_EQUAL, value, skip_if_false=1), _refusal(error)]
     return test
 
 
-def _file_request_rules() -> list[bytes]:
-    """Return instructions that refuse requests which could change a file that is not open for writing."""
-    kinds = [kind << 8 for kind in KINDS_OF_FILE_REQUESTS]
-    refusals = _refuse_equal(1, kinds, ENOTTY, mask=0xFF00)
-    test = [_instruction(LOAD, ARGUMENTS + 8)]
-    for number, request in enumerate(HARMLESS_FILE_REQUESTS):
-        following = len(HARMLESS_FILE_REQUESTS) - number - 1
-        test.append(_instruction(JUMP_EQUAL, request, skip_if_true=following + len(refusals)))
-    return [*test, *refusals]
+def _if_equal(argument: int, value: int, body: list[bytes]) -> list[bytes]:
+    """Return instructions that are those of `body` where an argument has a value, and none elsewhere."""
+    load = _instruction(LOAD, ARGUMENTS + 8 * argument)
+    return [load, _instruction(JUMP_EQUAL, value, skip_if_false=len(body)), *body]
+
+
+def _unless(argument: int, values: Sequence[int], body: list[bytes], *, mask: int = 0) -> list[bytes]:
+    """Return instructions that are those of `body` where an argument has none of these values."""
+    test = [_instruction(LOAD, ARGUMENTS + 8 * argument)]
+    test += [_instruction(AND, mask)] if mask else []
+    for following, value in zip(reversed(range(len(values))), values):  # noqa: B905 - Python 3.9
+        test.append(_instruction(JUMP_EQUAL, value, skip_if_true=following + len(body)))
+    return [*test, *body]
 
 
 def _socket_rules(*, shared_with_all: bool) -> list[bytes]:
     """Return instructions that allow sockets of the families which the boundary covers, and no others."""
-    refuse, allow = _instruction(RETURN, ERROR | EACCES), _instruction(RETURN, ALLOW)
-    inet = (socket.AF_INET, socket.AF_INET6)
-    rules = [_instruction(LOAD, ARGUMENTS)]
+    refusal, netlink = [_refusal(EACCES)], 16
+    rules = _unless(0, [socket.AF_INET, socket.AF_INET6, netlink], refusal)
     # Routing information, read by `getaddrinfo` and others; changing it takes a capability.
-    rules += [_instruction(JUMP_EQUAL, 16, skip_if_false=4), _instruction(LOAD, ARGUMENTS + 16)]
-    rules += [_instruction(JUMP_EQUAL, 0, skip_if_false=1), allow, refuse]
-    rules += [_instruction(JUMP_EQUAL, inet[0], skip_if_true=2)]
-    rules += [_instruction(JUMP_EQUAL, inet[1], skip_if_true=1), refuse]
+    rules += _if_equal(0, netlink, _unless(2, [0], refusal))
     if not shared_with_all:
-        return [*rules, allow]
-    rules += [_instruction(LOAD, ARGUMENTS + 8), _instruction(AND, 0xF)]
-    rules += [_instruction(JUMP_EQUAL, socket.SOCK_STREAM, skip_if_true=1), refuse]
+        return rules
     # Landlock's rules are for TCP alone, not for MPTCP or SCTP.
-    rules += [_instruction(LOAD, ARGUMENTS + 16), _instruction(JUMP_EQUAL, 0, skip_if_true=2)]
-    return [*rules, _instruction(JUMP_EQUAL, socket.IPPROTO_TCP, skip_if_true=1), refuse, allow]
+    streams = _unless(1, [socket.SOCK_STREAM], refusal, mask=0xF)
+    return rules + _unless(0, [netlink], [*streams, *_unless(2, [0, socket.IPPROTO_TCP], refusal)])
 
 
 def _pair_rules() -> list[bytes]:
@@ -674,11 +643,8 @@ def _pair_rules() -> list[bytes]:
 
     A pair of datagram sockets is refused: each may still send to any address.
     """
-    refuse, allow = _instruction(RETURN, ERROR | EACCES), _instruction(RETURN, ALLOW)
-    rules = [_instruction(LOAD, ARGUMENTS), _instruction(JUMP_EQUAL, socket.AF_UNIX, skip_if_true=1), refuse]
-    rules += [_instruction(LOAD, ARGUMENTS + 8), _instruction(AND, 0xF)]
-    rules += [_instruction(JUMP_EQUAL, socket.SOCK_STREAM, skip_if_true=2)]
-    return [*rules, _instruction(JUMP_EQUAL, socket.SOCK_SEQPACKET, skip_if_true=1), refuse, allow]
+    refusal, streams = [_refusal(EACCES)], [socket.SOCK_STREAM, socket.SOCK_SEQPACKET]
+    return [*_unless(0, [socket.AF_UNIX], refusal), *_unless(1, streams, refusal, mask=0xF)]
 
 
 def _for_call(system: _System, name: str, instructions: Iterable[bytes]) -> Iterator[bytes]:
@@ -691,6 +657,10 @@ def _for_call(system: _System, name: str, instructions: Iterable[bytes]) -> Iter
         body.append(_instruction(LOAD, NUMBER))
     yield _instruction(JUMP_EQUAL, number, skip_if_false=len(body))
     yield from body
+
+
+def _refusal(error: int) -> bytes:
+    return _instruction(RETURN, ERROR | error)
 
 
 def _instruction(code: int, value: int, *, skip_if_true: int = 0, skip_if_false: int = 0) -> bytes:

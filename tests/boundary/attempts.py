@@ -16,6 +16,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import termios
 
 KNOWN = json.loads(os.environ["CANARIES"])
 FILE, FOLDER, PID = KNOWN["file"], KNOWN["folder"], KNOWN["pid"]
@@ -245,6 +246,28 @@ def write_to_a_fifo():
 
 
 @attempt
+def control_devices():
+    for name, request in (
+        ("loop-control", 0x4C82),
+        ("net/tun", 0x400454CA),
+        ("kvm", 0xAE00),
+        ("fuse", 0x8004E500),
+    ):
+        with contextlib.suppress(OSError):
+            fcntl.ioctl(os.open(f"/dev/{name}", os.O_RDONLY), request, 0)
+            make_marker(f"{name} was controlled")
+
+
+@attempt
+def change_a_terminal():
+    descriptor = os.open(KNOWN["terminal"], os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK)
+    settings = termios.tcgetattr(descriptor)
+    settings[3] ^= termios.ECHO
+    termios.tcsetattr(descriptor, termios.TCSANOW, settings)
+    make_marker("a terminal has other settings")
+
+
+@attempt
 def write_to_a_terminal():
     os.write(os.open(KNOWN["terminal"], os.O_WRONLY | os.O_NOCTTY), b"\x1b]0;title\x07")
 
@@ -449,6 +472,14 @@ def connect_to_an_abstract_socket():
 
 
 @attempt
+def connect_a_pair_of_packets_to_a_path():
+    first, second = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    second.close()
+    first.connect(KNOWN["path"])
+    first.send(b"x")
+
+
+@attempt
 def set_up_io_uring():
     with contextlib.suppress(OSError):
         os.close(syscall(425, 425, 4, ctypes.create_string_buffer(120)))
@@ -610,6 +641,14 @@ def clone_with_namespaces():
     if child == 0:
         os._exit(0)
     make_marker("a process with namespaces was made")
+
+
+@attempt
+def make_a_child_of_the_parent():
+    child = syscall(56, 220, 0x8000 | int(signal.SIGCHLD), 0, 0, 0, 0)
+    if child == 0:
+        os._exit(0)
+    make_marker("a process outside has another child")
 
 
 @attempt

@@ -63,7 +63,8 @@ ROWS = (
         "refused",
         (
             "make_a_device", "make_a_disk_and_write", "open_a_disk", "write_a_kernel_setting",
-            "make_a_control_group", "write_to_a_fifo", "write_to_a_terminal", "type_into_the_terminal",
+            "make_a_control_group", "write_to_a_fifo", "control_devices", "change_a_terminal",
+            "write_to_a_terminal", "type_into_the_terminal",
         ),
     ),
     Row(
@@ -93,7 +94,8 @@ ROWS = (
         (
             "connect_to_the_hypervisor", "use_kernel_crypto", "connect_to_a_socket_with_a_path",
             "connect_to_a_linked_socket", "connect_a_paired_socket_to_a_path",
-            "connect_a_paired_stream_to_a_path", "connect_to_an_abstract_socket", "set_up_io_uring",
+            "connect_a_paired_stream_to_a_path", "connect_to_an_abstract_socket",
+            "connect_a_pair_of_packets_to_a_path", "set_up_io_uring",
         ),
     ),
     Row(
@@ -125,7 +127,7 @@ ROWS = (
         "refused",
         "refused",
         (
-            "unshare_and_mount", "clone_with_namespaces", "clone_with_a_structure", "make_mounts_writable",
+            "unshare_and_mount", "clone_with_namespaces", "make_a_child_of_the_parent", "clone_with_a_structure", "make_mounts_writable",
             "open_a_detached_mount", "change_the_root", "add_a_key", "load_bpf", "replace_rules_of_landlock", "watch_performance",
             "use_system_calls_of_x32", "regain_privileges",
         ),
