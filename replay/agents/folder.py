@@ -264,11 +264,22 @@ class TrialFolder:
         return tuple(self._describe(shown, path) for shown, path in files[:MOST_LISTED])
 
     def share_bytecode(self) -> None:
-        """Put the bytecode that was compiled so far into the version's folder, for the processes to come."""
-        for folder in self._written.rglob(_BYTECODE):
-            target = self._top / folder.relative_to(self._written)
-            if folder.is_dir() and not target.exists():
-                shutil.copytree(folder, target)
+        """Put the bytecode that was compiled so far into the version's folder, for the processes to come.
+
+        The agent has run by now: where it put another folder or a link in the place of one of the version's,
+        a path of both leads elsewhere.
+        """
+        top = self._top.resolve()
+        for folder, _, names in os.walk(self._written):
+            inside = Path(folder).relative_to(self._written)
+            target = top / inside
+            if inside.name != _BYTECODE or target.exists() or target.parent.resolve() != target.parent:
+                continue
+            if target.parent.is_dir():
+                target.mkdir()
+                for path in (Path(folder, name) for name in names):
+                    if stat.S_ISREG(path.lstat().st_mode):
+                        _copy_file(str(path), str(target / path.name))
 
     def remove(self) -> None:
         """Remove it; its process has ended."""
@@ -476,8 +487,11 @@ def _work_of(upper: Path) -> Path:
 
 
 def _is_empty(folder: Path) -> bool:
-    with os.scandir(folder) as entries:
-        return next(entries, None) is None
+    try:
+        with os.scandir(folder) as entries:
+            return next(entries, None) is None
+    except PermissionError:
+        return False
 
 
 def _state(path: Path) -> tuple[int, ...]:

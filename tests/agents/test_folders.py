@@ -197,6 +197,30 @@ def test_no_trial_sees_a_file_of_another_one(checkout: Path, entrypoint: str, bo
     assert len({outcome.files[0].path for outcome in outcomes}) == len(outcomes)
 
 
+PLACES_BYTECODE = """
+import os
+os.remove("data")
+os.makedirs("data/__pycache__")
+open("data/__pycache__/agent.pyc", "w").close()
+os.makedirs("made/__pycache__")
+os.symlink(os.path.abspath("helper.py"), "__pycache__/linked.pyc")
+def run(text): return text
+"""
+
+
+def test_bytecode_is_shared_with_no_folder_outside_of_the_version(checkout: Path, boundary: str) -> None:
+    """The engine, which is outside of the boundary, copies it; a link of the version leads elsewhere."""
+    outside = checkout.parent.parent.parent / "outside"
+    outside.mkdir()
+    (checkout / "data").symlink_to(outside)
+    (checkout / "places.py").write_text(PLACES_BYTECODE)
+    (checkout / "agent.py").write_text("import helper\nfrom places import run\n")
+    [outcome] = replayed(checkout, "run", 1, boundary=boundary)
+    assert (outcome.status, list(outside.iterdir()), (checkout / "made").exists()) == (Status.OK, [], False)
+    names = {path.name.partition(".")[0] for path in (checkout / "__pycache__").iterdir()}
+    assert names == {"agent", "helper", "places"}
+
+
 def test_an_agent_that_writes_nothing_shares_its_processes(checkout: Path, boundary: str) -> None:
     outcomes = replayed(checkout, "quiet", 20, boundary=boundary)
     assert {(o.final_response or "").rpartition(" ")[0] for o in outcomes} == {"as checked out"}
