@@ -282,7 +282,7 @@ def _parsed(line: str) -> tuple[str, Destination, str | None] | None:
         return None
     if scheme is None:
         return None if path else (method, destination, None)
-    return method, destination, path if path.startswith("/") else f"/{path}"
+    return method, destination, f"/{(path or '').removeprefix('/')}"
 
 
 def _name(field: str) -> str:

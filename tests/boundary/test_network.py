@@ -296,6 +296,13 @@ def test_no_second_request_is_passed_on_and_the_host_is_written_anew() -> None:
     assert answer.endswith(b"fine")
 
 
+@pytest.mark.parametrize(("path", "passed_on"), [(b"", b"/"), (b"?a=1", b"/?a=1"), (b"//x", b"//x")])
+def test_a_target_without_a_path_gets_one(path: bytes, passed_on: bytes) -> None:
+    got, answer = through_a_company_proxy(POST.replace(b"/END", path).replace(b": 2", b": 5") + b"END")
+    assert got.startswith(b"POST http://api.shop.example" + passed_on + b" HTTP/1.1\r\n"), got
+    assert answer.endswith(b"fine")
+
+
 @pytest.mark.parametrize(
     "target",
     [
