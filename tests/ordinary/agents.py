@@ -86,6 +86,49 @@ threading.Thread(target=server.handle_request, daemon=True).start()
 opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 return opener.open(f"http://127.0.0.1:{server.server_port}").read().decode()
 """,
+    "a manager's dictionary": """
+import multiprocessing
+with multiprocessing.get_context("spawn").Manager() as manager:
+    answers = manager.dict()
+    answers["7"] = lookup("7")
+    return answers["7"]
+""",
+    "shared memory": """
+from multiprocessing import shared_memory
+memory = shared_memory.SharedMemory(create=True, size=64)
+answer = lookup("7").encode(); memory.buf[:len(answer)] = answer
+text = bytes(memory.buf[:len(answer)]).decode(); memory.close(); memory.unlink()
+return text
+""",
+    "a timer": """
+answers = []
+timer = threading.Timer(0.01, lambda: answers.append(lookup("7"))); timer.start(); timer.join()
+return answers[0]
+""",
+    "a signal's handler": """
+import signal
+answers = []
+before = signal.signal(signal.SIGUSR1, lambda number, frame: answers.append(lookup("7")))
+signal.raise_signal(signal.SIGUSR1); signal.signal(signal.SIGUSR1, before)
+return answers[0]
+""",
+    "a code interpreter": """
+import code, contextlib, io
+printed = io.StringIO()
+with contextlib.redirect_stdout(printed):
+    code.InteractiveInterpreter({"lookup": lookup}).runsource("print(lookup('7'), end='')")
+return printed.getvalue()
+""",
+    "an asyncio server on loopback": """
+async def serve(reader, writer):
+    writer.write(lookup((await reader.read(1)).decode()).encode()); await writer.drain(); writer.close()
+async def go():
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        writer.write(b"7")
+        return (await reader.read()).decode()
+return asyncio.run(go())
+""",
     # --- concurrency ---
     "uvloop": "import uvloop\nreturn uvloop.run(asyncio.to_thread(lookup, '7'))",
     "anyio": "import anyio\nreturn anyio.run(anyio.to_thread.run_sync, lookup, '7')",
@@ -184,6 +227,17 @@ return typer.testing.CliRunner().invoke(app, ["7"]).output
 """,
     "cloudpickle": "import cloudpickle\nreturn cloudpickle.loads(cloudpickle.dumps(lookup))('7')",
     "dill": "import dill\nreturn dill.loads(dill.dumps(lookup))('7')",
+    "filelock": """
+import filelock, tempfile
+with tempfile.TemporaryDirectory() as folder, filelock.FileLock(folder + "/lock"): return lookup("7")
+""",
+    "attrs": "import attrs\nreturn attrs.make_class('Order', ['find'])(lookup).find('7')",
+    "pydantic-settings": """
+import pydantic_settings
+class Settings(pydantic_settings.BaseSettings): order: str = "7"
+return lookup(Settings().order)
+""",
+    "rich": "import rich.progress\nreturn [lookup(n) for n in rich.progress.track(['7'])][0]",
     "jinja2": "import jinja2\nreturn jinja2.Template('{{ tool(7) }}').render(tool=lambda n: lookup(str(n)))",
     "numpy": "import numpy\nreturn str(numpy.vectorize(lookup, otypes=[object])(['7'])[0])",
     "pandas": "import pandas\nreturn pandas.Series(['7']).map(lookup)[0]",
@@ -229,6 +283,15 @@ return lookup("7")
 import flask
 app = flask.Flask("agent"); app.add_url_rule("/", view_func=lambda: lookup("7"))
 return app.test_client().get("/").text
+""",
+    "werkzeug": "import werkzeug.local\nreturn werkzeug.local.LocalProxy(lambda: lookup)('7')",
+    "starlette": """
+from starlette import applications, background, responses, routing, testclient
+answers = []
+def index(request):
+    return responses.Response(background=background.BackgroundTask(lambda: answers.append(lookup("7"))))
+testclient.TestClient(applications.Starlette(routes=[routing.Route("/", index)])).get("/")
+return answers[0]
 """,
     "fastapi": """
 import fastapi, fastapi.testclient
