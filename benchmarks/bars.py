@@ -22,8 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import import_100k
-import startup
-from measuring import others
+from measuring import others, run
 from performance import REPLAY, ROOT, ROWS, measure, median, peer_command
 
 IDEAL_S = 10_000 / 200 * 0.05
@@ -104,9 +103,8 @@ def diff(rounds: int, _peers: Path) -> Iterator[Bar]:
 
 def starting(rounds: int, _peers: Path) -> Iterator[Bar]:
     """Yield what `replay --help` takes."""
-    words = [str(REPLAY), "--help"]
-    startup.wall_ms(words)
-    shown = statistics.median(startup.wall_ms(words) for _ in range(7 * rounds))
+    run([REPLAY, "--help"])
+    shown = statistics.median(run([REPLAY, "--help"]).wall_s for _ in range(7 * rounds)) * 1000
     yield Bar(what="replay --help, wall clock", measured=shown, bound=150, unit="ms")
 
 

@@ -1,13 +1,11 @@
-"""How fast and in how much memory traces are imported, against DuckDB's own reading of the same file.
+"""How fast and in how much memory traces are imported.
 
-    .venv/bin/python benchmarks/import_100k.py [TRACES] [PAIRS] [--source jsonl|langfuse|otlp] [--redact]
+    .venv/bin/python benchmarks/import_100k.py [TRACES] [ROUNDS] [--source jsonl|langfuse|otlp] [--redact]
 
 Writes that many traces (default 100,000) and a tenth of them to a temporary folder: trace JSONL with chat
-messages, an export of Langfuse's observations, or a collector's OTLP/JSON. Then, in turn and each in a process
-of its own, `replay import` brings each file into a store, and once more into the same, and DuckDB's `read_json`
-into the same tables. DuckDB only takes the fields apart, in SQL: it recognises no messages, joins no results,
-hashes nothing and lets nothing be rejected. Printed are MB/s, processor time and peak memory (of ours for all
-processes together), and the median of the ratios. The two sizes say whether memory depends on the file.
+messages, an export of Langfuse's observations, or a collector's OTLP/JSON. Then `replay import` brings each file
+into a store, and once more into the same, in fresh processes. Printed are MB/s, processor time and peak memory of
+all processes together. The two sizes say whether memory depends on the file.
 """
 
 from __future__ import annotations
@@ -29,68 +27,8 @@ from typing import Any, NamedTuple
 
 from measuring import ENVIRONMENT
 
-SCHEMA = Path(__file__).resolve().parent.parent / "replay" / "store" / "schema" / "0001_initial.sql"
 SOURCES = ("jsonl", "langfuse", "otlp")
 REDACTED = "[import.redact]\n"
-_COMMON = "now()::TIMESTAMP AS imported_at, []::VARCHAR[] AS tags, false AS incomplete, 'complete' AS state"
-_EMPTY = "'' AS content_hash, '' AS tool_path, '{}' AS scores, []::VARCHAR[] AS media_missing"
-THEIRS = {
-    "jsonl": f"""
-CREATE TEMP TABLE staged AS SELECT * FROM read_json(?, format='newline_delimited', columns={{
-    trace_id: 'VARCHAR', started_at: 'TIMESTAMP', release: 'VARCHAR', session_id: 'VARCHAR',
-    messages: 'JSON', usage: 'JSON', metadata: 'JSON'}});
-INSERT INTO traces BY NAME
-SELECT trace_id, 'jsonl' AS source, trace_id AS source_id, {_COMMON}, {_EMPTY}, started_at, release, session_id,
-    messages->>'$[1].content' AS input, messages->>'$[#-1].content' AS final_response,
-    (usage->'input_tokens')::BIGINT AS input_tokens, (usage->'output_tokens')::BIGINT AS output_tokens,
-    usage, metadata, messages, '[]' AS steps
-FROM staged;
-INSERT INTO tool_calls BY NAME
-SELECT trace_id, index, call->>'$.function.name' AS name, call->>'$.function.arguments' AS args,
-    call->>'$.id' AS call_id, '"-"' AS result, true AS answered
-FROM (SELECT trace_id, unnest(json_extract(messages, '$[*].tool_calls[*]')) AS call,
-    generate_subscripts(json_extract(messages, '$[*].tool_calls[*]'), 1) - 1 AS index FROM staged);
-""",
-    "langfuse": """
-CREATE TEMP TABLE staged AS SELECT * FROM read_json(?, format='newline_delimited', columns={
-    id: 'VARCHAR', traceId: 'VARCHAR', type: 'VARCHAR', name: 'VARCHAR', startTime: 'TIMESTAMP',
-    endTime: 'TIMESTAMP', parentObservationId: 'VARCHAR', input: 'JSON', output: 'JSON',
-    usageDetails: 'JSON', sessionId: 'VARCHAR', release: 'VARCHAR'});
-""",
-    "otlp": """
-CREATE TEMP TABLE staged AS
-SELECT span->>'spanId' AS id, span->>'traceId' AS traceId, span->>'parentSpanId' AS parentObservationId,
-    CASE held['gen_ai.operation.name'] WHEN 'chat' THEN 'GENERATION' WHEN 'execute_tool' THEN 'TOOL' END AS type,
-    coalesce(held['gen_ai.tool.name'], span->>'name') AS name,
-    make_timestamp((span->>'startTimeUnixNano')::BIGINT // 1000) AS startTime,
-    make_timestamp((span->>'endTimeUnixNano')::BIGINT // 1000) AS endTime,
-    coalesce(held['gen_ai.input.messages'], held['gen_ai.tool.call.arguments'], to_json(held['input'])) AS input,
-    coalesce(held['gen_ai.output.messages'], to_json(held['gen_ai.tool.call.result']), to_json(held['output']))
-        AS output,
-    '{}' AS usageDetails, held['gen_ai.conversation.id'] AS sessionId, NULL::VARCHAR AS release
-FROM (SELECT span, map_from_entries(list_transform(
-        from_json(span->'attributes', '[{"key": "VARCHAR", "value": {"stringValue": "VARCHAR"}}]'),
-        lambda pair: {'k': pair.key, 'v': pair.value.stringValue})) AS held
-    FROM (SELECT unnest(json_extract(resourceSpans, '$[*].scopeSpans[*].spans[*]')) AS span
-        FROM read_json(?, format='newline_delimited', columns={resourceSpans: 'JSON'})));
-""",
-}
-"""Source → what DuckDB does instead; of spans it makes traces by `GROUPED`."""
-GROUPED = f"""
-INSERT INTO traces BY NAME
-SELECT traceId AS trace_id, 'spans' AS source, traceId AS source_id, {_COMMON}, {_EMPTY},
-    min(startTime) AS started_at, max(endTime) AS ended_at, max(release) AS release, max(sessionId) AS session_id,
-    coalesce(max(input) FILTER (parentObservationId IS NULL), '') AS input,
-    max(output) FILTER (parentObservationId IS NULL) AS final_response, '{{}}' AS metadata,
-    max_by(input, startTime) FILTER (type = 'GENERATION') AS messages,
-    to_json(list({{'id': id, 'type': type, 'name': name, 'messages': input, 'output': output, 'started_at': startTime,
-        'ended_at': endTime, 'usage': usageDetails, 'parent': parentObservationId}} ORDER BY startTime)) AS steps
-FROM staged GROUP BY traceId;
-INSERT INTO tool_calls BY NAME
-SELECT traceId AS trace_id, row_number() OVER (PARTITION BY traceId ORDER BY startTime) - 1 AS index, name,
-    input AS args, output AS result, true AS answered
-FROM staged WHERE type = 'TOOL';
-"""
 
 
 def write(path: Path, traces: int, source: str) -> None:
@@ -221,19 +159,6 @@ class Cost(NamedTuple):
     """Memory of all its processes at one time, without what they share."""
 
 
-def load(source: str, path: str, store: str) -> None:
-    """DuckDB's way, in a process of its own."""
-    import duckdb
-
-    with duckdb.connect(store) as con:
-        con.execute(SCHEMA.read_text(encoding="utf-8"))
-        con.execute("SET memory_limit = '4GB'")
-        first, *others = (THEIRS[source] + ("" if source == "jsonl" else GROUPED)).split(";\n")
-        con.execute(first, [path])
-        for statement in filter(str.strip, others):
-            con.execute(statement)
-
-
 def run(arguments: list[str], folder: Path) -> Cost:
     """Run a process in a folder, and watch it and its children."""
     began, before = time.perf_counter(), os.times()
@@ -269,50 +194,31 @@ def _memory_mb(pid: int) -> float:
     return own / 1024 + sum(_memory_mb(int(child)) for child in children)
 
 
-def measure(folder: Path, source: str, traces: int, pairs: int) -> None:
-    """Import one generated file in turn in both ways, and print what each took."""
-    file = folder / f"{traces}.jsonl"
+def measure(folder: Path, source: str, traces: int, rounds: int) -> None:
+    """Import one generated file, and once more into the same store, and print what each took."""
+    file, store = folder / f"{traces}.jsonl", folder / "store.duckdb"
     write(file, traces, source)
     size = file.stat().st_size / 1e6
-    costs: dict[str, list[Cost]] = {"replay import": [], "the same again": [], "read_json": []}
-    for _ in range(pairs):
-        store = folder / "ours.duckdb"
-        for which in ("replay import", "the same again"):
+    costs: dict[str, list[Cost]] = {"replay import": [], "the same again": []}
+    for _ in range(rounds):
+        for which in costs:
             command = ["-m", "replaydiff", "--db", str(store), "import", source, str(file)]
             costs[which].append(run(command, folder))
         store.unlink()
-        store = folder / "theirs.duckdb"
-        costs["read_json"].append(
-            run([str(Path(__file__).resolve()), "--load", source, str(file), str(store)], folder)
-        )
-        store.unlink()
-    print(f"{traces:,} traces of {source}, {size:.0f} MB, {pairs} pairs")
-    for name, found in costs.items():
-        rates = sorted(size / cost.seconds for cost in found)
-        cpu = statistics.median(cost.cpu_seconds for cost in found)
-        peak = max(cost.peak_mb for cost in found)
-        middle = statistics.median(rates)
-        print(f"  {name:14} {middle:6.1f} MB/s ({rates[0]:.1f} to {rates[-1]:.1f}), ", end="")
-        print(f"{cpu:.1f} s of processor, peak {peak:.0f} MB")
-    both = list(zip(costs["replay import"], costs["read_json"], strict=True))
-    wall = statistics.median(their.seconds / our.seconds for our, their in both)
-    cpu = statistics.median(their.cpu_seconds / our.cpu_seconds for our, their in both)
-    again = zip(costs["the same again"], costs["replay import"], strict=True)
-    share = statistics.median(second.cpu_seconds / first.cpu_seconds for second, first in again)
-    print(
-        f"  speed {wall:.2f} and processor {cpu:.2f} of read_json's; again {share:.2f} of the first time's processor"
-    )
+    print(f"{traces:,} traces of {source}, {size:.0f} MB, {rounds} rounds")
+    for name, measured in costs.items():
+        speed = statistics.median(size / cost.seconds for cost in measured)
+        cpu = statistics.median(cost.cpu_seconds for cost in measured)
+        peak = max(cost.peak_mb for cost in measured)
+        print(f"  {name:14} {speed:6.1f} MB/s, {cpu:.1f} s of processor, peak {peak:.0f} MB")
     file.unlink()
 
 
 def main() -> None:
-    """A tenth first, then all."""
-    if sys.argv[1:2] == ["--load"]:
-        load(*sys.argv[2:])
-        return
+    """Import a tenth first, then all."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("traces", nargs="?", type=int, default=100_000)
-    parser.add_argument("pairs", nargs="?", type=int, default=3)
+    parser.add_argument("rounds", nargs="?", type=int, default=3)
     parser.add_argument("--source", choices=SOURCES, default="jsonl")
     parser.add_argument("--redact", action="store_true", help="replace personal data on the way")
     options = parser.parse_args()
@@ -320,7 +226,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "replay.toml").write_text(REDACTED if options.redact else "")
         for size in (options.traces // 10, options.traces):
-            measure(Path(folder), options.source, size, options.pairs)
+            measure(Path(folder), options.source, size, options.rounds)
     print(f"load {os.getloadavg()[0]:.1f} after")
 
 

@@ -23,11 +23,20 @@ from subprocess import PIPE, Popen
 
 from diff_ten_thousand import fill as fill_run
 from measuring import is_busy, others, run
-from sample_million import FILL
 
 from replaydiff.replay.store.connection import open_store
 
 REPLAY = Path(sys.executable).with_name("replay")
+FILL = """
+INSERT INTO traces BY NAME SELECT md5(i::VARCHAR) AS trace_id, 'x' AS source, md5(i::VARCHAR) AS source_id,
+    'h' AS content_hash, TIMESTAMP '2026-11-01' AS imported_at,
+    TIMESTAMP '2026-10-01' + to_seconds(i % 2592000) AS started_at, false AS incomplete,
+    'complete' AS state, []::VARCHAR[] AS tags,
+    'tool' || (hash(i) % 248) AS tool_path, 'a question' AS input,
+    '{}'::JSON AS scores, '{}'::JSON AS metadata, '[]'::JSON AS messages, '[]'::JSON AS steps,
+    []::VARCHAR[] AS media_missing
+FROM range(?) t(i)
+"""
 ITEMS = 50
 COPIES = {
     "runs": ", created_at + to_seconds(60 * i) AS created_at, finished_at + to_seconds(60 * i) AS finished_at",

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -16,48 +15,37 @@ import pytest
 from replaydiff.replay.agents import Outcome, Rules, build, exchange, http
 from replaydiff.replay.errors import VersionError
 from replaydiff.replay.model import Item, Message, Status, Version, VersionKind
+from tests.stand_ins.loopback import Reply, Request, serving
 
 JSON = "application/json"
 SSE = "text/event-stream"
 
 
-class _Handler(BaseHTTPRequestHandler):
-    def do_POST(self) -> None:
-        server: Any = self.server
-        body = self.rfile.read(int(self.headers["content-length"]))
-        server.received.append((self.path, dict(self.headers), json.loads(body)))
-        status, kind, parts = server.answer
-        self.send_response(status)
-        self.send_header("content-type", kind)
-        for name, value in server.fields.items():
-            self.send_header(name, value)
-        self.end_headers()
-        for part in parts:
-            self.wfile.write(part)
-            self.wfile.flush()
+@dataclass
+class Service:
+    """A running service, and the requests that it got."""
 
-    def log_message(self, *args: Any) -> None:
-        pass
+    url: str
+    received: list[Request]
 
 
 @contextmanager
-def service(kind: str, *parts: str | bytes, status: int = 200, **fields: str) -> Iterator[Any]:
-    server: Any = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-    encoded = [part.encode() if isinstance(part, str) else part for part in parts]
-    server.answer, server.fields, server.received = (status, kind, encoded), fields, []
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+def service(kind: str, *parts: str | bytes, status: int = 200, **fields: str) -> Iterator[Service]:
+    chunks = [part.encode() if isinstance(part, str) else part for part in parts]
+    length = fields.pop("length", None)
+    received: list[Request] = []
+
+    def answer(request: Request) -> Reply:
+        received.append(request)
+        announced = None if length is None else int(length)
+        return Reply(status=status, chunks=chunks, headers={"Content-Type": kind, **fields}, length=announced)
+
+    with serving(answer) as server:
+        yield Service(server.url, received)
 
 
-def ask(server: Any, item: Item | None = None, **fields: Any) -> Outcome:
-    url = f"http://127.0.0.1:{server.server_address[1]}/agent?v=2"
-    version = Version(name="there", kind=VersionKind.HTTP, url=url, **fields)
+def ask(server: Service, item: Item | None = None, **fields: Any) -> Outcome:
+    version = Version(name="there", kind=VersionKind.HTTP, url=f"{server.url}/agent?v=2", **fields)
 
     async def once() -> Outcome:
         running = build(version, Rules(timeout_s=10.0))
@@ -163,10 +151,10 @@ def test_what_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     with service(JSON, '"x"') as server:
         item = Item(id="trace-7", input="order 1?", messages=history, conversation="9f2c")
         ask(server, item, args={"model": "m"}, header_env={"Authorization": "AGENT_AUTH"})
-        [(path, headers, body)] = server.received
-    assert path == "/agent?v=2"
-    assert headers["Authorization"] == "Bearer secret"
-    assert body == {
+        [request] = server.received
+    assert (request.path, request.params) == ("/agent", {"v": ["2"]})
+    assert request.headers["authorization"] == "Bearer secret"
+    assert request.body == {
         "replaydiff": 1,
         "trial": 0,
         "item": "trace-7",
@@ -194,8 +182,8 @@ def test_a_service_of_another_shape_is_sent_its_own_body_and_read_by_paths() -> 
             request='{"message": {{ input | tojson }}, "thread": {{ item_id | tojson }}, "model": {{ args.model | tojson }}}',
             response={"text": "$.data.reply", "tool_calls": "$.steps[*].call", "usage": "$.n"},
         )
-        [(_, _, body)] = server.received
-    assert body == {"message": item.input, "thread": "t-1", "model": "m"}
+        [request] = server.received
+    assert request.body == {"message": item.input, "thread": "t-1", "model": "m"}
     assert (outcome.status, outcome.final_response) == (Status.OK, "shipped")
     assert [(served.call.name, served.call.args) for served in outcome.served] == [("look_up", {"id": "1"})]
     assert outcome.usage is not None
@@ -242,7 +230,7 @@ def test_a_service_that_is_not_there_is_refused_at_once() -> None:
 
 
 def test_a_service_that_drops_a_connection_and_lives_has_not_crashed() -> None:
-    with service(JSON, '{"text": "cut', **{"content-length": "100"}) as server:
+    with service(JSON, '{"text": "cut', length="100") as server:
         outcome = ask(server)
     assert outcome.status is Status.INFRA_ERROR
     assert (outcome.reason or "").startswith("the connection ended before the answer was there")

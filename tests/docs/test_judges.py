@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from tests.commands.conftest import Replay
 from tests.commands.conftest import replay as replay
+from tests.stand_ins.loopback import Request, serving
 
 PAGE = (Path(__file__).parents[2] / "docs" / "extending" / "judges.md").read_text(encoding="utf-8")
 AGENT = 'def run(text):\n    return "Gladly, order 7 is cancelled."\n'
@@ -23,31 +22,18 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
 
 
-class Gateway(BaseHTTPRequestHandler):
-    """Answers as the model of the page's gateway."""
-
-    asked: list[dict[str, str]]
-
-    def do_POST(self) -> None:
-        self.asked.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
-        answer = json.dumps({"text": json.dumps({"reasoning": "It is polite.", "score": 3})}).encode()
-        self.send_response(200)
-        self.send_header("content-length", str(len(answer)))
-        self.end_headers()
-        self.wfile.write(answer)
-
-    def log_message(self, *args: object) -> None:
-        """Print nothing."""
-
-
 @pytest.fixture
 def gateway(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, str]]]:
-    Gateway.asked = []
-    with ThreadingHTTPServer(("127.0.0.1", 0), Gateway) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        monkeypatch.setenv("HOUSE_URL", f"http://127.0.0.1:{server.server_port}/")
-        yield Gateway.asked
-        server.shutdown()
+    """What the model of the page's gateway was asked."""
+    asked: list[dict[str, str]] = []
+
+    def answer(request: Request) -> tuple[int, dict[str, str]]:
+        asked.append(request.body)
+        return 200, {"text": json.dumps({"reasoning": "It is polite.", "score": 3})}
+
+    with serving(answer) as server:
+        monkeypatch.setenv("HOUSE_URL", f"{server.url}/")
+        yield asked
 
 
 @pytest.fixture

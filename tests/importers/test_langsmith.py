@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -28,7 +27,6 @@ from tests.stand_ins.loopback import CUT, Loopback, serving
 START, END = datetime(2026, 11, 3), datetime(2026, 11, 5)
 SPAN = ("--from", "2026-11-03", "--to", "2026-11-05")
 MANY = 60
-REAL = Path(os.environ.get("REPLAY_TEST_FORMAT_SAMPLES") or "")
 
 
 def _at(hours: float) -> datetime:
@@ -330,18 +328,3 @@ def test_runs_without_their_root_are_a_trace_and_feedback_alone_is_none(tmp_path
     assert (found.trace_id, found.input, found.final_response) == (model["trace_id"], "Tea 1?", "Tea 1.")
     assert [call.result for call in found.tool_calls] == ["hot"]
     assert skipped == Skipped("feedback on runs that are not in these files")
-
-
-@pytest.mark.skipif(not REAL.name, reason="REPLAY_TEST_FORMAT_SAMPLES names no folder")
-def test_a_recorded_trace_is_what_a_person_reads_in_it() -> None:
-    (found,) = traces("langsmith", REAL / "langsmith" / "generated-langgraph-runs.json")
-    assert found.input == "Weather in Paris and Oslo?"
-    assert found.final_response == "Paris and Oslo are both 18C and cloudy."
-    assert [(call.args, call.result, call.call_id) for call in found.tool_calls] == [
-        ({"city": city}, f"It is 18C and cloudy in {city}", call_id)
-        for city, call_id in (("Paris", "call_1"), ("Oslo", "call_2"))
-    ]
-    assert (found.model, found.user_id, found.session_id) == ("fake-1", "u-1", "th-1")
-    assert found.usage is not None
-    assert (found.usage.input_tokens, found.usage.output_tokens, found.usage.cache_read_tokens) == (80, 20, 5)
-    assert (found.tags, found.release) == (("prod",), "v1.2.3")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import itertools
 import json
-import os
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator
@@ -40,7 +39,6 @@ TABLES = """
         last_updated_timestamp BIGINT, valid BOOLEAN, source_type TEXT);
     CREATE TABLE spans (trace_id TEXT, start_time_unix_nano BIGINT, content TEXT);
 """
-REAL = Path(os.environ.get("REPLAY_TEST_FORMAT_SAMPLES") or "")
 
 
 def _feedback(name: str, value: Any, at: str, **own: Any) -> dict[str, Any]:
@@ -370,19 +368,6 @@ def test_a_function_of_many_parameters_is_asked_with_all_of_them(tmp_path: Path)
     file.write_text(json.dumps(one))
     (found,) = traces("mlflow", file)
     assert (found.input, found.state) == ('{"a":"black","b":2}', "incomplete")
-
-
-@pytest.mark.skipif(not REAL.name, reason="REPLAY_TEST_FORMAT_SAMPLES names no folder")
-def test_a_recorded_trace_is_what_a_person_reads_in_it() -> None:
-    (found,) = traces("mlflow", REAL / "other" / "generated-mlflow-trace.json")
-    assert (found.input, found.final_response) == ("Weather in Paris?", "18C and cloudy.")
-    assert [(call.name, call.args, call.result, call.call_id) for call in found.tool_calls] == [
-        ("get_weather", {"city": "Paris"}, "18C cloudy", "call_1")
-    ]
-    assert (found.model, found.user_id, found.session_id) == ("gpt-4o", "u-1", "sess-1")
-    assert found.usage is not None
-    assert (found.usage.input_tokens, found.usage.output_tokens) == (12, 5)
-    assert found.tags == ("env=prod",)
 
 
 def test_assessments_that_no_score_can_hold_are_metadata(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.import_records import list_rejects
 from replaydiff.replay.store.traces import iter_traces
 from tests.importers.reading import SAMPLES, items, others, traces
-from tests.stand_ins.phoenix import PhoenixServer, phoenix
+from tests.stand_ins.phoenix import Phoenix, phoenix
 
 KEY = "px-secret-1"
 OWN = SAMPLES / "phoenix"
@@ -25,7 +25,7 @@ Import = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[PhoenixServer]:
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Phoenix]:
     for name in ("ENDPOINT", "BASE_URL", "HOST", "PORT", "PROJECT", "PROJECT_NAME", "CLIENT_HEADERS"):
         monkeypatch.delenv(f"PHOENIX_{name}", raising=False)
     with phoenix() as running:
@@ -82,7 +82,7 @@ def run(trace: str, minute: int) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def filled(server: PhoenixServer, number: int) -> None:
+def filled(server: Phoenix, number: int) -> None:
     """Runs in the first minutes after ten."""
     server.spans = [one for minute in range(10, 10 + number) for one in run(f"t{minute}", minute)]
 
@@ -93,14 +93,14 @@ def stored() -> dict[str, Trace]:
         return {trace.trace_id: trace for trace in iter_traces(con, ids)}
 
 
-def spans_asked(server: PhoenixServer) -> list[dict[str, list[str]]]:
+def spans_asked(server: Phoenix) -> list[dict[str, list[str]]]:
     return [asked for path, asked in server.calls if path.endswith("/spans")]
 
 
 DAY = ("--from", "2026-11-01", "--to", "2026-11-02")
 
 
-def test_every_page_comes_in_with_what_people_said_of_it(server: PhoenixServer, replay: Import) -> None:
+def test_every_page_comes_in_with_what_people_said_of_it(server: Phoenix, replay: Import) -> None:
     filled(server, 50)
     judged = {"annotator_kind": "HUMAN", "updated_at": "2026-11-02T00:00:00+00:00"}
     server.annotations["span"] = [
@@ -130,7 +130,7 @@ def test_every_page_comes_in_with_what_people_said_of_it(server: PhoenixServer, 
     assert "0 new, 0 updated, 50 unchanged" in out
 
 
-def test_what_was_answered_is_not_asked_for_twice(server: PhoenixServer, replay: Import) -> None:
+def test_what_was_answered_is_not_asked_for_twice(server: Phoenix, replay: Import) -> None:
     filled(server, 50)
     server.largest_page = 20
     server.down_after = 12
@@ -147,9 +147,7 @@ def test_what_was_answered_is_not_asked_for_twice(server: PhoenixServer, replay:
     assert not {str(place) for place in before} & {str(place) for place in after}
 
 
-def test_a_trace_that_the_span_of_time_cuts_comes_in_whole_or_not(
-    server: PhoenixServer, replay: Import
-) -> None:
+def test_a_trace_that_the_span_of_time_cuts_comes_in_whole_or_not(server: Phoenix, replay: Import) -> None:
     filled(server, 20)
     # From within t12 to within t20: t12 began before, t20 goes on afterwards.
     code, _, _ = replay("--from", "2026-11-01T10:12:03", "--to", "2026-11-01T10:20:03")
@@ -160,7 +158,7 @@ def test_a_trace_that_the_span_of_time_cuts_comes_in_whole_or_not(
     assert len(found["t20"].steps) == 3
 
 
-def test_since_last_takes_what_went_on_after_it_was_read(server: PhoenixServer, replay: Import) -> None:
+def test_since_last_takes_what_went_on_after_it_was_read(server: Phoenix, replay: Import) -> None:
     whole = run("t10", 10)
     late = span("t10", "late", "root", "TOOL", "59:00", "59:01", name="late", input__value="{}")
     server.spans = whole
@@ -174,7 +172,7 @@ def test_since_last_takes_what_went_on_after_it_was_read(server: PhoenixServer, 
 
 @pytest.mark.parametrize("faults", [[500], [429, 429], ["cut"], [503, "cut", 500]])
 def test_a_server_that_stumbles_is_asked_again(
-    server: PhoenixServer, replay: Import, faults: list[int | str], monkeypatch: pytest.MonkeyPatch
+    server: Phoenix, replay: Import, faults: list[int | str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("replaydiff.importers.http.FIRST_WAIT_S", 0.01)
     filled(server, 3)
@@ -183,7 +181,7 @@ def test_a_server_that_stumbles_is_asked_again(
     assert (code, "3 new" in out) == (0, True)
 
 
-def test_an_old_server_gives_what_it_can_and_the_rest_is_told(server: PhoenixServer, replay: Import) -> None:
+def test_an_old_server_gives_what_it_can_and_the_rest_is_told(server: Phoenix, replay: Import) -> None:
     server.old = True
     filled(server, 20)
     thumb = {"name": "thumb", "annotator_kind": "HUMAN", "result": {"score": 1.0}}
@@ -200,7 +198,7 @@ def test_an_old_server_gives_what_it_can_and_the_rest_is_told(server: PhoenixSer
     assert len(found["t20"].steps) == 3
 
 
-def test_only_what_was_asked_for_comes_in(server: PhoenixServer, replay: Import) -> None:
+def test_only_what_was_asked_for_comes_in(server: Phoenix, replay: Import) -> None:
     filled(server, 5)
     server.spans[0]["attributes"]["tag.tags"] = ["web", "vip"]
     assert replay(*DAY, "--tag", "web", "--tag", "vip")[0] == 0
@@ -209,7 +207,7 @@ def test_only_what_was_asked_for_comes_in(server: PhoenixServer, replay: Import)
     assert set(stored()) == {"t10", "t12", "t13"}
 
 
-def test_a_span_that_cannot_be_read_is_a_reject(server: PhoenixServer, replay: Import) -> None:
+def test_a_span_that_cannot_be_read_is_a_reject(server: Phoenix, replay: Import) -> None:
     filled(server, 2)
     server.spans.append(span("t99", "root", None, "AGENT", "30:00", "30:01") | {"end_time": "soon"})
     code, out, _ = replay(*DAY)
@@ -222,7 +220,7 @@ def test_a_span_that_cannot_be_read_is_a_reject(server: PhoenixServer, replay: I
 
 
 def test_a_wrong_key_and_a_wrong_project_are_told(
-    server: PhoenixServer, replay: Import, monkeypatch: pytest.MonkeyPatch
+    server: Phoenix, replay: Import, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code, _, err = replay(*DAY, "--project", "a/b?c")
     assert code == 2
@@ -235,12 +233,12 @@ def test_a_wrong_key_and_a_wrong_project_are_told(
 
 @pytest.mark.parametrize("name", ["PHOENIX_HOST", "PHOENIX_BASE_URL", "PHOENIX_ENDPOINT"])
 def test_address_and_headers_are_read_as_the_client_of_phoenix_does(
-    server: PhoenixServer, replay: Import, monkeypatch: pytest.MonkeyPatch, name: str
+    server: Phoenix, replay: Import, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     filled(server, 1)
     monkeypatch.delenv("PHOENIX_COLLECTOR_ENDPOINT")
     if name == "PHOENIX_HOST":
-        monkeypatch.setenv("PHOENIX_PORT", str(server.server_port))
+        monkeypatch.setenv("PHOENIX_PORT", server.url.rpartition(":")[2])
         monkeypatch.setenv(name, "0.0.0.0")
     else:
         monkeypatch.setenv(name, server.url)
@@ -251,7 +249,7 @@ def test_address_and_headers_are_read_as_the_client_of_phoenix_does(
 
 
 def test_what_is_no_page_of_phoenix_is_told(
-    server: PhoenixServer, replay: Import, monkeypatch: pytest.MonkeyPatch
+    server: Phoenix, replay: Import, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PHOENIX_COLLECTOR_ENDPOINT", f"{server.url}/x/elsewhere")
     code, _, err = replay(*DAY)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import itertools
 import json
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from tests.stand_ins.loopback import Reply, Request, reply, serving
 
 INPUT_TOKENS, OUTPUT_TOKENS = 100, 20
 """Of every model call."""
@@ -62,40 +62,24 @@ def _responses_messages(body: dict[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        kind = self.path.partition("?")[0].rpartition("/")[2]
-        messages = _responses_messages(body) if kind == "responses" else body["messages"]
-        plan, done, name = _plan(messages)
-        if plan is None:
-            self._send(400, json.dumps({"error": {"message": "refused", "type": "invalid_request_error"}}))
-            return
-        calls = plan[done] if done < len(plan) else []
-        answer = f"Answer to {name}."
-        if not calls and FINAL in json.dumps(body.get("tools", [])):
-            calls = [[FINAL, {"answer": answer}]]
-        text = None if calls else answer
-        named = [(f"call_{name}_{done}_{place}", *call) for place, call in enumerate(calls)]
-        make = {"completions": _chat, "responses": _responses, "messages": _messages}[kind]
-        whole, events = make(body, text, named)
-        if body.get("stream"):
-            self._send(200, "".join(events), "text/event-stream")
-        else:
-            self._send(200, json.dumps(whole))
-
-    def _send(self, status: int, text: str, kind: str = "application/json") -> None:
-        payload = text.encode()
-        self.send_response(status)
-        self.send_header("content-type", kind)
-        self.send_header("content-length", str(len(payload)))
-        self.end_headers()
-        self.wfile.write(payload)
+def answer(request: Request) -> tuple[int, Any] | Reply:
+    """Answer a request of any of the three APIs as its prompt plans."""
+    body, kind = request.body, request.path.rpartition("/")[2]
+    messages = _responses_messages(body) if kind == "responses" else body["messages"]
+    plan, done, name = _plan(messages)
+    if plan is None:
+        return 400, {"error": {"message": "refused", "type": "invalid_request_error"}}
+    calls = plan[done] if done < len(plan) else []
+    final = f"Answer to {name}."
+    if not calls and FINAL in json.dumps(body.get("tools", [])):
+        calls = [[FINAL, {"answer": final}]]
+    text = None if calls else final
+    named = [(f"call_{name}_{done}_{place}", *call) for place, call in enumerate(calls)]
+    make = {"completions": _chat, "responses": _responses, "messages": _messages}[kind]
+    whole, events = make(body, text, named)
+    if body.get("stream"):
+        return reply(200, "".join(events).encode(), {"Content-Type": "text/event-stream"})
+    return 200, whole
 
 
 Made = tuple[dict[str, Any], Iterator[str]]
@@ -248,19 +232,11 @@ def _responses(body: dict[str, Any], text: str | None, calls: Calls) -> Made:
     return whole, events()
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, *_: Any) -> None:
-        """A client that goes away is no error."""
-
-
 def main() -> None:
     """Serve on a free port, which is printed, until the standard input ends."""
-    server = _Server(("127.0.0.1", 0), _Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    print(server.server_port, flush=True)
-    sys.stdin.read()
+    with serving(answer) as server:
+        print(server.url.rpartition(":")[2], flush=True)
+        sys.stdin.read()
 
 
 if __name__ == "__main__":

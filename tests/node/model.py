@@ -6,54 +6,30 @@ text of all results, so a test sees what the model was given.
 
 from __future__ import annotations
 
-import contextlib
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import contextmanager
 from typing import Any
 
+from tests.stand_ins.loopback import Reply, Request, reply, serving
 
-@contextlib.contextmanager
+
+@contextmanager
 def model() -> Iterator[str]:
     """Yield the base URL of a model that listens on loopback."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
+    with serving(_answer) as server:
+        yield server.url
 
 
-class _Handler(BaseHTTPRequestHandler):
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        path = self.path.partition("?")[0]
-        if path.endswith("/chat/completions"):
-            reply = _chat(body)
-        elif path.endswith("/messages"):
-            reply = _messages(body)
-        else:
-            reply = "application/json", json.dumps({"input_tokens": 1})
-        kind, text = reply
-        data = text.encode()
-        self.send_response(200)
-        self.send_header("content-type", kind)
-        self.send_header("content-length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def do_GET(self) -> None:
-        self.send_response(404)
-        self.send_header("content-length", "0")
-        self.end_headers()
-
-    def do_HEAD(self) -> None:
-        self.do_GET()
-
-    def log_message(self, *_: object) -> None:
-        """Print nothing."""
+def _answer(request: Request) -> Reply:
+    if request.method != "POST":
+        return reply(404, b"")
+    kind, text = "application/json", json.dumps({"input_tokens": 1})
+    if request.path.endswith("/chat/completions"):
+        kind, text = _chat(request.body)
+    elif request.path.endswith("/messages"):
+        kind, text = _messages(request.body)
+    return reply(200, text.encode(), {"Content-Type": kind})
 
 
 def _next(rounds: list[Any], done: int, results: list[str]) -> tuple[list[tuple[str, Any]], str]:

@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+
+from tests.stand_ins import loopback
+from tests.stand_ins.loopback import DROPPED, Reply, Request
 
 CUT, REFUSE = "cut", "refuse"
 """What happens at a moment: the connection breaks; the request is answered with 500."""
@@ -55,6 +56,39 @@ class BatchServer:
     batches: dict[str, Batch] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
     """Method and path of every request, in order."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def answer(self, request: Request) -> tuple[int, Any] | Reply:
+        """Status and body."""
+        with self.lock:
+            self.asked.append(f"{request.method} {request.path}")
+            if request.method == "POST":
+                created = self.create(request.body) if request.path == _PATH else _not_found()
+                return self._then("created", created)
+            name, _, results = request.path.removeprefix(_PATH).strip("/").partition("/")
+            if not name:
+                return 200, _page(self, request)
+            if name not in self.batches:
+                return _not_found()
+            batch = self.batches[name]
+            batch.looks += not results
+        if not results:
+            return self._then("looked", (200, self.shown(batch)))
+        lines = self.lines(batch)
+        return Reply(status=200, chunks=self._halves(lines), length=sum(map(len, lines)))
+
+    def _then(self, moment: str, answer: tuple[int, Any]) -> tuple[int, Any] | Reply:
+        happens = self.at(moment)
+        if happens == CUT:
+            return DROPPED
+        return _error(500, "api_error", "it broke") if happens == REFUSE else answer
+
+    def _halves(self, lines: list[bytes]) -> Iterator[bytes]:
+        half = len(lines) // 2
+        yield b"".join(lines[:half])
+        if self.at("half") is None:
+            yield b"".join(lines[half:])
 
     @property
     def sent(self) -> list[dict[str, Any]]:
@@ -118,84 +152,9 @@ def message(text: str, stop: str = "end_turn") -> dict[str, Any]:
 @contextmanager
 def serving(server: BatchServer) -> Iterator[BatchServer]:
     """Serve on a free port."""
-    lock = threading.Lock()
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            with lock:
-                server.asked.append(f"POST {self.path}")
-                status, answer = server.create(body) if self.path == _PATH else _not_found()
-            self._then("created", status, answer)
-
-        def do_GET(self) -> None:
-            parts = urlsplit(self.path)
-            name = parts.path.removeprefix(_PATH).strip("/").removesuffix("/results")
-            with lock:
-                server.asked.append(f"GET {self.path}")
-                if not name:
-                    self._send(200, _json(_page(server, parse_qs(parts.query))))
-                    return
-                if name not in server.batches:
-                    self._send(*_flat(_not_found()))
-                    return
-                batch = server.batches[name]
-                if not parts.path.endswith("/results"):
-                    batch.looks += 1
-            if parts.path.endswith("/results"):
-                self._results(batch)
-            else:
-                self._then("looked", 200, server.shown(batch))
-
-        def _results(self, batch: Batch) -> None:
-            lines = server.lines(batch)
-            half = len(lines) // 2
-            self.send_response(200)
-            self.send_header("content-type", "application/binary")
-            self.send_header("content-length", str(sum(map(len, lines))))
-            self.end_headers()
-            self.wfile.write(b"".join(lines[:half]))
-            self.wfile.flush()
-            if server.at("half") is not None:
-                self.close_connection = True
-                return
-            self.wfile.write(b"".join(lines[half:]))
-
-        def _then(self, moment: str, status: int, answer: Any) -> None:
-            happens = server.at(moment)
-            if happens == CUT:
-                self.close_connection = True
-            elif happens == REFUSE:
-                self._send(*_flat(_error(500, "api_error", "it broke")))
-            else:
-                self._send(status, _json(answer))
-
-        def _send(self, status: int, payload: bytes) -> None:
-            self.send_response(status)
-            self.send_header("content-type", "application/json")
-            self.send_header("content-length", str(len(payload)))
-            self.end_headers()
-            self.wfile.write(payload)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    class Server(ThreadingHTTPServer):
-        def handle_error(self, *_: Any) -> None:
-            """A client that was killed is no error."""
-
-    http = Server(("127.0.0.1", 0), Handler)
-    server.url = f"http://127.0.0.1:{http.server_port}"
-    thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    try:
+    with loopback.serving(server.answer) as running:
+        server.url = running.url
         yield server
-    finally:
-        http.shutdown()
-        http.server_close()
-        thread.join()
 
 
 def _params(requests: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -215,11 +174,12 @@ def _message(request: dict[str, Any], text: str) -> dict[str, Any]:
     }
 
 
-def _page(server: BatchServer, query: dict[str, list[str]]) -> dict[str, Any]:
+def _page(server: BatchServer, request: Request) -> dict[str, Any]:
     newest = list(reversed(server.batches.values()))
     names = [batch.id for batch in newest]
-    start = names.index(query["after_id"][0]) + 1 if "after_id" in query else 0
-    limit = int(query.get("limit", ["20"])[0])
+    after = request.param("after_id")
+    start = names.index(after) + 1 if after else 0
+    limit = int(request.param("limit") or 20)
     for batch in newest:
         batch.looks += 1
     shown = [server.shown(batch) for batch in newest[start : start + limit]]
@@ -237,11 +197,3 @@ def _error(status: int, kind: str, said: str) -> tuple[int, Any]:
 
 def _not_found() -> tuple[int, Any]:
     return _error(404, "not_found_error", "not found")
-
-
-def _flat(answer: tuple[int, Any]) -> tuple[int, bytes]:
-    return answer[0], _json(answer[1])
-
-
-def _json(value: Any) -> bytes:
-    return json.dumps(value).encode()

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import re
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import unquote
 
 import pydantic
 from langfuse.api.annotation_queues import CreateAnnotationQueueRequest
@@ -27,6 +25,9 @@ from langfuse.api.dataset_items import CreateDatasetItemRequest
 from langfuse.api.datasets import CreateDatasetRequest
 from langfuse.api.score_configs import CreateScoreConfigRequest
 from langfuse.api.scores import CreateScoreRequest
+
+from tests.stand_ins import loopback
+from tests.stand_ins.loopback import DROPPED, Reply, Request, reply
 
 PUBLIC, SECRET = "pk-lf-test", "sk-lf-very-secret"
 CUT = 0
@@ -84,9 +85,9 @@ class Langfuse:
     attached: list[dict[str, Any]] = field(default_factory=list)
     """What files were announced as."""
     requests: list[tuple[str, str]] = field(default_factory=list)
-    headers: list[dict[str, str]] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
     url: str = ""
+    over: threading.Event = field(default_factory=threading.Event)
 
     @property
     def writes(self) -> int:
@@ -97,6 +98,43 @@ class Langfuse:
 
     def roots(self) -> list[dict[str, str]]:
         return [self.attributes(span) for span in self.spans.values() if not span.get("parentSpanId")]
+
+    def reply(self, request: Request) -> Reply:
+        """The answer to a request."""
+        if request.method == "PUT":
+            return self._store(request)
+        self.requests.append((request.method, request.path))
+        self.times.append(time.monotonic())
+        whole = self._reply(request)
+        if self.page is None or whole is DROPPED:
+            return whole
+        return replace(whole, chunks=(self.page.encode(),), length=len(self.page.encode()))
+
+    def _store(self, request: Request) -> Reply:
+        """Take the bytes of a file as an object store does, which must not get the keys."""
+        sha256 = base64.b64encode(hashlib.sha256(request.body).digest()).decode()
+        is_whole = request.headers["x-amz-checksum-sha256"] == sha256
+        self.uploaded[sha256] = request.body
+        return reply(200 if is_whole and "authorization" not in request.headers else 400, None)
+
+    def _reply(self, request: Request) -> Reply:
+        if self.silent:
+            self.over.wait()
+            return DROPPED
+        key = base64.b64encode(f"{PUBLIC}:{SECRET}".encode()).decode()
+        if request.headers.get("authorization") != f"Basic {key}":
+            said = "Invalid credentials. Confirm that you've configured the correct host."
+            return reply(401, {"message": said})
+        if self.stumbles:
+            status, headers = self.stumbles.pop(0)
+            return DROPPED if status == CUT else reply(status, {"message": "later"}, headers)
+        if self.down_after is not None and self.writes > self.down_after:
+            return reply(503, {"message": "down"}, {"Retry-After": "1"})
+        query = {name: values[0] for name, values in request.params.items()}
+        try:
+            return reply(*self.answer(request.method, request.path, query, request.body))
+        except WrongError as wrong:
+            return reply(400, {"message": str(wrong), "error": "InvalidRequestError"})
 
     def answer(self, method: str, path: str, query: dict[str, str], body: Any) -> tuple[int, Any]:
         """Status and body."""
@@ -369,91 +407,13 @@ def _want(held: object, message: str) -> None:
         raise WrongError(message)
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    langfuse: Langfuse
-    over: threading.Event
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: _Server
-
-    def do_GET(self) -> None:
-        self._handle("GET")
-
-    def do_POST(self) -> None:
-        self._handle("POST")
-
-    def do_PATCH(self) -> None:
-        self._handle("PATCH")
-
-    def do_PUT(self) -> None:
-        """An object store: it gets bytes, and must not get the keys."""
-        content = self.rfile.read(int(self.headers["Content-Length"]))
-        sha256 = base64.b64encode(hashlib.sha256(content).digest()).decode()
-        is_whole = self.headers["x-amz-checksum-sha256"] == sha256 and not self.headers["Authorization"]
-        self.server.langfuse.uploaded[sha256] = content
-        self._send(200 if is_whole else 400, None)
-
-    def _handle(self, method: str) -> None:
-        langfuse = self.server.langfuse
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        parts = urlsplit(self.path)
-        langfuse.requests.append((method, parts.path))
-        langfuse.headers.append(dict(self.headers))
-        langfuse.times.append(time.monotonic())
-        if langfuse.silent:
-            self.server.over.wait()
-            return
-        key = base64.b64encode(f"{PUBLIC}:{SECRET}".encode()).decode()
-        if self.headers["Authorization"] != f"Basic {key}":
-            self._send(
-                401, {"message": "Invalid credentials. Confirm that you've configured the correct host."}
-            )
-            return
-        if langfuse.stumbles:
-            status, headers = langfuse.stumbles.pop(0)
-            if status == CUT:
-                self.close_connection = True
-                self.connection.close()
-                return
-            self._send(status, {"message": "later"}, headers)
-            return
-        if langfuse.down_after is not None and langfuse.writes > langfuse.down_after:
-            self._send(503, {"message": "down"}, {"Retry-After": "1"})
-            return
-        try:
-            query = {name: values[0] for name, values in parse_qs(parts.query).items()}
-            self._send(*langfuse.answer(method, parts.path, query, json.loads(body) if body else None))
-        except WrongError as wrong:
-            self._send(400, {"message": str(wrong), "error": "InvalidRequestError"})
-
-    def _send(self, status: int, body: Any, headers: dict[str, str] | None = None) -> None:
-        page = self.server.langfuse.page
-        payload = (json.dumps(body) if page is None else page).encode()
-        self.send_response(status)
-        for name, value in {"Content-Type": "application/json", **(headers or {})}.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(payload)))
-        self.end_headers()
-        self.wfile.write(payload)
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
 @contextmanager
 def serving() -> Iterator[Langfuse]:
     """A project that answers on loopback for as long as the context lasts."""
-    server = _Server(("127.0.0.1", 0), _Handler)
-    server.langfuse, server.over = Langfuse(), threading.Event()
-    server.langfuse.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    try:
-        yield server.langfuse
-    finally:
-        server.over.set()
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    project = Langfuse()
+    with loopback.serving(project.reply) as server:
+        project.url = server.url
+        try:
+            yield project
+        finally:
+            project.over.set()

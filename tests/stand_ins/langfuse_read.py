@@ -13,21 +13,21 @@ from __future__ import annotations
 
 import base64
 import json
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import unquote
 
 from tests.stand_ins.langfuse_rows import Row, older_observation, older_score, trace_of
+from tests.stand_ins.loopback import DROPPED, Reply, Request, cut, reply, serving
 
 PUBLIC, SECRET = "pk-lf-stand-in", "sk-lf-very-secret"
+_KEYS = "Basic " + base64.b64encode(f"{PUBLIC}:{SECRET}".encode()).decode()
 PROJECT = {"id": "cafe", "name": "Coffee bar", "metadata": {}, "organization": {"id": "o", "name": "Cafe"}}
 Query = dict[str, list[str]]
 _GROUPS = {
@@ -92,11 +92,30 @@ class Langfuse:
     """A page with contents comes too late where it may have more rows than this."""
     url: str = ""
     asked: list[Asked] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def answered(self) -> list[Asked]:
         """The requests that were answered whole, with 200."""
         return [one for one in self.asked if one.fate == "ok"]
+
+    def reply(self, request: Request) -> Reply:
+        """The answer to a request, or what goes wrong with it."""
+        path, query = request.path.removeprefix("/api/public"), request.params
+        keys = request.headers.get("authorization")
+        if path.startswith("/signed/"):
+            # An object store, which must not see the keys.
+            return reply(200 if keys is None else 403, self.media[path[8:]])
+        with self.lock:
+            fault = self.fault(path, query)
+            status, body = self.answer(path, query)
+            body = self.change(path, query, body) if status == 200 else body
+            if keys != _KEYS:
+                status, body = 401, {"message": f"Invalid credentials {keys}"}
+            fate = fault or ("ok" if status == 200 else str(status))
+            self.asked.append(Asked(path, query, fate, request.headers))
+        time.sleep(_LONG_S if fault == "slow" else self.pause)
+        return _after(fault, reply(status, body))
 
     def fault(self, path: str, query: Query) -> str | None:
         """What goes wrong with the next request."""
@@ -290,94 +309,29 @@ def _shown(row: Row, keys: set[str], whole: set[str]) -> Row:
 def reading(**options: Any) -> Iterator[Langfuse]:
     """A stand-in that listens for as long as the context lasts; `options` are the fields of `Langfuse`."""
     stand_in = Langfuse(**options)
-    lock = threading.Lock()
-    wanted = "Basic " + base64.b64encode(f"{PUBLIC}:{SECRET}".encode()).decode()
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def log_message(self, *words: object) -> None:
-            pass
-
-        def do_GET(self) -> None:
-            url = urlsplit(self.path)
-            path, query = url.path.removeprefix("/api/public"), parse_qs(url.query, keep_blank_values=True)
-            if path.startswith("/signed/"):
-                # An object store, which must not see the keys.
-                has_keys = self.headers.get("Authorization") is not None
-                self._send(403 if has_keys else 200, stand_in.media[path[8:]], None)
-                return
-            with lock:
-                fault = stand_in.fault(path, query)
-                status, body = stand_in.answer(path, query)
-                body = stand_in.change(path, query, body) if status == 200 else body
-                if self.headers.get("Authorization") != wanted:
-                    status, body = (
-                        401,
-                        {"message": f"Invalid credentials {self.headers.get('Authorization')}"},
-                    )
-                fate = fault or ("ok" if status == 200 else str(status))
-                stand_in.asked.append(Asked(path, query, fate, dict(self.headers.items())))
-            time.sleep(_LONG_S if fault == "slow" else stand_in.pause)
-            try:
-                self._send(status, json.dumps(body).encode(), fault)
-            except OSError:
-                self.close_connection = True
-
-        def _send(self, status: int, body: bytes, fault: str | None) -> None:
-            headers: dict[str, str] = {"Content-Type": "application/json; charset=utf-8"}
-            if fault == "html":
-                status, body, headers = (
-                    200,
-                    b"<!doctype html><title>Sign in</title>",
-                    {"Content-Type": "text/html"},
-                )
-            elif fault == "redirect":
-                status, headers = (
-                    302,
-                    {"Location": f"https://user:{SECRET}@elsewhere.test/login?key={SECRET}"},
-                )
-            elif fault is not None and fault.startswith("429"):
-                status, body, headers = 429, b'{"message": "Rate limit exceeded"}', headers | _limits(fault)
-            elif fault is not None and fault.isdigit():
-                status, body = int(fault), json.dumps({"message": f"no good: {wanted}"}).encode()
-            if fault == "drop":
-                self._end()
-                return
-            self.send_response(status)
-            for key, value in headers.items():
-                self.send_header(key, value)
-            if fault == "unannounced":
-                self.send_header("Connection", "close")
-            else:
-                self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            cut = fault in ("cut", "unannounced")
-            self.wfile.write(body[: len(body) // 2] if cut else body)
-            if cut:
-                self._end()
-
-        def _end(self) -> None:
-            self.close_connection = True
-            self.wfile.flush()
-            self.connection.shutdown(socket.SHUT_RDWR)
-
-    class Server(ThreadingHTTPServer):
-        daemon_threads = True
-
-        def handle_error(self, request: object, client_address: object) -> None:
-            """Clients that are killed go without a word."""
-
-    server = Server(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    stand_in.url = f"http://127.0.0.1:{server.server_port}"
-    try:
+    with serving(stand_in.reply) as server:
+        stand_in.url = server.url
         yield stand_in
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+
+
+def _after(fault: str | None, whole: Reply) -> Reply:
+    """What a fault leaves of an answer."""
+    match fault:
+        case None | "slow":
+            return whole
+        case "drop":
+            return DROPPED
+        case "cut":
+            return cut(whole)
+        case "unannounced":
+            return replace(cut(whole), headers={"Connection": "close"}, length=None)
+        case "html":
+            return reply(200, b"<!doctype html><title>Sign in</title>", {"Content-Type": "text/html"})
+        case "redirect":
+            return reply(302, {}, {"Location": f"https://user:{SECRET}@elsewhere.test/login?key={SECRET}"})
+    if fault.startswith("429"):
+        return reply(429, {"message": "Rate limit exceeded"}, _limits(fault))
+    return reply(int(fault), {"message": f"no good: {_KEYS}"})
 
 
 def _limits(fault: str) -> dict[str, str]:

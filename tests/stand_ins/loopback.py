@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -23,6 +24,7 @@ class Request:
     path: str
     params: dict[str, list[str]]
     body: Any
+    """JSON, parsed; of PUT the bytes."""
     headers: dict[str, str]
 
     def param(self, name: str) -> str | None:
@@ -35,8 +37,34 @@ class Request:
         return json.dumps([self.method, self.path, self.params, self.body], sort_keys=True)
 
 
-Answer = Callable[[Request], tuple[int, Any]]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """An answer in bytes, for what a status and JSON cannot say."""
+
+    status: int
+    chunks: Iterable[bytes] = ()
+    headers: Mapping[str, str] = field(default_factory=dict)
+    length: int | None = None
+    """Bytes that are announced; where others come, the connection breaks."""
+
+
+DROPPED = Reply(status=0)
+"""The connection ends without an answer."""
+Answer = Callable[[Request], tuple[int, Any] | Reply]
 """Status and JSON for a request; bytes are sent as they are."""
+
+
+def reply(status: int, value: Any, headers: Mapping[str, str] | None = None) -> Reply:
+    """The answer with this JSON, or these bytes."""
+    content = value if isinstance(value, bytes) else json.dumps(value).encode()
+    kind = {"Content-Type": "application/json"}
+    return Reply(status=status, chunks=(content,), headers=kind | dict(headers or {}), length=len(content))
+
+
+def cut(whole: Reply) -> Reply:
+    """An answer of which the second half never comes."""
+    content = b"".join(whole.chunks)
+    return replace(whole, chunks=(content[: len(content) // 2],))
 
 
 @dataclass
@@ -55,46 +83,48 @@ def serving(answer: Answer) -> Iterator[Loopback]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        wbufsize = -1
 
-        def do_GET(self) -> None:
-            self._serve(None)
-
-        def do_POST(self) -> None:
-            content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            self._serve(json.loads(content) if content else None)
-
-        def do_PATCH(self) -> None:
-            self.do_POST()
-
-        def do_DELETE(self) -> None:
-            self.do_POST()
-
-        def _serve(self, body: Any) -> None:
+        def _serve(self) -> None:
             parts = urlsplit(self.path)
+            params = parse_qs(parts.query, keep_blank_values=True)
             headers = {key.lower(): value for key, value in self.headers.items()}
-            request = Request(self.command, parts.path, parse_qs(parts.query), body, headers)
+            content = self.rfile.read(int(headers.get("content-length", 0)))
+            body = content if self.command == "PUT" else json.loads(content) if content else None
+            request = Request(self.command, parts.path, params, body, headers)
             stumble = next(state.stumbles, None)
             if isinstance(stumble, int):
-                self._send(stumble, b'{"detail": "stumbled"}')
+                self._send(reply(stumble, {"detail": "stumbled"}))
                 return
-            status, value = answer(request)
-            payload = value if isinstance(value, bytes) else json.dumps(value).encode()
+            answered = answer(request)
+            whole = answered if isinstance(answered, Reply) else reply(*answered)
             if stumble == CUT:
-                self._send(status, payload, len(payload) // 2)
+                whole = cut(whole)
+            elif whole.status < 400:
+                state.answered.append(request)
+            self._send(whole)
+
+        do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = _serve  # noqa: N815 - names of the base class
+
+        def _send(self, whole: Reply) -> None:
+            if whole is DROPPED:
                 self.close_connection = True
                 return
-            if status < 400:
-                state.answered.append(request)
-            self._send(status, payload)
-
-        def _send(self, status: int, payload: bytes, until: int | None = None) -> None:
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(payload)))
-            if status == 429:
+            self.send_response(whole.status)
+            for name, value in whole.headers.items():
+                self.send_header(name, value)
+            if whole.status == 429 and "Retry-After" not in whole.headers:
                 self.send_header("Retry-After", "0")
+            if whole.length is not None:
+                self.send_header("Content-Length", str(whole.length))
             self.end_headers()
-            self.wfile.write(payload[:until])
+            sent = 0
+            for chunk in whole.chunks:
+                sent += self.wfile.write(chunk)
+                self.wfile.flush()
+            if sent != whole.length:
+                self.close_connection = True
+                self.connection.shutdown(socket.SHUT_RDWR)
 
         def log_message(self, *_: object) -> None:
             pass

@@ -7,67 +7,45 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from tests.stand_ins.loopback import Reply, Request, reply, serving
 
 
 @dataclass
 class Models:
     """A running stand-in."""
 
-    url: str
+    url: str = ""
     asked: list[tuple[str, dict[str, Any], dict[str, str]]] = field(default_factory=list)
     """Path, body and headers of every request."""
     statuses: list[int] = field(default_factory=list)
     """Error statuses for the next requests, one by one."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def answer(self, request: Request) -> tuple[int, Any] | Reply:
+        """Status and body."""
+        with self.lock:
+            self.asked.append((request.path, request.body, request.headers))
+            number = len(self.asked)
+            status = self.statuses.pop(0) if self.statuses else 200
+        if status != 200:
+            error = {"type": "overloaded_error", "message": "too busy"}
+            return status, {"type": "error", "error": error}
+        name = request.path.rpartition("/")[2]
+        if request.body.get("stream"):
+            kind = {"Content-Type": "text/event-stream; charset=utf-8"}
+            return reply(200, _STREAMS[name](request.body, number).encode(), kind)
+        return 200, _ANSWERS[name](request.body, number)
 
 
 @contextmanager
 def models() -> Iterator[Models]:
     """Serve on a free port."""
-    lock = threading.Lock()
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        wbufsize = -1
-
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            with lock:
-                state.asked.append((self.path, body, {k.lower(): v for k, v in self.headers.items()}))
-                number = len(state.asked)
-                status = state.statuses.pop(0) if state.statuses else 200
-            if status != 200:
-                error = {"type": "error", "error": {"type": "overloaded_error", "message": "too busy"}}
-                self._send(status, "application/json", json.dumps(error))
-            elif body.get("stream"):
-                told = _STREAMS[self.path.rpartition("/")[2]](body, number)
-                self._send(200, "text/event-stream; charset=utf-8", told)
-            else:
-                answer = _ANSWERS[self.path.rpartition("/")[2]](body, number)
-                self._send(200, "application/json", json.dumps(answer))
-
-        def _send(self, status: int, kind: str, text: str) -> None:
-            data = text.encode()
-            self.send_response(status)
-            self.send_header("content-type", kind)
-            self.send_header("content-length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    state = Models(f"http://127.0.0.1:{server.server_port}")
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    try:
+    state = Models()
+    with serving(state.answer) as server:
+        state.url = server.url
         yield state
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def _message(body: dict[str, Any], number: int) -> dict[str, Any]:
