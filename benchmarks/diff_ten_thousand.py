@@ -62,11 +62,11 @@ def main(cases: int, *, noisy: bool) -> None:
         path = Path(folder) / "store.duckdb"
         fill(path, cases, noisy=noisy)
         costs = [run([sys.executable, "-m", "replaydiff", "--db", path, "diff"]) for _ in range(5)]
-    walls, works = [one.wall_s for one in costs], [one.cpu_s for one in costs]
+    walls, works = [cost.wall_s for cost in costs], [cost.cpu_s for cost in costs]
     print(
         f"replay diff, {cases:,} {'noisy, judged ' if noisy else ''}cases in two lanes: "
         f"{statistics.median(walls):.2f} s ({min(walls):.2f}-{max(walls):.2f}), "
-        f"processor {statistics.median(works):.2f} s, {max(one.memory_mb for one in costs):.0f} MB; "
+        f"processor {statistics.median(works):.2f} s, {max(cost.memory_mb for cost in costs):.0f} MB; "
         f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
     )
 

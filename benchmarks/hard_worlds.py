@@ -160,7 +160,7 @@ def _measure(row: Row, runs: int) -> tuple[str, bool]:
         wrong = share(LOSS, Answer.SHIP)
         cells.append((wrong, wrong > row.wrong_ship + 2 * error(row.wrong_ship, runs)))
     if row.covers:
-        every = [one for outcomes in found.values() for one in outcomes]
+        every = [outcome for outcomes in found.values() for outcome in outcomes]
         covered = sum(one.covers for one in every) / len(every)
         cells.append((covered, covered < COVERAGE - 2 * error(COVERAGE, len(every))))
     for value, missed in cells:

@@ -117,7 +117,7 @@ def graded(url: str) -> tuple[list[ModelRequest], float, float]:
     judge = replace(JUDGE, connect=lambda: anthropic.connect(base_url=url))
     with tempfile.TemporaryDirectory() as folder, open_store(Path(folder) / "s.duckdb") as con:
         _fill(con, TRIALS // 2)
-        asked = [one.request for one in questions.questions(con, get_run(con, RUN), judge, {})]
+        asked = [question.request for question in questions.questions(con, get_run(con, RUN), judge, {})]
         # The other side has imported the client, too, before its clock starts.
         importlib.import_module("anthropic")
         began, wall = time.process_time(), time.perf_counter()

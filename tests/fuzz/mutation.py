@@ -45,7 +45,7 @@ def samples() -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {name: [] for name in BUILTIN}
     for sample in SAMPLE_FILES:
         with collected([str(sample)]) as (file,):
-            values = [one.value for one in records(file) if isinstance(one, Record)]
+            values = [record.value for record in records(file) if isinstance(record, Record)]
         found[sample.parent.name].extend(values)
     return found
 

@@ -79,9 +79,9 @@ def _file(name: str, parse: Callable[[Path], object]) -> Callable[[bytes], objec
 def _importing(source: str) -> Callable[[Path], object]:
     def parse(path: Path) -> None:
         with collected([str(path)]) as files:
-            for one in find_importer(source).read_files(files):
-                if isinstance(one, Reject) and "please report" in one.reason:
-                    raise AssertionError(one.reason)
+            for item in find_importer(source).read_files(files):
+                if isinstance(item, Reject) and "please report" in item.reason:
+                    raise AssertionError(item.reason)
 
     return parse
 

@@ -35,7 +35,7 @@ SAMPLES = cache(samples)
 @cache
 def _mutations(source: str) -> list[Any]:
     chance = random.Random(source)
-    own, all_records = SAMPLES()[source], [one for found in SAMPLES().values() for one in found]
+    own, all_records = SAMPLES()[source], [one for sample in SAMPLES().values() for one in sample]
     return [mutated(chance.choice(own), chance, all_records) for _ in range(RECORDS)]
 
 

@@ -69,11 +69,11 @@ def inspect(made: Rounds) -> list[Record]:
             **message,
             "tool_calls": [
                 {
-                    "id": one["id"],
-                    "function": one["function"]["name"],
-                    "arguments": json.loads(one["function"]["arguments"]),
+                    "id": call["id"],
+                    "function": call["function"]["name"],
+                    "arguments": json.loads(call["function"]["arguments"]),
                 }
-                for one in message["tool_calls"]
+                for call in message["tool_calls"]
             ],
         }
         for message in (*given, answer)

@@ -65,7 +65,7 @@ def test_nothing_is_lost_in_silence_where_a_value_is_damaged(source: str, tmp_pa
         holder[path[-1]] = value
         found = items(source, write(tmp_path, damaged))
         calls = sum(len(one.tool_calls) for one in found if isinstance(one, Trace))
-        reported = [one for one in others(found) if isinstance(one, Note | Reject | Skipped)]
+        reported = [other for other in others(found) if isinstance(other, Note | Reject | Skipped)]
         assert calls >= 3 or reported, (path, value, found)
 
 
@@ -85,7 +85,7 @@ def test_damaged_simulations_and_envelopes_are_reported(tmp_path: Path) -> None:
     assert reject.reason == "the simulation has no messages"
     nameless = json.loads((SAMPLES / "tau2" / "results.json").read_text())
     messages = nameless["simulations"][0]["messages"]
-    requested = [call for one in messages for call in one.get("tool_calls") or ()]
+    requested = [call for message in messages for call in message.get("tool_calls") or ()]
     requested[0]["name"] = None
     assert Note(UNKNOWN_CALLS) in items("tau2", write(tmp_path, [nameless]))
     envelope = {"resourceSpans": [{"scopeSpans": [None, {"spans": "cut"}]}, 7]}

@@ -27,7 +27,7 @@ def _said(role: str, text: Any) -> dict[str, Any]:
 
 
 def _file(path: Path, *lines: Any) -> Path:
-    path.write_text("".join((one if isinstance(one, str) else json.dumps(one)) + "\n" for one in lines))
+    path.write_text("".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines))
     return path
 
 

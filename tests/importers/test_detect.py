@@ -17,7 +17,9 @@ from tests.importers.reading import SAMPLE_FILES, SAMPLES, good_record
 
 
 def _write(path: Path, *values: Any) -> Path:
-    path.write_text("".join((one if isinstance(one, str) else json.dumps(one)) + "\n" for one in values))
+    path.write_text(
+        "".join((value if isinstance(value, str) else json.dumps(value)) + "\n" for value in values)
+    )
     return path
 
 
@@ -36,7 +38,7 @@ def _refused(path: Path) -> str:
 def test_every_sample_is_known_by_its_own_importer_and_by_no_other(sample: Path) -> None:
     assert _detected(sample) == sample.parent.name
     with collected([str(sample)]) as (file,):
-        first = next(found.value for found in records(file) if isinstance(found, Record))
+        first = next(record.value for record in records(file) if isinstance(record, Record))
     sure = {name: find_importer(name).recognises(first) for name in BUILTIN}
     others = [value for name, value in sure.items() if name != sample.parent.name]
     assert sure[sample.parent.name] - max(others) >= APART

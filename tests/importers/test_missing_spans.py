@@ -69,7 +69,7 @@ def test_what_datadog_dropped_or_did_not_export_is_noted(tmp_path: Path) -> None
 
 def test_a_call_that_langchain_gave_a_tool_of_datadog_is_read(tmp_path: Path) -> None:
     records = datadog([[("find", {"plant": "rose"}, "4")]])
-    (run,) = (one["spans"][0] for one in records if one["spans"][0]["name"] == "find")
+    (run,) = (record["spans"][0] for record in records if record["spans"][0]["name"] == "find")
     call = {"name": "find", "args": {"plant": "rose"}, "id": "k0-0", "type": "tool_call"}
     run["meta"]["input"] = {"value": json.dumps(call)}
     (trace,) = traces("datadog", write(tmp_path, records))

@@ -16,7 +16,7 @@ LOOP = SAMPLES / "openai" / "agent-loop.jsonl"
 
 
 def _file(path: Path, records: list[Any]) -> Path:
-    path.write_text("".join(json.dumps(one) + "\n" for one in records))
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
     return path
 
 
@@ -205,4 +205,6 @@ def test_a_tool_search_of_the_client_has_its_result(tmp_path: Path) -> None:
         for number, (given, made) in enumerate([([asked], search), ([asked, search, result], answer)])
     ]
     (made,) = traces("openai", _file(tmp_path / "log.jsonl", records))
-    assert [(one.name, one.call_id, one.result) for one in made.tool_calls] == [("tool_search", "s1", tools)]
+    assert [(call.name, call.call_id, call.result) for call in made.tool_calls] == [
+        ("tool_search", "s1", tools)
+    ]

@@ -109,7 +109,7 @@ def _imported(source: str, file: Path) -> Outcome:
         for call in one.tool_calls
     ]
     others = [one for one in found if not isinstance(one, Trace)]
-    return Outcome(calls, Counter(getattr(one, "text", getattr(one, "reason", "")) for one in others))
+    return Outcome(calls, Counter(getattr(other, "text", getattr(other, "reason", "")) for other in others))
 
 
 def _lost(true: list[Call], stored: list[Call], changed: list[Json], key: str, how: str) -> list[Call]:

@@ -43,7 +43,9 @@ def test_requests_and_results_of_a_batch_may_stand_in_any_order_and_in_several_f
     output = _file(tmp_path / "output.jsonl", *results)
     asked = _file(tmp_path / "input.jsonl", *requests)
     found = items("openai", output, asked)
-    assert [(one.trace_id, one.input, one.final_response) for one in traces("openai", output, asked)] == [
+    assert [
+        (trace.trace_id, trace.input, trace.final_response) for trace in traces("openai", output, asked)
+    ] == [
         ("r1", "hi", "ho"),
         ("r0", "hi", "ho"),
     ]

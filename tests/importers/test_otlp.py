@@ -115,7 +115,7 @@ def test_an_attribute_without_a_name_is_a_reject_and_never_left_out(broken: Any,
     bad["attributes"].append(broken)
     file = tmp_path / "f.jsonl"
     file.write_text(line(good, bad))
-    assert [one.reason for one in others(items("otlp", file)) if isinstance(one, Reject)] == [
+    assert [other.reason for other in others(items("otlp", file)) if isinstance(other, Reject)] == [
         "an attribute must be an object whose key is text"
     ]
 
@@ -126,7 +126,7 @@ def test_attributes_that_are_no_list_are_a_reject_on_spans_and_resources(tmp_pat
     file = tmp_path / "f.jsonl"
     file.write_text(json.dumps(record))
     rejects = [one for one in items("otlp", file) if isinstance(one, Reject)]
-    assert [one.reason for one in rejects] == ["attributes must be a list, not text"] * 2
+    assert [reject.reason for reject in rejects] == ["attributes must be a list, not text"] * 2
 
 
 def test_spans_that_are_each_others_parents_are_taken(tmp_path: Path) -> None:

@@ -308,6 +308,6 @@ def test_annotations_of_a_session_are_scores_of_its_traces(tmp_path: Path) -> No
     ]
     file = tmp_path / "spans.json"
     file.write_text(json.dumps(rows))
-    found = {one.trace_id: one for one in traces("phoenix", file)}
+    found = {trace.trace_id: trace for trace in traces("phoenix", file)}
     assert found["t1"].scores == {"csat": 4.0, "csat_label": "good", "thumb": 1.0}
     assert found["t2"].scores == {}

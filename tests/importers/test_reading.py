@@ -124,7 +124,7 @@ def test_no_bytes_stop_the_reading(lines: list[bytes], tmp_path_factory: pytest.
     path = tmp_path_factory.getbasetemp() / "any.jsonl"
     path.write_bytes(b"\n".join([b'{"a": 1}', *lines, b'{"b": 2}']))
     file = InputFile(path=str(path), name="any", size=1, modified=0)
-    values = [found.value for found in records(file) if isinstance(found, Record)]
+    values = [record.value for record in records(file) if isinstance(record, Record)]
     assert values[0] == {"a": 1}
     assert values[-1] == {"b": 2}
 

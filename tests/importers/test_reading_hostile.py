@@ -143,7 +143,7 @@ def test_a_gzip_file_that_shrank_well_is_no_bomb(tmp_path: Path) -> None:
         for number in range(70_000):
             file.write(f'{{"n": {number * 7919 % 99_991}, "row": {row}}}\n')
     with collected([str(path)]) as (file_,):
-        assert sum(isinstance(found, Record) for found in records(file_)) == 70_000
+        assert sum(isinstance(record, Record) for record in records(file_)) == 70_000
 
 
 def test_memory_does_not_depend_on_the_size_of_the_file(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_memory_does_not_depend_on_the_size_of_the_file(tmp_path: Path) -> None:
     for name in ("f.csv", "f.json"):
         with collected([str(tmp_path / name)]) as (source,):
             tracemalloc.start()
-            assert sum(isinstance(found, Record) for found in records(source)) == 4_000
+            assert sum(isinstance(record, Record) for record in records(source)) == 4_000
             peak = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
             assert peak < 3 * MB, name
@@ -292,9 +292,9 @@ def test_damage_anywhere_in_a_parquet_file_is_told(
     path = folder / "damaged.parquet"
     path.write_bytes(data)
     file = InputFile(path=str(path), name="damaged.parquet", size=len(data), modified=0)
-    for found in records(file):
-        assert isinstance(found, Record | Broken)
-        assert str(folder) not in getattr(found, "reason", "")
+    for record in records(file):
+        assert isinstance(record, Record | Broken)
+        assert str(folder) not in getattr(record, "reason", "")
 
 
 @given(noise=st.binary(max_size=80), name=st.sampled_from(["f.json", "f.csv", "f.jsonl.gz", "f"]))
@@ -305,7 +305,7 @@ def test_no_noise_stops_the_reading(
     data = b'[{"a": 1},\n' + noise + b'\n{"b": 2}]\n"x","y"\n' + noise
     path.write_bytes(gzip.compress(data)[: len(noise) - 90] if name.endswith(".gz") else data)
     file = InputFile(path=str(path), name=name, size=len(data), modified=0)
-    assert all(isinstance(found, Record | Broken) for found in records(file))
+    assert all(isinstance(record, Record | Broken) for record in records(file))
 
 
 REFUSED = {

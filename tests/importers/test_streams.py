@@ -64,7 +64,7 @@ MESSAGES = [
 
 def sent(events: list[Event]) -> str:
     """The body of a response with server-sent events."""
-    return "".join(f"data: {json.dumps(one)}\n\n" for one in events) + "data: [DONE]\n\n"
+    return "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n"
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def sent(events: list[Event]) -> str:
 def test_calls_of_a_stream(events: list[Event], calls: list[Any], form: str, tmp_path: Path) -> None:
     forms = {
         "objects": events,
-        "envelopes": [{"event": one.get("type"), "data": json.dumps(one)} for one in events],
+        "envelopes": [{"event": event.get("type"), "data": json.dumps(event)} for event in events],
         "text": sent(events),
     }
     log = tmp_path / "log.jsonl"

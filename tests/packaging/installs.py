@@ -76,7 +76,7 @@ class Installed:
             for text in found.requires or []:
                 wanted = Requirement(text)
                 extras = self._extras if name == "replaydiff" else ("",)
-                if wanted.marker is None or any(wanted.marker.evaluate({"extra": one}) for one in extras):
+                if wanted.marker is None or any(wanted.marker.evaluate({"extra": extra}) for extra in extras):
                     names.append(wanted.name)
             if name == "replaydiff":
                 continue

@@ -70,7 +70,7 @@ class MlflowDatasets:
         if any(row["inputs"] == {"input": self.refuses} for row in rows):
             return 400, {"message": "not a record"}
         for row in rows:
-            same = [one for one in records.values() if one["inputs"] == row["inputs"]]
+            same = [record for record in records.values() if record["inputs"] == row["inputs"]]
             held = same[0] if same else {"dataset_record_id": f"dr-{len(records)}", "inputs": row["inputs"]}
             records[held["dataset_record_id"]] = held
             for name in ("expectations", "tags"):

@@ -83,7 +83,7 @@ def test_comments_of_traces_come_in_late_ones_too(generation: str, tmp_path: Pat
     with reading(rows=rows, comments=[*reversed(comments), *others], generation=generation) as stand_in:
         ask(tmp_path, stand_in, *OCTOBER)
         found = stored(tmp_path)
-        texts = [one["text"] for one in found["t3"].metadata["comments"]]  # type: ignore[index, union-attr, call-overload]
+        texts = [comment["text"] for comment in found["t3"].metadata["comments"]]  # type: ignore[index, union-attr, call-overload]
         assert (len(texts), texts[0], sorted(texts)) == (
             130,
             "Note 126",

@@ -68,7 +68,7 @@ def test_pages_shrink_until_they_come_in_time(generation: str, heavy: int, tmp_p
         path = "/v2/observations" if generation == "events" else "/observations"
         contents = [one for one in stand_in.asked if one.path == path and one.query.get("fields") != ["core"]]
     assert done.out.startswith("150 traces from langfuse: 150 new")
-    limits = [int(one.query["limit"][0]) for one in contents]
+    limits = [int(content.query["limit"][0]) for content in contents]
     assert limits[:2] == [max(limits)] * 2
     assert max(limits) > heavy >= limits[2]
 

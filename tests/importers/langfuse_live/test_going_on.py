@@ -96,7 +96,7 @@ def test_since_last_brings_what_is_new_and_what_changed(
     found = stored(tmp_path)
     assert len(found["running"].steps) == 4
     assert found["rated"].scores == {"clarity": 3, "thumbs": 1}
-    assert not any("old" in one.question for one in questions)
+    assert not any("old" in question.question for question in questions)
 
 
 @pytest.mark.slow

@@ -65,7 +65,9 @@ def test_every_trace_comes_in_as_it_was(
             assert trace.state.value == "incomplete"
     assert exact == ordinary
     experiments = [one for one in wanted if one["environment"] != "default"]
-    let_in = [one for one in experiments if (one["session"], one["release"]) in found]
+    let_in = [
+        experiment for experiment in experiments if (experiment["session"], experiment["release"]) in found
+    ]
     assert flavour == "v2" or not let_in
 
 
