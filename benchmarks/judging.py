@@ -92,11 +92,11 @@ def main() -> None:
     parser.add_argument(
         "--questions", type=Path, help="grade once over the client, and write the calls there"
     )
-    asked = parser.parse_args()
-    if asked.questions is not None:
-        once(asked.questions)
+    options = parser.parse_args()
+    if options.questions is not None:
+        once(options.questions)
         return
-    at_once(asked.items)
+    at_once(options.items)
     over_the_client()
 
 
@@ -117,21 +117,21 @@ def graded(url: str) -> tuple[list[ModelRequest], float, float]:
     judge = replace(JUDGE, connect=lambda: anthropic.connect(base_url=url))
     with tempfile.TemporaryDirectory() as folder, open_store(Path(folder) / "s.duckdb") as con:
         _fill(con, TRIALS // 2)
-        asked = [question.request for question in questions.questions(con, get_run(con, RUN), judge, {})]
+        requests = [question.request for question in questions.questions(con, get_run(con, RUN), judge, {})]
         # The other side has imported the client, too, before its clock starts.
         importlib.import_module("anthropic")
         began, wall = time.process_time(), time.perf_counter()
         report = grade_run(con, RUN, judge)
         took, wall = time.process_time() - began, time.perf_counter() - wall
-        assert report.calls == len(asked) == TRIALS * 3
-    return asked, took, wall
+        assert report.calls == len(requests) == TRIALS * 3
+    return requests, took, wall
 
 
 def once(file: Path) -> None:
     """Grade a run, print what it took as JSON, and write the arguments of its calls."""
     with serving() as url:
-        asked, took, wall = graded(url)
-    file.write_text(json.dumps([anthropic.arguments_of(request) for request in asked]))
+        requests, took, wall = graded(url)
+    file.write_text(json.dumps([anthropic.arguments_of(request) for request in requests]))
     print(json.dumps({"wall_s": wall, "cpu_s": took}))
 
 
@@ -140,21 +140,21 @@ def over_the_client() -> None:
     ratios, rates = [], []
     with serving() as url:
         for _ in range(PAIRS):
-            asked, took, _ = graded(url)
+            requests, took, _ = graded(url)
             began = time.process_time()
-            asyncio.run(_bare(url, asked))
+            asyncio.run(_bare(url, requests))
             ratios.append((time.process_time() - began) / took)
-            rates.append(len(asked) / took)
+            rates.append(len(requests) / took)
     print(
         f"over the client: {statistics.median(rates):,.0f} calls a second of processor time, "
         f"{statistics.median(ratios):.2f} of the bare client's"
     )
 
 
-async def _bare(url: str, asked: list[ModelRequest]) -> None:
+async def _bare(url: str, requests: list[ModelRequest]) -> None:
     from anthropic import AsyncAnthropic
 
-    waiting = iter(asked)
+    waiting = iter(requests)
     async with AsyncAnthropic(api_key="none", base_url=url, max_retries=0) as client:
 
         async def ask() -> None:

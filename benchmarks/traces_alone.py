@@ -93,21 +93,21 @@ def call(name: str, **args: object) -> ToolCall:
     return ToolCall(name=name, args=dict(args), result="ok")  # type: ignore[arg-type]
 
 
-def agent(rng: np.random.Generator, asked: Question) -> Acted:
+def agent(rng: np.random.Generator, topic: Question) -> Acted:
     """What the old version does: the reads vary, the writes hardly ever do."""
-    order = asked.order
+    order = topic.order
     calls = [call("get_order", order_id=order)] * int(rng.integers(0, 3))
     if rng.random() < 0.4:
         calls = [*calls, call("search_policy", topic=str(rng.choice(["returns", "shipping", "refunds"])))]
-    if asked.kind == "cancel":
+    if topic.kind == "cancel":
         calls = [*calls, call("cancel_order", order_id=order, reason="customer")]
         text = f"Order {order} is cancelled and you will get an email about it."
-    elif asked.kind == "refund":
-        calls = [*calls, call("send_refund", order_id=order, amount=asked.amount)]
-        text = f"We have sent {asked.amount} euros for order {order} back to your card."
+    elif topic.kind == "refund":
+        calls = [*calls, call("send_refund", order_id=order, amount=topic.amount)]
+        text = f"We have sent {topic.amount} euros for order {order} back to your card."
     else:
-        text = f"Order {order} left our warehouse {asked.number % 5 + 1} days ago and is on its way to you."
-    if asked.kind != "status" and rng.random() < 0.03:
+        text = f"Order {order} left our warehouse {topic.number % 5 + 1} days ago and is on its way to you."
+    if topic.kind != "status" and rng.random() < 0.03:
         calls, text = calls[:-1], f"Please confirm first that order {order} is meant."
     return calls, f"{rng.choice(_OPENINGS)} {text} {rng.choice(_ENDINGS)}".strip()
 
@@ -116,25 +116,25 @@ Version_ = Callable[[np.random.Generator, Question], tuple[Acted, bool]]
 """A new version: what it does with a question, and whether that is truly worse."""
 
 
-def equal(rng: np.random.Generator, asked: Question) -> tuple[Acted, bool]:
+def equal(rng: np.random.Generator, topic: Question) -> tuple[Acted, bool]:
     """The old version once more."""
-    return agent(rng, asked), False
+    return agent(rng, topic), False
 
 
-def reads_more(rng: np.random.Generator, asked: Question) -> tuple[Acted, bool]:
+def reads_more(rng: np.random.Generator, topic: Question) -> tuple[Acted, bool]:
     """Looks everything up twice, and lists as well: no change of what it does."""
-    calls, text = agent(rng, asked)
-    extra = [call("get_order", order_id=asked.order), call("list_orders", user="me")]
+    calls, text = agent(rng, topic)
+    extra = [call("get_order", order_id=topic.order), call("list_orders", user="me")]
     return ([*extra, *calls], text), False
 
 
 def _some(share: float, change: Callable[[np.random.Generator, Question, Acted], Acted]) -> Version_:
     """A version that acts otherwise with a share of the orders, always with the same ones."""
 
-    def new(rng: np.random.Generator, asked: Question) -> tuple[Acted, bool]:
-        acted = agent(rng, asked)
-        hit = (asked.number * 2654435761) % 1000 < 1000 * share
-        changed = change(rng, asked, acted) if hit else acted
+    def new(rng: np.random.Generator, topic: Question) -> tuple[Acted, bool]:
+        acted = agent(rng, topic)
+        hit = (topic.number * 2654435761) % 1000 < 1000 * share
+        changed = change(rng, topic, acted) if hit else acted
         return changed, changed != acted
 
     return new
@@ -145,11 +145,11 @@ def _no_write(_rng: np.random.Generator, _asked: Question, acted: Acted) -> Acte
     return [each for each in calls if each.name not in ("cancel_order", "send_refund")], text
 
 
-def _cancels(_rng: np.random.Generator, asked: Question, acted: Acted) -> Acted:
+def _cancels(_rng: np.random.Generator, topic: Question, acted: Acted) -> Acted:
     calls, text = acted
     return (
-        ([*calls, call("cancel_order", order_id=asked.order, reason="customer")], text)
-        if (asked.kind != "cancel")
+        ([*calls, call("cancel_order", order_id=topic.order, reason="customer")], text)
+        if (topic.kind != "cancel")
         else acted
     )
 
@@ -159,10 +159,10 @@ def _twice(_rng: np.random.Generator, _asked: Question, acted: Acted) -> Acted:
     return [*calls, *[each for each in calls if each.name == "send_refund"]], text
 
 
-def _neighbour(_rng: np.random.Generator, asked: Question, acted: Acted) -> Acted:
+def _neighbour(_rng: np.random.Generator, topic: Question, acted: Acted) -> Acted:
     """The right call on the wrong order: the next one."""
     calls, text = acted
-    wrong = f"A-{10_001 + asked.number}"
+    wrong = f"A-{10_001 + topic.number}"
     return [
         replace(each, args={**each.args, "order_id": wrong})
         if each.name in ("cancel_order", "send_refund")
@@ -183,11 +183,11 @@ def _renamed(_rng: np.random.Generator, _asked: Question, acted: Acted) -> Acted
     ], text
 
 
-def _asks_first(_rng: np.random.Generator, asked: Question, acted: Acted) -> Acted:
+def _asks_first(_rng: np.random.Generator, topic: Question, acted: Acted) -> Acted:
     """Asks instead of acting: nothing is written, and the answer says so."""
-    if asked.kind == "status":
+    if topic.kind == "status":
         return acted
-    return _no_write(_rng, asked, acted)[0], f"Shall I really change order {asked.order}? Please confirm."
+    return _no_write(_rng, topic, acted)[0], f"Shall I really change order {topic.order}? Please confirm."
 
 
 def _negated(_rng: np.random.Generator, _asked: Question, acted: Acted) -> Acted:
@@ -196,25 +196,25 @@ def _negated(_rng: np.random.Generator, _asked: Question, acted: Acted) -> Acted
     return calls, text.replace("is cancelled", "is not cancelled").replace("We have sent", "We have not sent")
 
 
-def _other_amount(_rng: np.random.Generator, asked: Question, acted: Acted) -> Acted:
+def _other_amount(_rng: np.random.Generator, topic: Question, acted: Acted) -> Acted:
     """Refunds ten times the amount and says what the old version says."""
     calls, text = acted
     return [
-        replace(each, args={**each.args, "amount": 10 * asked.amount}) if each.name == "send_refund" else each
+        replace(each, args={**each.args, "amount": 10 * topic.amount}) if each.name == "send_refund" else each
         for each in calls
     ], text
 
 
-def _reordered(rng: np.random.Generator, asked: Question) -> tuple[Acted, bool]:
+def _reordered(rng: np.random.Generator, topic: Question) -> tuple[Acted, bool]:
     """Looks up after it has written: the same effects."""
-    calls, text = agent(rng, asked)
+    calls, text = agent(rng, topic)
     return (calls[::-1], text), False
 
 
-def _wrong_number(_rng: np.random.Generator, asked: Question, acted: Acted) -> Acted:
-    return acted[0], acted[1].replace(f"{asked.amount} euros", f"{asked.amount}0 euros").replace(
+def _wrong_number(_rng: np.random.Generator, topic: Question, acted: Acted) -> Acted:
+    return acted[0], acted[1].replace(f"{topic.amount} euros", f"{topic.amount}0 euros").replace(
         "days ago", "0 days ago"
-    ).replace(asked.order, f"B-{asked.number}")
+    ).replace(topic.order, f"B-{topic.number}")
 
 
 def _link(_rng: np.random.Generator, _asked: Question, acted: Acted) -> Acted:
@@ -274,18 +274,18 @@ def simulated(rng: np.random.Generator, row: Row, count: int, seed: int) -> tupl
     """Return what is answered for a run of a row, and which items truly got worse."""
     items, trials, worse = [], [], set()
     for number in range(count):
-        asked = question(rng, number)
+        topic = question(rng, number)
         item = Item(
             id=f"i{number:04}",
             trace_id=f"i{number:04}",
-            input=f"{asked.kind} {asked.order}",
-            tape=tuple(agent(rng, asked)[0]),
+            input=f"{topic.kind} {topic.order}",
+            tape=tuple(agent(rng, topic)[0]),
             weight=20.0,
         )
         lanes = [(Lane.OLD, index) for index in range(TRIALS)]
-        done = [trial(item, lane, index, agent(rng, asked), row.ending) for lane, index in lanes]
+        done = [trial(item, lane, index, agent(rng, topic), row.ending) for lane, index in lanes]
         for index in range(TRIALS):
-            acted, is_worse = row.new(rng, asked)
+            acted, is_worse = row.new(rng, topic)
             done.append(trial(item, Lane.NEW, index, acted, row.ending))
             if is_worse:
                 worse.add(item.id)

@@ -42,23 +42,23 @@ def decide(
         # Claude Code lists tools of servers elsewhere.
         tools = ["mcp__shop__get_order", "mcp__shop__cancel_order"]
     names = {name.rpartition("__")[2].lower().replace("_", ""): name for name in tools}
-    done = {name.rpartition("__")[2].lower().replace("_", "") for name in called}
+    called_names = {name.rpartition("__")[2].lower().replace("_", "") for name in called}
     if "task" in user and "addtask" in names:
-        wanted = ["addtask", "listtasks"] if "add" in user else ["listtasks"]
-        if "at once" in system and "addtask" in wanted:
-            wanted.remove("listtasks")
+        next_names = ["addtask", "listtasks"] if "add" in user else ["listtasks"]
+        if "at once" in system and "addtask" in next_names:
+            next_names.remove("listtasks")
         title = user.partition("task ")[2].rstrip(".")
         arguments = {"addtask": {"title": title}}
     elif not orders:
         return "Which order is it?"
     else:
-        wanted = ["getorder", *(["cancelorder"] if "cancel" in user.lower() else [])]
-        if "at once" in system and "cancelorder" in wanted:
-            wanted.remove("getorder")
+        next_names = ["getorder", *(["cancelorder"] if "cancel" in user.lower() else [])]
+        if "at once" in system and "cancelorder" in next_names:
+            next_names.remove("getorder")
         key = "orderId" if any(name in tools for name in ("getOrder", "cancelOrder")) else "order_id"
-        arguments = {name: {key: orders[0]} for name in wanted}
-    for name in wanted:
-        if name in names and name not in done:
+        arguments = {name: {key: orders[0]} for name in next_names}
+    for name in next_names:
+        if name in names and name not in called_names:
             return names[name], arguments.get(name, {})
     return " ".join(["Here is what I did:", *results]) if results else f"About {user[:40]}"
 

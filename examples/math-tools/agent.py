@@ -97,17 +97,17 @@ class MathToolsAgent:
                 model=self.model_name, messages=messages, tools=SCHEMAS
             )
             message = reply.choices[0].message
-            asked = message.tool_calls or []
+            requests = message.tool_calls or []
             self._event(
                 "llm_response",
                 "llm",
-                {"content": message.content, "tool_calls": [call.function.name for call in asked]},
+                {"content": message.content, "tool_calls": [call.function.name for call in requests]},
             )
-            if not asked:
+            if not requests:
                 numbers = re.findall(r"-?\d+(?:\.\d+)?(?:e-?\d+)?", message.content)
                 return float(numbers[-1]) if numbers else f"error: no number in {message.content!r}"
-            messages.append(_as_message(message.content, asked))
-            for call in asked:
+            messages.append(_as_message(message.content, requests))
+            for call in requests:
                 args = json.loads(call.function.arguments)
                 self._event("tool_execution", "tools", {"name": call.function.name, "args": args})
                 value = TOOLS[call.function.name](**args)
@@ -127,14 +127,14 @@ class MathToolsAgent:
         return str(file)
 
 
-def _as_message(content: str | None, asked: list[Any]) -> dict[str, Any]:
+def _as_message(content: str | None, requests: list[Any]) -> dict[str, Any]:
     calls = [
         {
             "id": call.id,
             "type": "function",
             "function": {"name": call.function.name, "arguments": call.function.arguments},
         }
-        for call in asked
+        for call in requests
     ]
     return {"role": "assistant", "content": content, "tool_calls": calls}
 

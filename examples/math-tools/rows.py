@@ -13,28 +13,28 @@ from pathlib import Path
 
 def logs(folder: Path) -> dict[str, str]:
     """Problem → the file of its newest log."""
-    found = {}
+    newest = {}
     for file in sorted(folder.glob("*.json"), key=lambda file: file.stat().st_mtime):
         first = json.loads(file.read_text())[0]
-        found[first["data"]["messages"][-1]["content"]] = str(file)
-    return found
+        newest[first["data"]["messages"][-1]["content"]] = str(file)
+    return newest
 
 
 def main(report: str, folder: str) -> None:
     """Write the rows to stdout."""
-    document, of = json.loads(Path(report).read_text()), logs(Path(folder))
+    document, log_of = json.loads(Path(report).read_text()), logs(Path(folder))
     correct = {case["id"]: case["metrics"]["correctness"]["new"] for case in document["cases"]}
     rows = csv.writer(sys.stdout, lineterminator="\n")
     rows.writerow(["question", "expected", "prediction", "log_file", "correctness"])
     for row in document["check"]["rows"]:
-        told = [
+        values = [
             row["input"],
             row["expected_answer"],
             row["response"],
-            of.get(row["input"]),
+            log_of.get(row["input"]),
             correct[row["id"]],
         ]
-        rows.writerow(told)
+        rows.writerow(values)
 
 
 if __name__ == "__main__":

@@ -22,16 +22,16 @@ class Client:
 
     def create(self, *, model: str, messages: list[dict[str, Any]], **_: Any) -> SimpleNamespace:
         """The next message: one tool call, or the answer."""
-        known = [float(message["content"]) for message in messages if message["role"] == "tool"]
+        results = [float(message["content"]) for message in messages if message["role"] == "tool"]
         if model == "stand-in-rounding":
-            known = [round(value, 2) for value in known]
-        found = re.search(r"[(\d][\d\s.+*/()-]*[\d)]", messages[1]["content"])
-        if found is None:
+            results = [round(value, 2) for value in results]
+        problem = re.search(r"[(\d][\d\s.+*/()-]*[\d)]", messages[1]["content"])
+        if problem is None:
             return _reply("I see no problem to solve.", None)
-        said = _step(ast.parse(found[0], mode="eval").body, known)
-        if isinstance(said, float):
-            return _reply(f"The answer is {said}", None)
-        name, a, b = said
+        step = _step(ast.parse(problem[0], mode="eval").body, results)
+        if isinstance(step, float):
+            return _reply(f"The answer is {step}", None)
+        name, a, b = step
         function = SimpleNamespace(name=name, arguments=json.dumps({"a": a, "b": b}))
         return _reply(None, [SimpleNamespace(id=f"call_{len(messages)}", function=function)])
 
@@ -41,16 +41,16 @@ def _reply(content: str | None, calls: list[Any] | None) -> SimpleNamespace:
     return SimpleNamespace(choices=[SimpleNamespace(message=message)])
 
 
-def _step(node: ast.expr, known: list[float]) -> float | tuple[str, float, float]:
+def _step(node: ast.expr, results: list[float]) -> float | tuple[str, float, float]:
     """The value of an expression, or the first operation of it that nobody has worked out yet."""
     if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
         return float(node.value)
     if not isinstance(node, ast.BinOp):
         raise ValueError("only + - * / are known")
-    left = _step(node.left, known)
+    left = _step(node.left, results)
     if not isinstance(left, float):
         return left
-    right = _step(node.right, known)
+    right = _step(node.right, results)
     if not isinstance(right, float):
         return right
-    return known.pop(0) if known else (_NAMES[type(node.op)], left, right)
+    return results.pop(0) if results else (_NAMES[type(node.op)], left, right)

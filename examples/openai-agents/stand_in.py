@@ -66,12 +66,12 @@ def _next(
     number = re.search(r"\d{4}", text)
     if subject is None or number is None:
         return "I can help with invoices and parcels. Please give me its number."
-    lookup, given = f"get_{subject}", {"number": number[0]}
+    lookup, arguments = f"get_{subject}", {"number": number[0]}
     if lookup not in results:
         if lookup in tools:
-            return lookup, given
+            return lookup, arguments
         return next(one.tool_name for one in handoffs if subject in one.agent_name), {}
     if "copy" in text and "send_copy" not in results:
-        return "send_copy", given
+        return "send_copy", arguments
     sent = " A copy is on its way to you." if "copy" in text else ""
     return f"{subject.capitalize()} {number[0]}: {results[lookup]}.{sent}"

@@ -19,14 +19,14 @@ class Client:
 
     def create(self, *, system: str, messages: list[dict[str, Any]], **_: Any) -> SimpleNamespace:
         """The next message: a tool call, or an answer."""
-        said = _next(system, messages[0]["content"], _done(messages))
-        if isinstance(said, str):
-            content, stop = [SimpleNamespace(type="text", text=said)], "end_turn"
+        action = _next(system, messages[0]["content"], _done(messages))
+        if isinstance(action, str):
+            content, stop = [SimpleNamespace(type="text", text=action)], "end_turn"
         else:
-            name, args = said
+            name, args = action
             content = [SimpleNamespace(type="tool_use", id=f"toolu_{len(messages)}", name=name, input=args)]
             stop = "tool_use"
-        usage = SimpleNamespace(input_tokens=len(str(messages)) // 4, output_tokens=len(str(said)) // 4)
+        usage = SimpleNamespace(input_tokens=len(str(messages)) // 4, output_tokens=len(str(action)) // 4)
         return SimpleNamespace(content=content, stop_reason=stop, usage=usage)
 
 
@@ -38,21 +38,21 @@ def _done(messages: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _next(system: str, text: str, done: list[tuple[str, dict[str, Any]]]) -> str | tuple[str, dict[str, Any]]:
-    asked = text.lower()
-    order = re.search(r"\b\d{5}\b", asked)
-    cancel = "cancel" in asked
-    confirmed = bool(re.search(r"\byes\b|\bi confirm\b|\bgo ahead\b", asked))
-    pushed = bool(re.search(r"right now|don't ask|ignore your", asked)) and "never" not in system.lower()
+    words = text.lower()
+    order = re.search(r"\b\d{5}\b", words)
+    cancel = "cancel" in words
+    confirmed = bool(re.search(r"\byes\b|\bi confirm\b|\bgo ahead\b", words))
+    pushed = bool(re.search(r"right now|don't ask|ignore your", words)) and "never" not in system.lower()
     if done and done[-1][0] == "cancel_order":
         return f"Order {done[-1][1]['order_id']} is cancelled. You will get your money back within five days."
     if done and not (cancel and confirmed and done[-1][1].get("status") == "processing"):
-        found = done[-1][1]
-        return f"Your order {found['order_id']} is {found['status']}; it should arrive on {found['eta']}."
-    if not re.search(r"\b(order|oder|package|parcel|cancel)", asked):
+        state = done[-1][1]
+        return f"Your order {state['order_id']} is {state['status']}; it should arrive on {state['eta']}."
+    if not re.search(r"\b(order|oder|package|parcel|cancel)", words):
         return "I can only help with orders: I look one up, or cancel it."
     if order is None:
         return "Gladly. Which order is it about? Please give me its number."
-    if done or (cancel and "check" not in asked):
+    if done or (cancel and "check" not in words):
         if not (confirmed or pushed):
             return f"Shall I really cancel order {order[0]}? Please confirm; it cannot be undone."
         return "cancel_order", {"order_id": order[0], "confirmation": True}

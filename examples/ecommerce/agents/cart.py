@@ -47,15 +47,15 @@ def create_cart_agent(model: str = "shop-model", brief: bool = False) -> ShopAge
 
 
 def _plan(question: str) -> list[Call]:
-    asked = question.lower()
-    number = re.search(r"\b(\d+)\b", asked)
+    text = question.lower()
+    number = re.search(r"\b(\d+)\b", text)
     voucher = re.search(r"\b[A-Z]{4,}\d+\b", question)
     if voucher:
         return [("view_cart", {}), ("apply_voucher", {"code": voucher[0]})]
-    if "deliver" in asked:
-        return [("estimate_delivery", {"country": "Norway" if "norway" in asked else "home"})]
-    if "blanket" in asked and re.search(r"\b(put|add)\b", asked):
+    if "deliver" in text:
+        return [("estimate_delivery", {"country": "Norway" if "norway" in text else "home"})]
+    if "blanket" in text and re.search(r"\b(put|add)\b", text):
         return [("add_to_cart", {"item": "Fjord Blanket", "quantity": int(number[1]) if number else 1})]
-    if re.search(r"\b(remove|take out|drop)\b", asked):
+    if re.search(r"\b(remove|take out|drop)\b", text):
         return [("remove_from_cart", {"item": "Hush Mini"})]
-    return [("view_cart", {})] if "basket" in asked else []
+    return [("view_cart", {})] if "basket" in text else []

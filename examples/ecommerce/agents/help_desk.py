@@ -42,16 +42,16 @@ def create_help_desk_agent(model: str = "shop-model", brief: bool = False) -> Sh
 
 
 def _plan(question: str) -> list[Call]:
-    asked = question.lower()
+    text = question.lower()
     ticket = re.search(r"\bT-\d+\b", question)
     if ticket:
         return [("get_ticket", {"ticket_id": ticket[0]})]
-    if "warranty" in asked:
+    if "warranty" in text:
         return [("search_policies", {"topic": "warranty"})]
-    if "pay" in asked:
+    if "pay" in text:
         return [("search_policies", {"topic": "payment"})]
-    if "sunday" in asked or "open" in asked:
-        return [("get_opening_hours", {"day": "Sunday" if "sunday" in asked else "Monday"})]
-    if "broken" in asked:
+    if "sunday" in text or "open" in text:
+        return [("get_opening_hours", {"day": "Sunday" if "sunday" in text else "Monday"})]
+    if "broken" in text:
         return [("search_policies", {"topic": "warranty"}), ("create_ticket", {"subject": "a broken lamp"})]
     return []

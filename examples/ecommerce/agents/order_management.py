@@ -83,15 +83,15 @@ def create_order_management_agent(model: str = "shop-model", check_first: bool =
 
 
 def _plan(question: str) -> list[Call]:
-    asked = question.lower()
-    named = re.search(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", asked)
-    order = {"order_id": named[0] if named else ORDERS["laptop" in asked]["order_id"]}
-    if "return" in asked:
+    text = question.lower()
+    named = re.search(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", text)
+    order = {"order_id": named[0] if named else ORDERS["laptop" in text]["order_id"]}
+    if "return" in text:
         return [("check_return_eligibility", order), ("initiate_return", order)]
-    if "cancel" in asked:
+    if "cancel" in text:
         return [("cancel_order", order)]
-    if "package" in asked:
+    if "package" in text:
         return [("get_order_tracking", order)]
     if named:
         return [("get_order_details", order)]
-    return [("get_user_orders", {})] if "orders" in asked else []
+    return [("get_user_orders", {})] if "orders" in text else []

@@ -61,20 +61,20 @@ def create_product_discovery_agent(model: str = "shop-model", brief: bool = Fals
 
 
 def _plan(question: str) -> list[Call]:
-    asked = question.lower()
-    limit = re.search(r"\$(\d+)", asked)
-    product = re.search(r"\b[a-z]{3}-\d+\b", asked)
+    text = question.lower()
+    limit = re.search(r"\$(\d+)", text)
+    product = re.search(r"\b[a-z]{3}-\d+\b", text)
     if product:
         return [("get_product_details", {"product_id": product[0]})]
-    if "compare" in asked:
+    if "compare" in text:
         return [
-            ("search_products", {"query": asked}),
+            ("search_products", {"query": text}),
             ("compare_products", {"product_ids": ["abc-123", "abc-124"]}),
         ]
-    if "cosy" in asked:
-        return [("semantic_search", {"query": asked})]
-    if "trending" in asked:
+    if "cosy" in text:
+        return [("semantic_search", {"query": text})]
+    if "trending" in text:
         return [("get_trending_products", {"category": "electronics"})]
-    if "headphones" in asked:
-        return [("search_products", {"query": asked, **({"max_price": int(limit[1])} if limit else {})})]
+    if "headphones" in text:
+        return [("search_products", {"query": text, **({"max_price": int(limit[1])} if limit else {})})]
     return []

@@ -43,13 +43,13 @@ def create_recommendations_agent(model: str = "shop-model", brief: bool = False)
 
 
 def _plan(question: str) -> list[Call]:
-    asked = question.lower()
-    limit = re.search(r"\$(\d+)", asked)
-    if "present" in asked or "gift" in asked:
+    text = question.lower()
+    limit = re.search(r"\$(\d+)", text)
+    if "present" in text or "gift" in text:
         price = {"max_price": int(limit[1])} if limit else {}
-        return [("find_gifts", {"occasion": "birthday" if "birthday" in asked else "any", **price})]
-    if "goes with" in asked or "go with" in asked:
+        return [("find_gifts", {"occasion": "birthday" if "birthday" in text else "any", **price})]
+    if "goes with" in text or "go with" in text:
         return [("goes_with", {"product": "Fjord Blanket"})]
-    if "recommend" in asked or "might i like" in asked:
-        return [("get_user_profile", {}), ("recommend_for_user", {"limit": 3 if "three" in asked else 2})]
+    if "recommend" in text or "might i like" in text:
+        return [("get_user_profile", {}), ("recommend_for_user", {"limit": 3 if "three" in text else 2})]
     return []

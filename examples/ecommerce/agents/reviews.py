@@ -41,15 +41,15 @@ def create_reviews_agent(model: str = "shop-model", brief: bool = False) -> Shop
 
 
 def _plan(question: str) -> list[Call]:
-    asked = question.lower()
-    product = "Hush Mini" if "hush" in asked else "Fjord Blanket"
-    if "stars" in asked:
-        stars = next((int(sign) for sign in asked if sign.isdigit()), 5)
+    text = question.lower()
+    product = "Hush Mini" if "hush" in text else "Fjord Blanket"
+    if "stars" in text:
+        stars = next((int(sign) for sign in text if sign.isdigit()), 5)
         return [("submit_review", {"product": product, "rating": stars})]
-    if "complain" in asked:
+    if "complain" in text:
         return [("find_complaints", {"category": "home"})]
-    if "worth" in asked:
+    if "worth" in text:
         return [("list_reviews", {"product": product}), ("summarise_reviews", {"product": product})]
-    if "say about" in asked or "review" in asked:
+    if "say about" in text or "review" in text:
         return [("list_reviews", {"product": product})]
     return []

@@ -3,8 +3,8 @@
 This one looks its answers up, so that the example needs no key. With a real model it would be
 
     def answer_fn(question: str) -> str:
-        asked = [{"role": "user", "content": question}]
-        reply = Anthropic().messages.create(model="claude-sonnet-5", max_tokens=256, messages=asked)
+        messages = [{"role": "user", "content": question}]
+        reply = Anthropic().messages.create(model="claude-sonnet-5", max_tokens=256, messages=messages)
         return reply.content[0].text
 """
 
@@ -23,5 +23,5 @@ ANSWERS = {
 
 def answer_fn(question: str) -> str:
     """The answer, or the question once more."""
-    asked = question.lower()
-    return next((answer for key, answer in ANSWERS.items() if key in asked), question)
+    text = question.lower()
+    return next((answer for key, answer in ANSWERS.items() if key in text), question)

@@ -19,7 +19,7 @@ async def run_agent(text: str) -> str:
         more, page = True, 1
         while more:
             result = await session.call_tool("list_tickets", {"team": team, "page": page})
-            found = result.structured_content or {}
-            tickets += found["tickets"]
-            more, page = found["more"], page + 1
+            answer = result.structured_content or {}
+            tickets += answer["tickets"]
+            more, page = answer["more"], page + 1
     return f"The team {team} has {len(tickets)} open tickets."
