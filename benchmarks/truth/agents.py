@@ -119,8 +119,3 @@ def judged(rng: np.random.Generator, passed: np.ndarray) -> np.ndarray:
     right = np.where(passed == 1, _CLEARS, 1 - _CATCHES)
     votes = rng.random((_VOTES, *passed.shape)) < right
     return votes.mean(axis=0)
-
-
-def judged_rate(rate: np.ndarray) -> np.ndarray:
-    """The score that the noisy judge gives on average to an item with this pass rate."""
-    return rate * _CLEARS + (1 - rate) * (1 - _CATCHES)

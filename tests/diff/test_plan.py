@@ -34,7 +34,6 @@ from replaydiff.replay.store.connection import open_store
 from tests.diff.build import item, settings, store, trial, trials
 from tests.stand_ins.full import examples
 
-SPREADS = st.floats(0, 1)
 SAMPLING = 0.1
 """Three standard errors of the difference of two shares of 400 simulated comparisons."""
 
