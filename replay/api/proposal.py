@@ -176,7 +176,7 @@ def _proposal(
         (guess for guess in findings.entrypoints if guess.value not in taken), key=lambda guess: -guess.score
     )[:5]
     if not entrypoints:
-        unsure.append("no entrypoint was recognised: name the function that answers the user's text")
+        unsure.append("no entrypoint was recognised: name what answers the user's text, or a url")
     elif len(entrypoints) > 1 and entrypoints[1].score >= entrypoints[0].score - 1:
         unsure.append(f"the entrypoint could also be {entrypoints[1].value} ({entrypoints[1].location})")
     plain = findings.functions.keys() - findings.decorated
