@@ -90,18 +90,21 @@ def _installed() -> Installed:
 
 def _closure(installed: Installed) -> set[str]:
     """Return the names of what `replay` and its extras need, in turn, as far as it is installed."""
-    names: set[str] = set()
+    reached: set[tuple[str, str]] = set()
     extras = distribution("replaydiff").metadata.get_all("Provides-Extra") or ()
-    waiting = [canonicalize_name(requirement.name) for requirement in required_packages(*extras)]
+    waiting = [*required_packages(*extras)]
     while waiting:
-        name = waiting.pop()
-        if name in names or name not in installed:
+        requirement = waiting.pop()
+        name = canonicalize_name(requirement.name)
+        # `pyjwt[crypto]` needs what that extra of it needs, too.
+        new = {(name, extra) for extra in ("", *requirement.extras)} - reached
+        if name not in installed or not new:
             continue
-        names.add(name)
-        for requirement in _requirements(installed[name].requires):
-            if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
-                waiting.append(canonicalize_name(requirement.name))
-    return names
+        reached |= new
+        for inner in _requirements(installed[name].requires):
+            if inner.marker is None or any(inner.marker.evaluate({"extra": extra}) for _, extra in new):
+                waiting.append(inner)
+    return {name for name, _ in reached}
 
 
 def _declared(folder: Path) -> Iterator[tuple[str, Requirement]]:

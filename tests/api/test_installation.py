@@ -38,4 +38,6 @@ def test_packages_of_the_agent_that_ours_replaced_are_named(
 def test_without_a_difference_sharing_is_a_note(tmp_path: Path) -> None:
     assert "pytest" in installation.packages_beside()
     assert "duckdb" not in installation.packages_beside()
+    assert "pyjwt" in installation._installed()
+    assert "cryptography" not in installation.packages_beside(), "the server's `pyjwt[crypto]` needs it"
     assert installation.replaced_packages(tmp_path) == []
