@@ -8,7 +8,6 @@ BRAINTRUST_PROJECT, else one named as the dataset.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,6 +28,7 @@ from replaydiff.cases.push.records import (
     ended_at,
     experiment_metadata,
     failure_of,
+    hashed,
     item_id,
     open_command,
     served_at,
@@ -157,7 +157,7 @@ def _spans(
     """Return a trial as a root span, with a span below it for each tool call."""
     trial, start = graded.trial, started_at(result, graded)
     end = ended_at(result, graded)
-    root = _id(dataset, trial.run_id, trial.item_id, str(lane), str(trial.index))
+    root = hashed(32, dataset, trial.run_id, trial.item_id, str(lane), str(trial.index))
     scores: JsonObject = {}
     figures: JsonObject = {}
     for score in trial_values(result, lane, verdict, graded):
@@ -193,14 +193,14 @@ def _spans(
         call = served.call
         spans.append(
             {
-                **_span(_id(root, str(position)), root, root, call.name, "tool", at),
+                **_span(hashed(32, root, str(position)), root, root, call.name, "tool", at),
                 "input": call.args,
                 "output": call.result,
                 "error": call.error,
                 "metrics": {"start": at.timestamp(), "end": at.timestamp()},
             }
         )
-    metadata[_HASH] = _id(msgspec.json.encode(spans, order="sorted").decode())
+    metadata[_HASH] = hashed(32, msgspec.json.encode(spans, order="sorted").decode())
     return spans
 
 
@@ -213,7 +213,3 @@ def _span(span: str, root: str, parent: str | None, name: str, kind: str, at: da
         "created": at.isoformat(),
         "span_attributes": {"name": name, "type": kind},
     }
-
-
-def _id(*parts: str) -> str:
-    return hashlib.sha256("\x00".join(("replaydiff", *parts)).encode()).hexdigest()[:32]

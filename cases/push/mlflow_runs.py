@@ -7,11 +7,11 @@ that has the tag of its item is whole. By that tag, MLflow's own for evaluations
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from itertools import islice
 
 import msgspec
@@ -23,6 +23,7 @@ from replaydiff.cases.push.records import (
     duration_of,
     ended_at,
     failure_of,
+    hashed,
     lane_metadata,
     lane_name,
     run_values,
@@ -39,6 +40,7 @@ from replaydiff.replay.messages import decode
 from replaydiff.replay.model import Json, JsonObject, Lane, Status, as_list, as_object, objects_in
 
 _BATCH = 20
+_hash = partial(hashed, of="replaydiff mlflow")
 _LONGEST_PREVIEW = 1000
 _LONGEST_TAG = 4000
 _TRACES = "/api/3.0/mlflow/traces"
@@ -433,7 +435,3 @@ def _iso(at: datetime) -> str:
 
 def _json(value: Json) -> str:
     return msgspec.json.encode(value).decode()
-
-
-def _hash(digits: int, *parts: str) -> str:
-    return hashlib.sha256("\x00".join(("replaydiff mlflow", *parts)).encode()).hexdigest()[:digits]

@@ -213,7 +213,7 @@ def expected_output(case: Case) -> JsonObject:
 
 def content_hash(item_input: Json, expected: Json) -> str:
     """Return the hash of an item's input and expected output: whether somebody changed them."""
-    return _hash(16, "content", canonical_args({"input": item_input, "expected": expected}))
+    return hashed(16, "content", canonical_args({"input": item_input, "expected": expected}))
 
 
 def is_edited(item_input: Json, expected: Json, metadata: Json, row: DatasetItem) -> bool:
@@ -264,7 +264,7 @@ def item_of_run(dataset: str, item: Item, source: ItemOrigin) -> DatasetItem:
 def item_id(dataset: str, name: str) -> str:
     """Return the id of a dataset item; a hash replaces the rest of one that is too long."""
     whole = f"{dataset}/{name}"
-    return whole if len(whole) <= _LONGEST_ID else f"{whole[:200]}-{_hash(32, whole)}"
+    return whole if len(whole) <= _LONGEST_ID else f"{whole[:200]}-{hashed(32, whole)}"
 
 
 def experiment(result: DiffResult, lane: Lane, index: int, project_id: str, dataset_id: str) -> Experiment:
@@ -317,7 +317,7 @@ def trial_trace(result: DiffResult, of: Experiment, graded: GradedTrial, row: Da
     """Return a trial as a trace: the answer as its root, each tool call below it."""
     trial = graded.trial
     trace_id = trial_trace_id(of, graded)
-    root = _hash(16, "root", trace_id)
+    root = hashed(16, "root", trace_id)
     common = {
         "langfuse.environment": ENVIRONMENT,
         "langfuse.trace.name": f"replay {of.lane}",
@@ -335,7 +335,7 @@ def trial_trace(result: DiffResult, of: Experiment, graded: GradedTrial, row: Da
     times = started_at(result, graded), ended_at(result, graded)
     spans = [_span(trace_id, root, None, f"replay {of.lane}", *times, {**common, **attributes})]
     for position, (served, at) in enumerate(served_at(result, graded)):
-        span_id = _hash(16, "call", trace_id, str(position))
+        span_id = hashed(16, "call", trace_id, str(position))
         called = {**common, **_call_attributes(served)}
         spans.append(_span(trace_id, span_id, root, served.call.name, at, at, called))
     size = sum(map(len, attributes.values())) + len(spans) * sum(map(len, common.values()))
@@ -403,7 +403,7 @@ def _spent(trial: Trial, model: str | None) -> dict[str, str]:
 def trial_trace_id(of: Experiment, graded: GradedTrial) -> str:
     """Return the id of a trial's trace in an experiment."""
     trial = graded.trial
-    return _hash(32, "trial", of.id, trial.run_id, trial.item_id, str(trial.lane), str(trial.index))
+    return hashed(32, "trial", of.id, trial.run_id, trial.item_id, str(trial.lane), str(trial.index))
 
 
 def trial_values(
@@ -474,7 +474,7 @@ def _score(
         "comment": (score.comment or "")[:_LONGEST_COMMENT],
     }
     return CreateScoreRequest(
-        id=_hash(32, "score", trace_id or experiment_id or "", score.name),
+        id=hashed(32, "score", trace_id or experiment_id or "", score.name),
         name=score.name,
         value=score.value,
         data_type=ScoreDataType("CATEGORICAL" if isinstance(score.value, str) else "NUMERIC"),
@@ -570,8 +570,9 @@ def _json(value: Json) -> str:
     return described(value if isinstance(value, str) else msgspec.json.encode(value).decode())
 
 
-def _hash(digits: int, *parts: str) -> str:
-    return hashlib.sha256("\x00".join(("replaydiff", *parts)).encode()).hexdigest()[:digits]
+def hashed(digits: int, *parts: str, of: str = "replaydiff") -> str:
+    """Return an id that is the same for the same parts."""
+    return hashlib.sha256("\x00".join((of, *parts)).encode()).hexdigest()[:digits]
 
 
 def _input(text: str, messages: tuple[Message, ...]) -> JsonObject | str:

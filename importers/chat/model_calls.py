@@ -29,7 +29,7 @@ from replaydiff.importers.base import Imported, InputFile, Note
 from replaydiff.importers.call_notes import ORPHANS, has_orphan
 from replaydiff.importers.convert import guarded, temporary_database
 from replaydiff.importers.reading import Record
-from replaydiff.replay.messages import canonical_args, final_response, join_results, parse
+from replaydiff.replay.messages import canonical_args, final_response, join_results, parse, step_output
 from replaydiff.replay.model import Json, Message, Step, StepKind, Trace, total_usage
 
 LONGEST_HISTORY = 1_000
@@ -148,17 +148,12 @@ def _common_field(calls: Sequence[LoggedCall], field: str) -> str | None:
 
 def _step(index: int, call: LoggedCall) -> Step:
     trace = call.trace
-    asks: list[Json] = [
-        {"name": tool_call.name, "args": tool_call.args}
-        for message in call.produced
-        for tool_call in message.tool_calls
-    ]
     return Step(
         index=index,
         kind=StepKind.LLM,
         name=trace.model or "model call",
         messages=trace.messages[: call.request_length],
-        output=asks or final_response(call.produced),
+        output=step_output(call.produced),
         model=trace.model,
         usage=trace.usage,
         started_at=trace.started_at,

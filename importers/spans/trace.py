@@ -16,12 +16,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 import msgspec
 
 from replaydiff.importers import fields
 from replaydiff.importers.joining import ModelTurn, calls_of_turn, joined_calls, run_args, tool_run
 from replaydiff.replay.messages import (
+    added,
     canonical_args,
     conversation,
     decode,
@@ -59,6 +61,11 @@ class About:
     tags: tuple[str, ...] = ()
     scores: dict[str, Score] = field(default_factory=dict)
     metadata: JsonObject = field(default_factory=dict)
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Return what it says by the names of a trace's fields."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -126,13 +133,8 @@ def of_spans(trace_id: str, source: str, spans: Sequence[Span], about: About) ->
         source=source,
         started_at=started_at,
         ended_at=ended_at,
-        name=about.name or (tops or roots)[0].name,
-        session_id=about.session_id,
-        user_id=about.user_id,
-        environment=about.environment,
-        release=about.release,
+        **{**about.fields, "name": about.name or (tops or roots)[0].name},
         model=models[-1] if models else None,
-        tags=about.tags,
         input=question,
         incomplete=any(span.ended_at is None for span in roots),
         messages=messages,
@@ -144,8 +146,6 @@ def of_spans(trace_id: str, source: str, spans: Sequence[Span], about: About) ->
         latency_ms=fields.elapsed_ms(started_at, ended_at),
         error=next((span.error for span in (*roots, *tops) if span.error), None)
         or (None if answered else _failed_call(tree)),
-        scores=about.scores,
-        metadata=about.metadata,
     )
 
 
@@ -365,9 +365,7 @@ def _produced(span: Span) -> tuple[Message, ...]:
     if messages is None and not is_empty(span.output):
         text = read_text(span.output)
         return (Message(role="assistant", text=text),) if text else ()
-    produced = messages or ()
-    last_user = max((index for index, message in enumerate(produced) if message.role == "user"), default=-1)
-    return tuple(message for message in produced[last_user + 1 :] if message.role in ("assistant", "tool"))
+    return added(messages or ())
 
 
 def _tool_calls(tree: _Tree) -> tuple[ToolCall, ...]:

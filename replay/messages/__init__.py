@@ -5,9 +5,11 @@ from replaydiff.replay.messages.content import read_call as read_call
 from replaydiff.replay.messages.content import read_calls as read_calls
 from replaydiff.replay.messages.content import read_content as read_content
 from replaydiff.replay.messages.conversation import Conversation as Conversation
+from replaydiff.replay.messages.conversation import added as added
 from replaydiff.replay.messages.conversation import conversation as conversation
 from replaydiff.replay.messages.conversation import final_response as final_response
 from replaydiff.replay.messages.conversation import join_results as join_results
+from replaydiff.replay.messages.conversation import step_output as step_output
 from replaydiff.replay.messages.decode import RAW as RAW
 from replaydiff.replay.messages.decode import canonical_args as canonical_args
 from replaydiff.replay.messages.decode import decode as decode

@@ -80,6 +80,20 @@ def final_response(messages: Sequence[Message]) -> str | None:
     return None
 
 
+def step_output(messages: Sequence[Message]) -> Json:
+    """Return what a model call came to: the tool calls that it asked for, else its text."""
+    asks: list[Json] = [
+        {"name": call.name, "args": call.args} for message in messages for call in message.tool_calls
+    ]
+    return asks or final_response(messages)
+
+
+def added(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return what follows the last message of a user: some SDKs record the whole history as an output."""
+    last_user = max((index for index, message in enumerate(messages) if message.role == "user"), default=-1)
+    return tuple(message for message in messages[last_user + 1 :] if message.role in ("assistant", "tool"))
+
+
 def join_results(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
     """Return the tool calls of a conversation, in the order of request, with recorded results."""
     calls = [call for message in messages for call in message.tool_calls]

@@ -36,7 +36,7 @@ from replaydiff.importers.sources.claude_code.session import (
     taken_back,
     turns,
 )
-from replaydiff.replay.messages import final_response, join_results, read_content, read_messages
+from replaydiff.replay.messages import final_response, join_results, read_content, read_messages, step_output
 from replaydiff.replay.model import Json, JsonObject, Message, Step, StepKind, ToolCall, Trace, total_usage
 
 _METADATA = {"cwd": "cwd", "gitBranch": "git_branch", "entrypoint": "entrypoint", "slug": "slug"}
@@ -152,13 +152,8 @@ def _messages(turn: SessionTurn) -> tuple[list[Message], list[datetime | None]]:
             answer_messages, at = answer.messages, answer.started_at
         else:
             message = message_of(event)
-            answer_messages, at = (
-                read_messages({"role": "user", "content": message.get("content")}) or (),
-                None,
-            )
-            answer_messages = tuple(
-                answer_message for answer_message in answer_messages if answer_message.role == "tool"
-            )
+            read = read_messages({"role": "user", "content": message.get("content")}) or ()
+            answer_messages = tuple(result for result in read if result.role == "tool")
             at = fields.time(event, "timestamp")
         messages.extend(answer_messages)
         times.extend([at] * len(answer_messages))
@@ -181,16 +176,11 @@ def _calls(messages: Sequence[Message], times: Sequence[datetime | None]) -> tup
 
 def _steps(answers: Sequence[_AnswerMessage]) -> Iterator[Step]:
     for index, answer in enumerate(answers):
-        asks: list[Json] = [
-            {"name": call.name, "args": call.args}
-            for message in answer.messages
-            for call in message.tool_calls
-        ]
         yield Step(
             index=index,
             kind=StepKind.LLM,
             name=answer.model or "model call",
-            output=asks or final_response(answer.messages),
+            output=step_output(answer.messages),
             model=answer.model,
             usage=answer.usage,
             started_at=answer.started_at,

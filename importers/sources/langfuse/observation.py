@@ -25,7 +25,7 @@ from replaydiff.importers import fields
 from replaydiff.importers.chat.streams import of_pieces
 from replaydiff.importers.joining import ModelTurn, joined_calls, tool_run
 from replaydiff.importers.sources.langfuse.rows import TYPES, TraceRows, table
-from replaydiff.replay.messages import canonical_args, decode, read_args, read_messages, read_text
+from replaydiff.replay.messages import added, canonical_args, decode, read_args, read_messages, read_text
 from replaydiff.replay.model import Json, JsonObject, Message, Score, ToolCall, Usage, as_object, objects_in
 from replaydiff.replay.result_form import scalar_of
 
@@ -220,7 +220,7 @@ def produced(observation: Observation) -> tuple[Message, ...]:
     """Return the messages that a model call added to the conversation."""
     messages = read_messages(observation.output) or ()
     if messages:
-        new_messages = _new(messages)
+        new_messages = added(messages)
     else:
         text = _text(observation.output)
         new_messages = (Message(role="assistant", text=text),) if text else ()
@@ -229,12 +229,6 @@ def produced(observation: Observation) -> tuple[Message, ...]:
         return new_messages
     last = new_messages[-1] if new_messages else Message(role="assistant")
     return (*new_messages[:-1], replace(last, tool_calls=calls))
-
-
-def _new(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """Return what follows the last message of a user: some SDKs record the whole history as the output."""
-    last_user = max((index for index, message in enumerate(messages) if message.role == "user"), default=-1)
-    return tuple(message for message in messages[last_user + 1 :] if message.role in ("assistant", "tool"))
 
 
 def _text(output: Json) -> str:

@@ -90,16 +90,9 @@ def _bare(info: Info, source: str, about: About) -> Trace:
         trace_id=info.trace_id,
         source=source,
         started_at=info.started_at,
-        name=about.name,
-        session_id=about.session_id,
-        user_id=about.user_id,
-        environment=about.environment,
-        release=about.release,
-        tags=about.tags,
         input=request or "",
         final_response=_text(info.metadata.get("mlflow.traceOutputs")) or _text(info.response),
-        scores=about.scores,
-        metadata=about.metadata,
+        **about.fields,
     )
 
 
