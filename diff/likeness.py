@@ -160,10 +160,9 @@ def compare_answers(
     if not comparison.has_both_lanes or not blocks:
         return None
     arguments = {(text.tool, text.argument) for text in texts}
-    written = [_texts(block, arguments) for block in blocks]
-    texts_of_all = (text for lanes in written for texts in lanes.values() for text in texts)
-    vectors = embed({*texts_of_all} - {""}) if embed else {}
-    every = [_answers(block, texts, vectors) for block, texts in zip(blocks, written, strict=True)]
+    written = (texts for block in blocks for texts in _texts(block, arguments).values())
+    vectors = embed({text for texts in written for text in texts} - {""}) if embed else {}
+    every = [_answers(block, _texts(block, arguments), vectors) for block in blocks]
     losses = _Losses.of(every)
     if not losses.rows:
         return Likeness(items=len(blocks), compared=0)
@@ -176,7 +175,10 @@ def compare_answers(
     # Where it is not certain that answers differ at all, those of an item must differ by more.
     unlike_items = losses.unlike_items(0.0 if is_shown else margin, word)
     examples = unlike_items or [answers.item.id for answers, loss, _ in losses.by_loss if loss > 0]
-    trials = _saying(written, word) if word and not is_shown else _unlike_trials(every, losses.limit)
+    if word and not is_shown:
+        trials = _saying([_texts(block, arguments) for block in blocks], word)
+    else:
+        trials = _unlike_trials(every, losses.limit)
     return Likeness(
         items=len(blocks),
         compared=len(losses.rows),
