@@ -170,10 +170,7 @@ def encoded(
         row = encode_trace(redacted)
         values = [*row.values(), *chain.from_iterable(row.calls)]
         # Hardly any trace refers to media, and to look for references takes longer than for how they begin.
-        may_refer = any(
-            MARK in value if isinstance(value, str) else isinstance(value, list) and value for value in values
-        )
-        if may_refer and any(medium.sha256 not in hashes for medium in media_in(values)):
+        if MARK in repr(values) and any(medium.sha256 not in hashes for medium in media_in(values)):
             row = encode_trace(without_others(redacted, hashes))
         yield row
 

@@ -238,6 +238,8 @@ class _Extraction:
         return extracted
 
     def _without_bytes(self, message: Message) -> Message:
+        if message.parts is None and message.data is None:
+            return _changed(message, text=self.text(message.text))
         self._note_missing(message.parts)
         self._note_missing(message.data)
         data = self.value(message.data)
