@@ -286,7 +286,8 @@ class Runner:
     def _without_bytes(self, outcome: Outcome) -> Outcome:
         """Return an outcome with references to the media in its tool calls and recorded requests."""
         served, requests, hashes = self._media.trial(outcome.served, outcome.model_calls)
-        outcome = replace(outcome, served=served, model_calls=requests)
+        if (served, requests) != (outcome.served, outcome.model_calls):
+            outcome = replace(outcome, served=served, model_calls=requests)
         # Hardly any outcome refers to media, and its text shows that sooner than its values.
         return without_others(outcome, hashes) if MARK in encode(outcome) else outcome
 
