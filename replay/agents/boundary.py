@@ -363,10 +363,10 @@ class Confinement:
 
     def _inside(self) -> Iterator[_Listener]:
         """Yield what listens inside, each address and port once."""
-        taken = set()
+        endpoints = set()
         for listener in self._endpoints():
-            if (listener.address, listener.port) not in taken:
-                taken.add((listener.address, listener.port))
+            if (listener.address, listener.port) not in endpoints:
+                endpoints.add((listener.address, listener.port))
                 yield listener
 
     def _endpoints(self) -> Iterator[_Listener]:

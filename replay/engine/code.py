@@ -67,8 +67,8 @@ def code_of(name: str, settings: Settings, entry: VersionEntry, origin: Origin) 
     if snapshots.top_of(folder, settings.data_folder) is not None:
         # A bisection puts parts of a commit there.
         return Code(folder=folder, source=None, commit=commit_of(folder, "HEAD"), dirty_hash=None)
-    taken = snapshots.take(folder, settings.data_folder, _files_of_replay(settings))
-    return Code(folder=taken.folder, source=folder, commit=taken.commit, dirty_hash=taken.dirty_hash)
+    snapshot = snapshots.take(folder, settings.data_folder, _files_of_replay(settings))
+    return Code(folder=snapshot.folder, source=folder, commit=snapshot.commit, dirty_hash=snapshot.dirty_hash)
 
 
 def _folder(name: str, settings: Settings, entry: VersionEntry, copy: Path | None) -> Path:

@@ -155,9 +155,9 @@ def merge_waiting(con: DuckDBPyConnection, source: Path) -> tuple[int, int]:
     calls: list[ModelCall] = []
     for (run_id,) in con.execute("SELECT run_id FROM runs").fetchall():
         path = path_of(source, run_id)
-        have = finished_keys(con, run_id) if path.exists() else set()
+        stored_keys = finished_keys(con, run_id) if path.exists() else set()
         for trial, of_trial in _left_in(path) if path.exists() else ():
-            if (trial.item_id, str(trial.lane), trial.index) not in have:
+            if (trial.item_id, str(trial.lane), trial.index) not in stored_keys:
                 trials.append(trial)
                 calls += of_trial
     write_trials(con, trials)

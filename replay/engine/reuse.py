@@ -180,8 +180,8 @@ def _taken(con: DuckDBPyConnection, run_id: str, lane: Lane, earlier: RunRecord)
         [run_id, str(lane)],
     ).fetchall()
     at = earlier.created_at.isoformat(timespec="seconds")
-    taken = ReusedLane(run=earlier.id, at=at, trials=trials, cost_usd=cost, tokens=tokens)
-    return taken if trials else None
+    reused = ReusedLane(run=earlier.id, at=at, trials=trials, cost_usd=cost, tokens=tokens)
+    return reused if trials else None
 
 
 def reuse_sentence(run: RunRecord) -> str | None:

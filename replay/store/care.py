@@ -158,14 +158,14 @@ def merge(con: DuckDBPyConnection, source: DuckDBPyConnection) -> dict[str, int]
     present_keys["decisions"] = {
         tuple(row) for rows in in_batches(con, "SELECT * FROM decisions") for row in rows
     }
-    taken: dict[str, int] = {}
+    row_counts: dict[str, int] = {}
     with transaction(con):
         merge_tokens(con, source)
         for table in _MERGED:
             columns = sql.columns_of(con, table)
             owner, key = _OWNER.get(table, (table, _KEYS.get(table)))
             key_position = list(columns).index(key) if key else None
-            taken[table] = 0
+            row_counts[table] = 0
             for rows in in_batches(source, f"SELECT * FROM {table}"):
                 fresh = [
                     row
@@ -173,9 +173,9 @@ def merge(con: DuckDBPyConnection, source: DuckDBPyConnection) -> dict[str, int]
                     if (row if key_position is None else row[key_position]) not in present_keys[owner]
                 ]
                 sql.insert(con, table, columns, fresh)
-                taken[table] += len(fresh)
-        taken["judge_votes"] = _merge_votes(con, source)
-    return taken
+                row_counts[table] += len(fresh)
+        row_counts["judge_votes"] = _merge_votes(con, source)
+    return row_counts
 
 
 def _merge_votes(con: DuckDBPyConnection, source: DuckDBPyConnection) -> int:

@@ -88,11 +88,11 @@ def take_rejects(con: DuckDBPyConnection, source: str | None = None) -> list[Sto
 
     For use within a transaction that writes those that fail again.
     """
-    taken = [reject for reject in list_rejects(con, source) if reject.alone and reject.record is not None]
+    rejects = [reject for reject in list_rejects(con, source) if reject.alone and reject.record is not None]
     con.execute(
         "DELETE FROM rejects WHERE alone AND record IS NOT NULL AND source = coalesce(?, source)", [source]
     )
-    return taken
+    return rejects
 
 
 def list_rejects(con: DuckDBPyConnection, source: str | None = None) -> list[StoredReject]:

@@ -54,13 +54,13 @@ def create_run(con: DuckDBPyConnection, run: RunRecord, items: Iterable[Item]) -
     Raises:
         InputError: two items have one id, or there is no item at all.
     """
-    seen: set[str] = set()
+    item_ids: set[str] = set()
     rows: list[tuple[Any, ...]] = []
     length = 0
     for position, item in enumerate(items):
-        if item.id in seen:
+        if item.id in item_ids:
             raise InputError(f"two items of the run have the id {item.id!r}; ids must be unique")
-        seen.add(item.id)
+        item_ids.add(item.id)
         text = encode(item)
         length += len(text)
         rows.append(
@@ -79,7 +79,7 @@ def create_run(con: DuckDBPyConnection, run: RunRecord, items: Iterable[Item]) -
             sql.insert(con, "run_items", _ITEM, rows)
             rows, length = [], 0
     sql.insert(con, "run_items", _ITEM, rows)
-    if not seen:
+    if not item_ids:
         raise InputError("there is nothing to replay: the sample or golden set has no items")
     stored = replace(run, lanes=_masked_lanes(run), created_at=_after_others(con, run.created_at))
     _RUNS.insert(con, [stored])
