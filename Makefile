@@ -23,7 +23,7 @@ $(RUNTIME): requirements.lock pyproject.toml
 	command -v uv >/dev/null || { sed -n '/^uv==/,/[^\\]$$/p' requirements.lock >$(VENV)/uv.lock \
 		&& $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r $(VENV)/uv.lock; }
 	$(UV) pip install --quiet --python $(BIN)/python --constraint requirements.lock \
-		--build-constraint requirements.lock -e '.[view]'
+		--build-constraint requirements.lock -e .
 	@touch $@
 
 $(READY): $(RUNTIME)
@@ -220,7 +220,7 @@ LOWEST := tests/llm tests/store tests/view tests/terminal tests/settings tests/g
 versions: setup ## Run tests with the oldest dependencies, and with the newest (RESOLUTIONS="lowest-direct highest")
 	for resolution in $(or $(RESOLUTIONS),lowest-direct highest); do \
 		$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv-frameworks/$$resolution && \
-		$(BIN)/uv pip compile --quiet --resolution $$resolution --extra view pyproject.toml -o .venv-frameworks/$$resolution.txt && \
+		$(BIN)/uv pip compile --quiet --resolution $$resolution pyproject.toml -o .venv-frameworks/$$resolution.txt && \
 		$(BIN)/uv pip install --quiet --python .venv-frameworks/$$resolution/bin/python -r .venv-frameworks/$$resolution.txt -e . \
 			-c .venv-frameworks/$$resolution.txt pytest pytest-xdist hypothesis jsonschema axe-playwright-python pyarrow pandas xmlschema scipy && \
 		.venv-frameworks/$$resolution/bin/pytest -n 2 -W ignore::DeprecationWarning -m "not slow and not oracle" $(or $(TESTS),$(LOWEST)) || exit 1; \

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from replaydiff.replay.commands.options import App, command, requires_extra
+from replaydiff.replay.commands.options import App, command
+from replaydiff.replay.errors import InputError
 
 
 @command("mcp")
@@ -28,8 +29,15 @@ def mcp(app: App, budget: float | None) -> None:
       replay mcp --budget 20
       claude mcp add replay -- replay mcp --budget 20
     """
-    with requires_extra("mcp", "mcp", "mcp_types"):
+    try:
         from replaydiff.replay.commands.mcp_server import serve
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types"):
+            raise
+        raise InputError(
+            "replay mcp requires the MCP SDK, which is not installed",
+            hint="install it again as 'replaydiff[mcp]', in place of 'replaydiff'",
+        ) from None
     try:
         serve(app, budget)
     except KeyboardInterrupt:

@@ -195,30 +195,6 @@ def command(name: str, **kwargs: Any) -> Callable[[Callable[Concatenate[App, P],
     return declare
 
 
-@contextmanager
-def requires_extra(name: str, *modules: str) -> Iterator[None]:
-    """Enclose imports of what an extra of the same name as the command installs.
-
-    Args:
-        name: of the command and the extra.
-        modules: those that it brings.
-
-    Raises:
-        InputError: one of them is not installed.
-    """
-    try:
-        yield
-    except ImportError as error:
-        if (error.name or "").partition(".")[0] not in modules:
-            raise
-        from replaydiff.replay.errors import InputError
-
-        raise InputError(
-            f"replay {name} requires packages that are not installed",
-            hint=f"install it again as 'replaydiff[{name}]', in place of 'replaydiff'",
-        ) from None
-
-
 json_option = click.option(
     "--json", is_flag=True, expose_value=False, callback=_set("as_json"),
     help="Print one JSON document on stdout.",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from replaydiff.replay.commands.options import App, command, requires_extra
+from replaydiff.replay.commands.options import App, command
 
 if TYPE_CHECKING:
     from replaydiff.replay.api.inspecting import ReplayedItem
@@ -35,8 +35,6 @@ def view(
     in progress shows its trials as they end. Triage promotes, edits and dismisses as `replay triage` does.
     Labels go into a sheet that `replay calibrate --labels` reads.
 
-    Requires the packages of the extra `view`.
-
     \b
     Examples:
       replay view
@@ -48,10 +46,9 @@ def view(
 
     from replaydiff.replay.api.diff import require_graders
     from replaydiff.replay.errors import StoreMissingError
+    from replaydiff.replay.view.server import serve
+    from replaydiff.replay.view.site import Site
 
-    with requires_extra("view", "starlette", "uvicorn"):
-        from replaydiff.replay.view.server import serve
-        from replaydiff.replay.view.site import Site
     store = app.store_path
     if not store.exists():
         raise StoreMissingError(

@@ -13,7 +13,7 @@ from replaydiff.replay.version import VERSION
 from tests.packaging.installs import ROOT, Installed, build
 from tests.stand_ins.full import full
 
-EXTRAS = ("arrow", "mcp", "pandas", "view")
+EXTRAS = ("arrow", "mcp", "pandas")
 """Those whose packages the development environment has; of Ray there is `make ray`."""
 FOLDERS = ("cases", "diff", "importers", "replay", "reports")
 
