@@ -320,7 +320,7 @@ def test_what_is_missing_is_said_with_what_to_write(project: Project) -> None:
     project.settings("[agent]\ntools = []\n")
     assert refusal(".") == (
         "version '.' has no entrypoint; write entrypoint = \"app.agent:run_agent\" (module:function of "
-        f"your agent) in [agent] of {file}"
+        f'your agent; in JavaScript "./src/agent.ts#runAgent") in [agent] of {file}'
     )
     file.unlink()
     assert refusal(".") == (
