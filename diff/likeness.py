@@ -30,7 +30,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -160,20 +160,18 @@ def compare_answers(
     if not comparison.has_both_lanes or not blocks:
         return None
     arguments = {(text.tool, text.argument) for text in texts}
-    written = (texts for block in blocks for texts in _texts(block, arguments).values())
-    vectors = embed({text for texts in written for text in texts} - {""}) if embed else {}
+    vectors = embed(_different_texts(blocks, arguments)) if embed else {}
     every = [_answers(block, _texts(block, arguments), vectors) for block in blocks]
     losses = _Losses.of(every)
     if not losses.rows:
         return Likeness(items=len(blocks), compared=0)
     (mean_lost, lost_ends), (share, ends) = losses.lost(comparison), losses.unlike_share(comparison, every)
-    margin = min(LEAST_MARGIN, MOST_LOST * losses.usual)
-    differs = lost_ends is None or ends is None or lost_ends[1] > margin or ends[1] > max_changed
+    differs = lost_ends is None or ends is None or lost_ends[1] > losses.margin or ends[1] > max_changed
     p = losses.p_value(comparison, is_less_alike=mean_lost > 0, is_unlike=share > 0)
     is_shown = p <= _SHOWN and (differs or mean_lost >= LEAST_LOST)
     word, word_items = _new_word(comparison, [answers for answers, _, _ in losses.rows], max_changed)
     # Where it is not certain that answers differ at all, those of an item must differ by more.
-    unlike_items = losses.unlike_items(0.0 if is_shown else margin, word)
+    unlike_items = losses.unlike_items(0.0 if is_shown else losses.margin, word)
     examples = unlike_items or [answers.item.id for answers, loss, _ in losses.by_loss if loss > 0]
     if word and not is_shown:
         trials = _saying([_texts(block, arguments) for block in blocks], word)
@@ -190,7 +188,7 @@ def compare_answers(
         differs=differs,
         p=p,
         is_shown=is_shown or word is not None,
-        is_beyond=mean_lost > margin or share > max_changed,
+        is_beyond=mean_lost > losses.margin or share > max_changed,
         is_yardstick=losses.usual >= FEWEST_COMMON,
         trials={lane: trials[lane] for lane in comparison.run.lanes if lane in trials},
         unlike_items=tuple(unlike_items),
@@ -259,6 +257,11 @@ class _Losses:
         return cls(usual=usual, limit=limit, is_repeated=bool(repeats), rows=rows)
 
     @property
+    def margin(self) -> float:
+        """Return the loss of mean likeness that is allowed."""
+        return min(LEAST_MARGIN, MOST_LOST * self.usual)
+
+    @property
     def by_loss(self) -> list[tuple[_Answers, float, float]]:
         """Return the rows, the largest loss first."""
         return sorted(self.rows, key=lambda row: (-row[1], row[0].item.id))
@@ -324,6 +327,11 @@ def _p_value(comparison: Comparison, values: Sequence[tuple[Item, float]]) -> fl
     grouped = comparison.grouped([item for item, _ in values], [value for _, value in values])
     p = paired.sign_flip(grouped, seed=comparison.run.seed)
     return 1.0 if p is None else p
+
+
+def _different_texts(blocks: Iterable[Block], arguments: Collection[tuple[str, str]]) -> set[str]:
+    written = (answers for block in blocks for answers in _texts(block, arguments).values())
+    return {text for answers in written for text in answers} - {""}
 
 
 def _texts(block: Block, arguments: Collection[tuple[str, str]]) -> dict[Lane, list[str]]:

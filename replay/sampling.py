@@ -40,7 +40,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from replaydiff.replay import clock
 from replaydiff.replay.errors import InputError
@@ -237,16 +237,7 @@ def _candidates(
         for column, field in enumerate(by, start=1)
     ]
     with guarded(con, where) as cursor:
-        if turns:
-            fitting, values = selection(cursor, where, None)
-            _, in_month = selection(cursor, None, month)
-            begun = "started_at >= $month_from AND started_at < $month_to" if month else "true"
-            chosen = _CONVERSATIONS.format(fitting=fitting, month=begun)
-            values |= in_month
-            pairs = [(first, later) for first, others in turns.items() for later in others]
-            values["first"], values["later"] = [list(column) for column in zip(*pairs, strict=True)]
-        else:
-            chosen, values = selection(cursor, where, month)
+        chosen, values = _chosen(cursor, where, month, turns)
         if exclude:
             values["exclude"] = sorted(exclude)
         without = "AND trace_id NOT IN (SELECT unnest($exclude::VARCHAR[]))" if exclude else ""
@@ -276,6 +267,21 @@ def _candidates(
         strata=strata,
         unfit=dict(unfit),
     )
+
+
+def _chosen(
+    cursor: DuckDBPyConnection, where: str | None, month: str | None, turns: Mapping[str, tuple[str, ...]]
+) -> tuple[str, dict[str, Any]]:
+    """Return the FROM and WHERE of the traces to draw from, with its values; a conversation is its first."""
+    if not turns:
+        return selection(cursor, where, month)
+    fitting, values = selection(cursor, where, None)
+    _, in_month = selection(cursor, None, month)
+    begun = "started_at >= $month_from AND started_at < $month_to" if month else "true"
+    pairs = [(first, later) for first, others in turns.items() for later in others]
+    first, later = [list(column) for column in zip(*pairs, strict=True)]
+    chosen = _CONVERSATIONS.format(fitting=fitting, month=begun)
+    return chosen, {**values, **in_month, "first": first, "later": later}
 
 
 def _drawn(candidates: _Candidates, size: int) -> Iterator[_Candidate]:
