@@ -113,7 +113,7 @@ def serving(answer: Answer) -> Iterator[Loopback]:
             self.send_response(whole.status)
             for name, value in whole.headers.items():
                 self.send_header(name, value)
-            if whole.status == 429 and "Retry-After" not in whole.headers:
+            if whole.status == 429 and "retry-after" not in map(str.lower, whole.headers):
                 self.send_header("Retry-After", "0")
             if whole.length is not None:
                 self.send_header("Content-Length", str(whole.length))
