@@ -11,6 +11,7 @@ agent and does not count.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import hashlib
 import itertools
@@ -18,6 +19,7 @@ import os
 import shutil
 import stat
 import struct
+import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatch
@@ -273,13 +275,18 @@ class TrialFolder:
         for folder, _, names in os.walk(self._written):
             inside = Path(folder).relative_to(self._written)
             target = top / inside
-            if inside.name != _BYTECODE or target.exists() or target.parent.resolve() != target.parent:
+            is_of_version = target.parent.is_dir() and target.parent.resolve() == target.parent
+            if inside.name != _BYTECODE or target.exists() or not is_of_version:
                 continue
-            if target.parent.is_dir():
-                target.mkdir()
+            # Another lane of the same code may be importing it, or sharing it as well: it appears as a whole.
+            with tempfile.TemporaryDirectory(prefix="snapshot-", dir=top.parent) as scratch:
+                copy = Path(scratch, _BYTECODE)
+                copy.mkdir()
                 for path in (Path(folder, name) for name in names):
                     if stat.S_ISREG(path.lstat().st_mode):
-                        _copy_file(str(path), str(target / path.name))
+                        _copy_file(str(path), str(copy / path.name))
+                with contextlib.suppress(OSError):
+                    copy.rename(target)
 
     def remove(self) -> None:
         """Remove it; its process has ended."""

@@ -9,6 +9,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -222,6 +223,39 @@ def test_bytecode_is_shared_with_no_folder_outside_of_the_version(checkout: Path
     assert (outcome.status, list(outside.iterdir()), (checkout / "made").exists()) == (Status.OK, [], False)
     names = {path.name.partition(".")[0] for path in (checkout / "__pycache__").iterdir()}
     assert names - {"agent", "helper", "places"} == {"plain"}
+
+
+COMPILED = """
+import os
+os.makedirs("__pycache__", exist_ok=True)
+for n in range(50):
+    open(f"__pycache__/part{n}.pyc", "w").write("x" * 100_000)
+def run(text): return text
+"""
+
+
+def test_agents_of_one_folder_share_its_bytecode_as_a_whole(checkout: Path, boundary: str) -> None:
+    """As the lanes of a run do whose versions differ in the model alone: one imports what another shares."""
+    (checkout / "agent.py").write_text(COMPILED)
+    sizes: list[list[int]] = []
+
+    def look(agents: asyncio.Future[Any]) -> None:
+        while not agents.done():
+            with suppress(FileNotFoundError):
+                parts = [path for path in (checkout / "__pycache__").iterdir() if "part" in path.name]
+                sizes.append([path.stat().st_size for path in parts])
+
+    async def start_and_close() -> None:
+        agents = [build(version(checkout, "run"), Rules(timeout_s=20.0, boundary=boundary)) for _ in range(4)]
+        try:
+            starts = asyncio.gather(*(agent.start() for agent in agents))
+            await asyncio.gather(starts, asyncio.to_thread(look, starts))
+        finally:
+            await asyncio.gather(*(agent.close() for agent in agents))
+
+    asyncio.run(start_and_close())
+    assert sizes
+    assert {tuple(parts) for parts in sizes} == {(100_000,) * 50}
 
 
 def test_an_agent_that_writes_nothing_shares_its_processes(checkout: Path, boundary: str) -> None:
