@@ -428,7 +428,9 @@ def run_agent(text):
 PREVIEW_SETTINGS = SETTINGS.replace(":unused", ":TOOLS")
 
 
-@pytest.mark.parametrize("write", ["open('orders', 'a').write(order_id)", "sqlite3.connect('orders.db')"])
+@pytest.mark.parametrize(
+    "write", ["open('orders', 'a').write(order_id)", pytest.param("sqlite3.connect('orders.db')", marks=full)]
+)
 def test_a_part_of_a_tool_that_writes_unanswered_stops_at_the_first_such_trial(
     replay: Replay, project: Project, write: str
 ) -> None:

@@ -107,7 +107,7 @@ def test_the_answers_it_promises_are_those_of_students_interval() -> None:
 
 
 @given(st.floats(0.05, 0.4), st.floats(0.06, 0.4), st.integers(1, 5), st.sampled_from(["ship", "hold"]))
-@hypothesis_settings(max_examples=examples(4, 200))
+@hypothesis_settings(max_examples=examples(2, 200))
 def test_the_items_it_names_are_to_a_tenth_the_fewest_that_do(
     noise: float, loss: float, trials: int, answer: str
 ) -> None:
@@ -130,7 +130,7 @@ def test_the_items_it_names_are_to_a_tenth_the_fewest_that_do(
 
 
 @given(st.floats(0.05, 0.4), st.integers(100, 500), st.integers(1, 9))
-@hypothesis_settings(max_examples=examples(4, 200))
+@hypothesis_settings(max_examples=examples(2, 200))
 def test_more_items_and_more_trials_never_promise_less(noise: float, items: int, trials: int) -> None:
     known = _known(0.0, noise)
 
@@ -260,7 +260,7 @@ def test_the_fewest_items_that_can_be_ship(trials: int, old: int, fixed: bool, f
     assert fewest_items(trials, old, 0.1, fixed=fixed, confidence=0.95) < found
 
 
-@hypothesis_settings(max_examples=examples(6, 100))
+@hypothesis_settings(max_examples=examples(3, 100))
 @given(st.floats(0.05, 0.4), st.floats(0.05, 0.5), st.integers(60, 400))
 def test_a_larger_loss_is_found_with_fewer_calls(between: float, noise: float, items: int) -> None:
     known = _known(between, noise)
