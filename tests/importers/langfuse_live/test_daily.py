@@ -140,8 +140,9 @@ def _at_once(bar: Bar, folder: Path) -> dict[str, Trace]:
 @pytest.mark.parametrize(
     ("generation", "nights", "chosen"),
     [
-        ("events", 33, ()),
+        ("events", 12, ()),
         ("tables", 6, ("--environment", "default")),
+        pytest.param("events", 33, (), marks=full),
         pytest.param("tables", 36, (), marks=full),
         pytest.param("tables", 36, ("--environment", "default"), marks=full),
         pytest.param("events", 36, ("--environment", "default"), marks=full),
