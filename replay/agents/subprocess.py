@@ -17,6 +17,7 @@ import signal
 import socket
 import subprocess
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from io import FileIO
@@ -55,7 +56,7 @@ DEFAULT_ENVIRONMENT = {
 """Set for every process, unless the command's or the version's own environment says otherwise."""
 
 
-class Child:
+class Child(ABC):
     """A running process."""
 
     ending: str | None = None
@@ -183,16 +184,17 @@ class Child:
         for transport in self._transports:
             transport.close()
 
+    @abstractmethod
     def _ask_to_end(self) -> None:
-        raise NotImplementedError
+        """Ask it to end by itself."""
 
+    @abstractmethod
     async def _read_all(self) -> None:
         """Wait until what it wrote has been read; given up after `LAST_WORDS_S`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _on_end(self, ending: str) -> None:
         """Take note of how it ended, once it and its children are gone."""
-        raise NotImplementedError
 
     async def _wait_for_end(self) -> None:
         try:
@@ -377,13 +379,13 @@ class Process(Child):
         super().__init__()
         self._control_closed, self._tools_closed = asyncio.Event(), asyncio.Event()
 
+    @abstractmethod
     def _on_control(self, line: bytes) -> None:
         """Take a line of the control channel."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _on_tool_call(self, line: bytes) -> None:
         """Take a line of the tools channel."""
-        raise NotImplementedError
 
     async def _spawn(self, launch: Launch) -> None:
         """Start it.

@@ -32,11 +32,7 @@ _READ_BATCH = 500
 
 def write_grades(con: DuckDBPyConnection, grades: Sequence[Grade]) -> None:
     """Keep grades, in one statement."""
-    latest = {
-        (grade.run_id, grade.item_id, grade.lane, grade.trial, grade.grader, grade.grader_version): grade
-        for grade in grades
-    }
-    GRADES.insert(con, latest.values(), GRADES.replace)
+    GRADES.upsert(con, grades)
 
 
 class GraderVersion(NamedTuple):

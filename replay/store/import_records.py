@@ -68,11 +68,7 @@ _REJECTS = TableRows(StoredReject, "rejects", key=_KEY)
 def write_rejects(con: DuckDBPyConnection, rejects: Sequence[Reject]) -> None:
     """Keep rejects; of two for one source, file, line and id the last one counts."""
     now = utc_now()
-    latest = {
-        (reject.source, reject.file, reject.line, reject.id): StoredReject(**asdict(reject), rejected_at=now)
-        for reject in rejects
-    }
-    _REJECTS.insert(con, latest.values(), _REJECTS.replace)
+    _REJECTS.upsert(con, [StoredReject(**asdict(reject), rejected_at=now) for reject in rejects])
 
 
 def forget_rejects(con: DuckDBPyConnection, files: Sequence[str], before: datetime) -> None:

@@ -159,6 +159,7 @@ class TableRows(Generic[T]):
         """Name → SQL type."""
         self.selected = ", ".join(self.columns)
         """What a SELECT names."""
+        self._key = [position for position, name in enumerate(self.columns) if name in key]
         changed = (f"{name} = excluded.{name}" for name in self.columns if name not in key)
         self.replace = f"ON CONFLICT DO UPDATE SET {', '.join(changed)}"
         """The clause with which a row replaces the one of its key."""
@@ -193,15 +194,20 @@ class TableRows(Generic[T]):
     def insert(
         self, con: DuckDBPyConnection, values: Iterable[T], conflict: str = "", table: str | None = None
     ) -> None:
-        """Write values in one statement; of several with one key the last.
+        """Write values in one statement.
 
         Args:
             con: a connection that may write.
             values: of the dataclass.
-            conflict: an `ON CONFLICT …` clause, such as `replace`.
+            conflict: an `ON CONFLICT …` clause, such as `replace` where no two values have one key.
             table: one of the same columns, in place of its own.
         """
         sql.insert(con, table or self._table, self.columns, [*map(self.values, values)], conflict)
+
+    def upsert(self, con: DuckDBPyConnection, values: Iterable[T]) -> None:
+        """Write values, in one statement, in place of those of their keys; of one key's the last."""
+        rows = {tuple(row[position] for position in self._key): row for row in map(self.values, values)}
+        sql.insert(con, self._table, self.columns, [*rows.values()], self.replace)
 
     def select(
         self, con: DuckDBPyConnection, clauses: str, values: Sequence[Any] | Mapping[str, Any] = ()
